@@ -65,4 +65,5 @@ def takedown(told: "TakedownReport") -> Sequence[str]:
     lines += [f"{told.dataset} points at snapshot {told.snapshot}"]
     lines += [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in told.snapshots.items()]
     lines += [f"seen by training {each}" for each in told.trainings]
+    lines += [f"training {each} waits to read it; to stop it: slipway stop {each}" for each in told.waiting]
     return lines + [f"seen by model {each}" for each in told.models]

@@ -40,6 +40,9 @@ class TakedownReport:
     """Snapshots that have one of them, by SHA-256, with the names of their datasets."""
     trainings: tuple[str, ...]
     """Trainings that were started on one of these snapshots, or from a checkpoint of such a training."""
+    waiting: tuple[str, ...]
+    """The same of trainings that wait to be started for the first time: they can still be stopped before they read
+    it."""
     models: tuple[str, ...]
     """Registered versions that come from these."""
 
@@ -71,7 +74,7 @@ def take_down(
     seen = takedown_search.snapshots_with(durable, found, asked.url)
     takedowns.add(durable, _noted(asked, found), recipe.name)
     made = build(recipe, tiers, instance, report)
-    ids = trained_on(tiers, seen)
+    ids, waiting = trained_on(tiers, seen)
     registry = Registry(tracking, durable) if tracking.is_there else None
     return TakedownReport(
         recipe.name,
@@ -80,19 +83,30 @@ def take_down(
         made,
         seen,
         tuple(sorted(ids)),
+        tuple(sorted(waiting)),
         tuple(sorted(_versions(registry, seen, ids))),
     )
 
 
-def trained_on(tiers: Tiers, snapshots: Collection[str]) -> set[str]:
+def trained_on(tiers: Tiers, snapshots: Collection[str]) -> tuple[set[str], set[str]]:
     """The ids of the trainings, trials too, that were started on one of these snapshots, or from the weights of such a
-    training, or as a branch of it. Raises OSError and ValueError where a record cannot be read."""
-    started = [store for root in roots(tiers) for store in stores(root) if store.read().claim is not None]
-    found = {store.id for store in started if store.specification().snapshot in snapshots}
-    parents = {store.id: set(_parents(store)) for store in started}
+    training, or as a branch of it; and of those that are wanted on one and wait to be started for the first time.
+
+    Raises OSError and ValueError where a record cannot be read.
+    """
+    wanted = [store for root in roots(tiers) for store in stores(root) if _is_wanted(store)]
+    found = {store.id for store in wanted if store.specification().snapshot in snapshots}
+    parents = {store.id: set(_parents(store)) for store in wanted}
     while more := {id for id, of in parents.items() if id not in found and not found.isdisjoint(of)}:
         found |= more
-    return found
+    waiting = {store.id for store in wanted if store.id in found and store.read().claim is None}
+    return found - waiting, waiting
+
+
+def _is_wanted(store: TrainingStore) -> bool:
+    """Whether a training was started, or will be without anybody asking once more."""
+    facts = store.read()
+    return facts.claim is not None or facts.wanted
 
 
 def _noted(asked: Takedown, found: Collection[takedown_search.MeantDocument]) -> Takedown:

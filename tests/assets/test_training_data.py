@@ -9,6 +9,7 @@ from assets import training_data
 from assets.datasets import garbage, takedown_search
 from assets.datasets.snapshots import pointer
 from assets.start import start
+from operations import references
 from recipes.load import load
 from recipes.training import ModelRecipe, with_parameters
 from resources.mlflow.tracking import Tracking
@@ -19,6 +20,7 @@ from resources.trainings.records import BranchRecord
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, copied
 from tests.recipes.test_mixes import MIX, NAMED
 from tests.trainer.test_mixes import snapshot_of
+from trainer.base import verify
 from trainer.data import mixtures, shards, snapshots
 
 
@@ -102,6 +104,26 @@ def test_a_mixture_in_use_keeps_the_snapshots_that_it_was_made_of(recipe: ModelR
     assert all(path.exists() for sha256 in (found, *kept) for path in _of_snapshot(durable, sha256))
     garbage.collect(durable, set, keep=0)
     assert not any(shards.manifest_path(durable, sha256).exists() for sha256 in (found, *kept))
+
+
+def test_a_training_that_waits_keeps_its_mixture_when_a_dataset_is_built_anew_and_garbage_is_collected(
+    recipe: ModelRecipe, durable: Path
+) -> None:
+    tiers = Tiers(durable=str(durable), nvme="{node}")
+    store = start(recipe, tiers, Tracking(uri=""), "test")
+    waits_for = store.specification().snapshot
+    for seed in (8, 9):  # what was taken down is missing in each
+        pointer.point(durable, "web", snapshot_of(durable, "web", seed, 3000).sha256, "y")
+    for path in [*(durable / "shards").iterdir(), *(durable / "snapshots").iterdir()]:
+        os.utime(path, (1, 1))
+    removed = garbage.collect(durable, lambda: references.snapshots_in_use(tiers), keep=0, older=0).files
+    assert removed  # of the snapshot between
+    assert store.specification().snapshot == waits_for
+    for sha256 in (waits_for, *mixtures.sources_of(snapshots.read(durable, waits_for))):
+        described = snapshots.read(durable, sha256)
+        assert all(verify.is_whole(shards.shard_path(durable, each), each) for each in described.shards())
+    # Who asks now gets another training, on what the datasets have become.
+    assert start(recipe, tiers, Tracking(uri=""), "test").specification().snapshot not in ("", waits_for)
 
 
 def _of_snapshot(durable: Path, sha256: str) -> list[Path]:

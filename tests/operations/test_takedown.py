@@ -14,7 +14,7 @@ from assets.datasets.documents import takedowns
 from assets.datasets.documents.takedowns import Takedown
 from assets.datasets.reading import sources
 from assets.datasets.texts import steps
-from operations.takedown import TakedownReport, take_down
+from operations.takedown import TakedownReport, take_down, trained_on
 from recipes.dataset import DatasetRecipe
 from resources.home import Home
 from resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry
@@ -57,12 +57,21 @@ def built(recipe: DatasetRecipe, tiers: Tiers) -> str:
         return build(recipe, tiers, instance, lambda line: None)
 
 
-def started(
+def proposed(
     tiers: Tiers, name: str, snapshot: str, init: str = "", branch: BranchRecord | None = None
 ) -> TrainingStore:
     own = Trainings(tiers.durable_path / "trainings")
-    store = own.propose(Specification(name, {}, snapshot, "1" * 64, branch=branch), Terms(1, 2, 1, 60.0, 3, init=init))
-    own.start(store, "ada", "the test wants it")
+    return own.propose(Specification(name, {}, snapshot, "1" * 64, branch=branch), Terms(1, 2, 1, 60.0, 3, init=init))
+
+
+def waiting(tiers: Tiers, name: str, snapshot: str, **origin: Any) -> TrainingStore:
+    store = proposed(tiers, name, snapshot, **origin)
+    Trainings(tiers.durable_path / "trainings").start(store, "ada", "the test wants it")
+    return store
+
+
+def started(tiers: Tiers, name: str, snapshot: str, **origin: Any) -> TrainingStore:
+    store = waiting(tiers, name, snapshot, **origin)
     assert store.claim(1, ("node-0",), "first start", "ada")
     return store
 
@@ -89,6 +98,16 @@ def test_the_next_snapshot_is_without_it_and_what_has_seen_it_is_named(
     assert told.snapshot not in (before, "") and told.near == ()
     (noted,) = takedowns.read(tiers.durable_path, recipe.name)
     assert (noted.why, noted.by, noted.time > 0) == ("asked", "test", True)
+
+
+def test_trainings_that_wait_are_told_apart_from_those_that_were_started(tiers: Tiers):
+    there, other = "a" * 64, "b" * 64
+    saw = started(tiers, "saw", there)
+    waits = waiting(tiers, "waits", there)
+    heir = waiting(tiers, "heir", other, init=f"checkpoints/{saw.id}/000000005.000001.0000")
+    waiting(tiers, "elsewhere", other)
+    proposed(tiers, "proposed", there)  # nobody wants it
+    assert trained_on(tiers, [there]) == ({saw.id}, {waits.id, heir.id})
 
 
 def test_a_url_of_no_document_is_refused_and_nothing_is_noted(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):

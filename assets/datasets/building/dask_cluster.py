@@ -6,14 +6,15 @@ the same bytes, and only the name of a finished file is ever seen. Only workers 
 tasks (`building.code`).
 """
 
+import itertools
 import ssl
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from assets.datasets.building import code
 from assets.datasets.building.build_log import BuildLog
@@ -48,20 +49,20 @@ class DaskCluster:
     report: BuildLog
     """Told once when a build waits for a worker, or for the scheduler."""
 
-    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """The results of the tasks in their order.
+    def run(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """The results of the tasks in their order. A task is taken when the cluster is given it.
 
         An exception of a task is raised here. Raises LostWorkers when a task ends one worker after the other, for
         example for lack of memory, or when no worker has this build's code for longer than patience lasts, and
         ConnectionError when the scheduler is away for longer.
         """
-        done, last = 0, time.monotonic()
-        while done < len(tasks):
+        begun, last = _Begun(iter(tasks)), time.monotonic()
+        while begun.at(0):
             with self._connected(last) as client:
-                for result in _results(client, function, tasks[done:], self.report):
-                    done, last = done + 1, time.monotonic()
+                for result in _results(client, function, begun, self.report):
+                    last = time.monotonic()
                     yield result
-            if done < len(tasks):
+            if begun.at(0):
                 self.report(f"the scheduler {self.scheduler} was lost: its tasks are given to it again")
 
     def _connected(self, since: float) -> "Client":
@@ -112,19 +113,37 @@ def resource(of_code: str) -> str:
     return f"slipway-{of_code}"
 
 
+class _Begun(Generic[Task]):
+    """Tasks without a result: those that were taken are kept, because a scheduler may lose them."""
+
+    def __init__(self, tasks: Iterator[Task]) -> None:
+        self._tasks, self._taken = tasks, deque[Task]()
+
+    def at(self, place: int) -> tuple[Task, ...]:
+        """The task at this place among those without a result; nothing behind the last one."""
+        missing = place + 1 - len(self._taken)
+        self._taken.extend(itertools.islice(self._tasks, max(missing, 0)))
+        return (self._taken[place],) if place < len(self._taken) else ()
+
+    def first_is_done(self) -> None:
+        """The first of them has a result."""
+        self._taken.popleft()
+
+
 def _results(
-    client: "Client", function: Callable[[Task], Result], tasks: Sequence[Task], report: BuildLog
+    client: "Client", function: Callable[[Task], Result], tasks: _Begun[Task], report: BuildLog
 ) -> Iterator[Result]:
     """The results of the first tasks, in their order: of all unless the scheduler is lost meanwhile."""
     from distributed.client import ClosedClientError
 
-    needed, waiting, begun = resource(code.digest_of_code()), deque["Future"](), 0
-    while begun < len(tasks) or waiting:
+    needed, waiting = resource(code.digest_of_code()), deque["Future"]()
+    while True:
         try:
-            while begun < len(tasks) and len(waiting) < IN_FLIGHT:
-                waiting.append(client.submit(function, tasks[begun], resources={needed: 1}, pure=False))
-                begun += 1
+            while len(waiting) < IN_FLIGHT and (task := tasks.at(len(waiting))):
+                waiting.append(client.submit(function, *task, resources={needed: 1}, pure=False))
         except ClosedClientError:  # lost while the result before was used, and not found again
+            return
+        if not waiting:
             return
         future = waiting.popleft()
         _wait(client, future, needed, report)
@@ -136,6 +155,7 @@ def _results(
             result = future.result()
         except (OSError, CancelledError):  # lost after the task had finished
             return
+        tasks.first_is_done()
         yield result
 
 

@@ -6,8 +6,10 @@ parent, however it dies.
 """
 
 import contextlib
+import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -19,6 +21,9 @@ Result = TypeVar("Result")
 
 WORTH_A_PROCESS = 4 << 20
 """Bytes of work below which starting processes takes longer than the work itself."""
+
+AHEAD = 16
+"""Tasks for each worker that are taken at a time: enough that none waits while one task takes long."""
 
 _cluster: ContextVar[DaskCluster | None] = ContextVar("cluster", default=None)
 """Not an argument: the engine decides no byte of what a build makes, and nothing between here and the asset cares."""
@@ -48,32 +53,37 @@ def available() -> int:
 
 def run(
     function: Callable[[Task], Result],
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     size: int,
     workers: int | None = None,
     everywhere: bool = True,
 ) -> Iterator[Result]:
     """The results of the tasks in their order, each as soon as it and all results before it are ready.
 
-    `size` is the approximate number of bytes that all tasks together process; `everywhere` is whether other machines
+    A task is taken when there is soon a worker for it: memory holds those that are begun. `size` is the approximate
+    number of bytes that all tasks together process; `everywhere` is whether other machines
     have the files that they name. Results must not depend on where a task runs, and a task may be done twice, even at
     the same time. An exception of a task is raised here; the death of a worker of this machine, for example for lack
     of memory, raises LostWorkers, and so does a task that ends one worker of a cluster after the other.
     """
-    cluster = current()
-    if cluster is not None and everywhere and tasks and size >= WORTH_A_PROCESS:
-        yield from cluster.run(function, tasks)
+    cluster, waiting = current(), iter(tasks)
+    if cluster is not None and everywhere and size >= WORTH_A_PROCESS:
+        yield from cluster.run(function, waiting)
         return
-    count = min(workers or available(), len(tasks))
-    if count <= 1 or size < WORTH_A_PROCESS:
-        yield from map(function, tasks)
+    first = list(itertools.islice(waiting, (workers or available()) if size >= WORTH_A_PROCESS else 1))
+    waiting = itertools.chain(first, waiting)
+    if len(first) <= 1:
+        yield from map(function, waiting)
         return
     from loky import ProcessPoolExecutor
     from loky.process_executor import BrokenProcessPool
 
-    executor: Any = ProcessPoolExecutor(count, initializer=die_with_parent, initargs=(os.getpid(),))
+    executor: Any = ProcessPoolExecutor(len(first), initializer=die_with_parent, initargs=(os.getpid(),))
     try:
-        yield from executor.map(function, tasks)
+        begun = deque(executor.submit(function, task) for task in itertools.islice(waiting, AHEAD * len(first)))
+        while begun:
+            yield begun.popleft().result()
+            begun.extend(executor.submit(function, task) for task in itertools.islice(waiting, 1))
     except BrokenProcessPool as error:
         raise LostWorkers(
             "a process of the dataset build was ended, and the usual reason is lack of memory: give the build more "

@@ -50,10 +50,10 @@ def building(durable: Path, dataset: str) -> Path:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Add the path of the file to the error of a full disk: neither Arrow nor Python names the file."""
+    """Add the path of the file to the error of a full disk that names none: neither Arrow nor Python does."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
         raise

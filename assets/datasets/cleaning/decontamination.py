@@ -16,6 +16,8 @@ from typing import Protocol
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 
 from assets.datasets.cleaning import words
 from assets.datasets.cleaning.characters import ALONE, classes_of, codes_of, in_lower_case
@@ -32,21 +34,19 @@ and Khmer, whose words have 4 and more."""
 TextOf = Callable[[int], str]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The result of comparing two documents: the passage that they share, as the training document writes it, or
-    None."""
-
-    passage: str | None
-
-
 class Memory(Protocol):
-    """The results for pairs of documents that were compared before."""
+    """What came of pairs of documents that were compared before: the passage that they share, as the training document
+    writes it, or None."""
 
-    def recall(self, row: int, held_out: int, evidence: WordHashes) -> Comparison | None:
-        """The result for the documents and the evidence; None if it is not known."""
+    @property
+    def known(self) -> str:
+        """What is remembered, as SQL: a relation with the columns `key`, each once, and `passage`."""
 
-    def note(self, row: int, held_out: int, evidence: WordHashes, result: Comparison) -> None: ...
+    def keep(self, recalled: pa.RecordBatch) -> None:
+        """Keep what is remembered, with the same columns; what is not kept is forgotten."""
+
+    def note(self, key: str, passage: str | None) -> None:
+        """Remember another result."""
 
 
 @dataclass(frozen=True)
@@ -74,26 +74,28 @@ def contaminated(
     (`ngrams.fingerprints`). The texts of candidates are read by row and compared word by word, not by hash alone. Two
     kinds of passages are found: those whose fingerprint is in at most `rule.common` training documents, and all
     passages of a document that has `rule.share` of the held-out document's fingerprints. Pairs that `memory` knows are
-    not compared again. The connection must not be used for anything else before the iterator ends.
+    not compared again; with it, a relation `hashes` has the columns `row` and `hash`, which identifies the text. The
+    connection must not be used for anything else before the iterator ends.
     """
     _prepare(connection, training, held_out, rule)
     training_words = functools.lru_cache(maxsize=1)(lambda row: _Located(training_text(row)))
     held_out_words = functools.lru_cache(maxsize=LOCATED)(lambda row: _Located(held_out_text(row)))
-    candidates = connection.sql(_CANDIDATES, params=[rule.common, rule.share])
+    candidates = connection.sql(_recalled(memory), params=[rule.common, rule.share])
     last = None
     for batch in candidates.to_arrow_reader(CANDIDATES_AT_ONCE):
-        for each in batch.to_pylist():
-            if each["row"] == last:
+        if memory:
+            memory.keep(batch.filter(pa.compute.invert(batch["fresh"])).select(["key", "passage"]))
+        for each in batch.filter(pa.compute.or_(batch["fresh"], batch["passage"].is_valid())).to_pylist():
+            row, held, passage = each["row"], each["held_out"], each["passage"]
+            if row == last:
                 continue
-            row, held, evidence = each["row"], each["held_out"], np.array(each["evidence"], np.uint64)
-            result = memory.recall(row, held, evidence) if memory else None
-            if result is None:
-                result = Comparison(_shared(training_words(row), held_out_words(held), evidence))
+            if each["fresh"]:
+                passage = _shared(training_words(row), held_out_words(held), np.array(each["evidence"], np.uint64))
                 if memory:
-                    memory.note(row, held, evidence, result)
-            if result.passage is not None:
+                    memory.note(each["key"], passage)
+            if passage is not None:
                 last = row
-                yield Leak(row, held, result.passage)
+                yield Leak(row, held, passage)
     connection.execute("drop table _unplaced; drop table _seen; drop table _held")
 
 
@@ -192,22 +194,41 @@ def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str
     """)
 
 
+def _recalled(memory: Memory | None) -> str:
+    """The candidates with what is known of them: `fresh` ones have to be compared."""
+    if memory is None:
+        nothing = "null::varchar as key, null::varchar as passage"
+        return f"{_CANDIDATES} select *, {nothing}, true as fresh from candidates {_ORDER}"
+    return f"""
+        {_CANDIDATES}, keyed as (
+            select candidates.*, sha256(ours.hash || theirs.hash || evidence::varchar) as key
+            from candidates join hashes as ours using (row) join hashes as theirs on theirs.row = held_out
+        )
+        select row, held_out, key, passage, known.key is null as fresh,
+            case when known.key is null then evidence end as evidence
+        from keyed left join {memory.known} as known using (key) {_ORDER}
+    """
+
+
 _CANDIDATES = """
     with pairs as (
         select distinct _seen.row as row, _held.row as held_out from _seen join _held using (fingerprint)
         where documents <= $1 or place <= size - ceil($2 * size) + 1
+    ),
+    candidates as (
+        select pairs.row as row, held_out, list_sort(
+            case when count(*) >= $2 * any_value(size) then list(_seen.fingerprint)
+            else list(_seen.fingerprint) filter (where documents <= $1) end
+        ) as evidence
+        from pairs join _seen on _seen.row = pairs.row
+        join _held on _held.row = held_out and _held.fingerprint = _seen.fingerprint
+        group by pairs.row, held_out
+        having count(*) >= $2 * any_value(size) or bool_or(documents <= $1)
     )
-    select pairs.row as row, held_out,
-        case when count(*) >= $2 * any_value(size) then list(_seen.fingerprint)
-        else list(_seen.fingerprint) filter (where documents <= $1) end as evidence
-    from pairs join _seen on _seen.row = pairs.row
-    join _held on _held.row = held_out and _held.fingerprint = _seen.fingerprint
-    group by pairs.row, held_out
-    having count(*) >= $2 * any_value(size) or bool_or(documents <= $1)
-    order by pairs.row, held_out
 """
 """Pairs that share a rare fingerprint, or a share of the held-out document's.
 
 Who shares n of m fingerprints has one of any m - n + 1 of them: to look for the rarest keeps boilerplate from pairing
 everything with everything (the prefix filter of Chaudhuri, Ganti, Kaushik, ICDE 2006).
 """
+_ORDER = "order by row, held_out"

@@ -12,13 +12,16 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute
 
 from assets.datasets.cleaning import minhash
+from assets.datasets.cleaning.clusters import Clusters, Rows
 
 PAIRS_AT_ONCE = 16_384
 """Candidate pairs that are verified at once: 15 MB of signatures."""
-
-Rows = npt.NDArray[np.int64]
+IN_MEMORY = 65_536
+"""Members of buckets that are compared in memory: at most 30 MB of signatures."""
+_FIRSTS = pa.schema([pa.field("row", pa.int64()), pa.field("first", pa.int64())])
 
 
 def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity: float) -> pa.Table:
@@ -27,12 +30,13 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
     Both are int64, ascending by `row`; a row that is not in the table is alone, or the first of its cluster.
     `features` names a relation of the connection with the columns `row` (distinct, below 2^63), `bands` (a list of
     uint64) and `signature` (a blob: `minhash.Signature` in bytes). duckdb does the joins within its
-    `memory_limit` and spills to its `temp_directory`; in addition memory holds about 100 bytes for each row that has a
-    candidate, and 16 for each connected pair.
+    `memory_limit` and spills to its `temp_directory`; in addition memory holds 16 bytes for each row that has a
+    candidate, and 16 for each of the result.
 
     A pair is compared unless its two rows are known to be connected, so n copies of a page cost n comparisons and not
     n^2: in each round the smallest row of each bucket (the rows that share a band) is compared with all others there
-    and leaves the bucket; a bucket is done when all its remaining rows are connected.
+    and leaves the bucket; a bucket is done when all its remaining rows are connected. duckdb does the rounds until few
+    rows are left; these, of which there may be many rounds, are compared in memory.
     """
     connection.execute(f"""
         create or replace temp table _members as
@@ -40,23 +44,35 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
             select row, bucket from members
             where bucket in (select bucket from members group by bucket having count(*) > 1)
     """)
-    rows = connection.execute("select distinct row from _members order by row").fetchnumpy()["row"].astype(np.int64)
-    clusters = np.arange(len(rows))
+    # Once, because there may be many rounds, and `features` may be read from files.
+    connection.execute(f"""
+        create or replace temp table _signatures as
+            select row, signature from {features} where row in (select row from _members)
+    """)
+    batches = connection.sql("select distinct row::bigint as row from _members order by row").to_arrow_reader()
+    clusters = Clusters(np.concatenate([np.empty(0, np.int64), *(batch["row"].to_numpy() for batch in batches)]))
     try:
-        while _drop_finished_buckets(connection, rows, clusters):
-            clusters = _merged(clusters, rows, list(_connected(connection, features, similarity)))
+        while (left := _drop_finished_buckets(connection, clusters)) > IN_MEMORY:
+            for ours, others in _connected(connection, similarity):
+                clusters.connect(ours, others)
             _drop_leaders(connection)
+        if left:
+            _finish(connection, clusters, similarity)
     finally:
-        connection.execute("drop table _members; drop table if exists _clusters")
-    first = rows[clusters]
-    return pa.table({"row": rows[first < rows], "first": first[first < rows]})
+        connection.execute("drop table _members; drop table _signatures; drop table if exists _clusters")
+    return pa.Table.from_batches(
+        (batch.filter(pa.compute.less(batch["first"], batch["row"])) for batch in _batches(clusters)), _FIRSTS
+    )
 
 
-def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, rows: Rows, clusters: Rows) -> bool:
-    """Keep only the buckets with rows of more than one cluster; returns whether there are any."""
-    known = pa.table({"row": rows, "cluster": clusters})
-    connection.register("_known", known)
-    connection.execute("create or replace temp table _clusters as select * from _known")
+def _batches(clusters: Clusters) -> Iterator[pa.RecordBatch]:
+    return (pa.record_batch([rows, firsts], _FIRSTS) for rows, firsts in clusters.firsts())
+
+
+def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, clusters: Clusters) -> int:
+    """Keep only the buckets with rows of more than one cluster; returns how many rows they have together."""
+    connection.register("_known", pa.RecordBatchReader.from_batches(_FIRSTS, _batches(clusters)))
+    connection.execute("create or replace temp table _clusters as select row, first as cluster from _known")
     connection.unregister("_known")
     connection.execute("""
         create or replace temp table _members as
@@ -67,12 +83,12 @@ def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, rows: Rows, cl
             select row, bucket from _members where bucket in (from mixed)
     """)
     (left,) = connection.execute("select count(*) from _members").fetchall()[0]
-    return bool(left)
+    return int(left)
 
 
-def _connected(connection: duckdb.DuckDBPyConnection, features: str, similarity: float) -> Iterator[tuple[Rows, Rows]]:
+def _connected(connection: duckdb.DuckDBPyConnection, similarity: float) -> Iterator[tuple[Rows, Rows]]:
     """The pairs of a bucket's smallest row and a row of another cluster that are similar enough."""
-    pairs = connection.sql(f"""
+    pairs = connection.sql("""
         with leaders as (select bucket, min(row) as leader from _members group by bucket),
         pairs as (
             select distinct leader, row
@@ -81,7 +97,7 @@ def _connected(connection: duckdb.DuckDBPyConnection, features: str, similarity:
             where its.cluster <> theirs.cluster
         )
         select leader, pairs.row, ours.signature as signature, others.signature as other
-        from pairs join {features} as ours on ours.row = pairs.row join {features} as others on others.row = leader
+        from pairs join _signatures as ours on ours.row = pairs.row join _signatures as others on others.row = leader
     """)
     for batch in pairs.to_arrow_reader(PAIRS_AT_ONCE):
         similar = minhash.similarity(_matrix(batch["signature"]), _matrix(batch["other"])) >= similarity
@@ -98,23 +114,35 @@ def _drop_leaders(connection: duckdb.DuckDBPyConnection) -> None:
     """)
 
 
-def _merged(clusters: Rows, rows: Rows, edges: list[tuple[Rows, Rows]]) -> Rows:
-    """The clusters after these pairs of rows are connected: for each row, the place of the smallest row of its
-    cluster."""
-    if not edges:
-        return clusters
-    # Imported here, because every process of Dagster loads this module and few of them compare documents.
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+def _finish(connection: duckdb.DuckDBPyConnection, clusters: Clusters, similarity: float) -> None:
+    """The rounds of the members that are left, in memory."""
+    members = connection.sql("select row::bigint as row, bucket from _members order by bucket, row").to_arrow_table()
+    rows, buckets = (members[name].to_numpy() for name in ("row", "bucket"))
+    wanted = (
+        "select row::bigint as row, signature from _signatures where row in (select row from _members) order by row"
+    )
+    signatures = connection.sql(wanted).to_arrow_table()
+    known, matrix = signatures["row"].to_numpy(), _matrix(signatures["signature"])
+    while len(rows):
+        own = clusters.of(rows)
+        first, size = _runs(buckets)
+        mixed = np.repeat(np.minimum.reduceat(own, first) < np.maximum.reduceat(own, first), size)
+        rows, buckets, own = rows[mixed], buckets[mixed], own[mixed]
+        first, size = _runs(buckets)
+        apart = own != np.repeat(own[first], size)
+        pairs = np.unique(np.stack([np.repeat(rows[first], size)[apart], rows[apart]]), axis=1)
+        for begin in range(0, pairs.shape[1], PAIRS_AT_ONCE):
+            leaders, others = pairs[:, begin : begin + PAIRS_AT_ONCE]
+            ours, theirs = (matrix[np.searchsorted(known, each)] for each in (leaders, others))
+            similar = minhash.similarity(ours, theirs) >= similarity
+            clusters.connect(leaders[similar], others[similar])
+        rows, buckets = np.delete(rows, first), np.delete(buckets, first)
 
-    ours, others = (np.searchsorted(rows, np.concatenate(ends)) for ends in zip(*edges, strict=True))
-    count = len(rows)
-    sources = np.concatenate([np.arange(count), ours])
-    targets = np.concatenate([clusters, others])
-    graph = coo_array((np.ones(len(sources), np.bool_), (sources, targets)), shape=(count, count))
-    _, labels = connected_components(graph, directed=False)
-    _, smallest = np.unique(labels, return_index=True)
-    return np.asarray(smallest[labels], np.int64)
+
+def _runs(sorted_values: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
+    """The place of the first of each run of equal values, and the length of the run."""
+    first = np.flatnonzero(np.append(True, sorted_values[1:] != sorted_values[:-1])[: len(sorted_values)])
+    return first, np.diff(np.append(first, len(sorted_values)))
 
 
 def _matrix(signatures: pa.Array) -> npt.NDArray[np.uint32]:

@@ -1,52 +1,81 @@
 """Verdicts: the passage that two documents share, if any, remembered by their hashes from one build to the next.
 
-The comparison of two texts is a pure function of them and of the evidence, so its result is kept. When the memory is
-gone or damaged, all candidates are compared again.
+The comparison of two texts is a pure function of them and of the evidence, so its result is kept. They are in a
+Parquet file, in which duckdb looks them up: memory holds none of them but a batch. When the file is gone or damaged,
+all candidates are compared again.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.datasets.building.workshop import writing
 from assets.datasets.cleaning import cleaner
-from assets.datasets.cleaning.decontamination import Comparison
-from assets.datasets.cleaning.words import WordHashes
-from trainer.base import atomic, digest, parsing
+from trainer.base import atomic, parsing, verify
+
+VERDICTS = pa.schema([pa.field("key", pa.string()), pa.field("passage", pa.string())])
+"""A row for each comparison: the hash of what was compared, and the passage; null where there is none."""
+WAITING = 16_384
+"""Noted verdicts that are written at once."""
 
 
 class Verdicts:
-    """The verdicts of one dataset. `hash_of` gives the BLAKE3 of a document by its row."""
+    """The verdicts of one dataset, in the file `verdicts.parquet` of its folder; `verdicts.json` has its hash."""
 
-    def __init__(self, path: Path, hash_of: Callable[[int], str]) -> None:
-        self._path, self._hash_of = path, hash_of
-        self._known = _read(path)
-        self._used: dict[str, str | None] = {}
+    def __init__(self, folder: Path, shop: Path) -> None:
+        """`shop` is the dataset's workshop."""
+        self._path, self._pointer, self._shop = folder / "verdicts.parquet", folder / "verdicts.json", shop
+        self._made = shop / "verdicts.parquet"
+        with writing(self._made):
+            self._writer = pq.ParquetWriter(self._made, VERDICTS, compression="zstd")
+        self._keys, self._passages = list[str](), list[str | None]()
 
-    def recall(self, row: int, held_out: int, evidence: WordHashes) -> Comparison | None:
-        """The result for the documents and the evidence; None if it is not known."""
-        key = self._key(row, held_out, evidence)
-        if key not in self._known:
-            return None
-        self._used[key] = self._known[key]
-        return Comparison(self._known[key])
+    @property
+    def known(self) -> str:
+        """The verdicts of the last time as SQL: a relation with the columns of VERDICTS, each key once."""
+        if not self._whole():
+            return "(select null::varchar as key, null::varchar as passage where false)"
+        path = str(self._path).replace("'", "''")
+        return f"(select key, any_value(passage) as passage from read_parquet('{path}') group by key)"
 
-    def note(self, row: int, held_out: int, evidence: WordHashes, result: Comparison) -> None:
-        """Remember a result."""
-        self._used[self._key(row, held_out, evidence)] = result.passage
+    def keep(self, recalled: pa.RecordBatch) -> None:
+        """Keep verdicts of the last time, with the columns of VERDICTS; those that are not kept are forgotten."""
+        if recalled.num_rows:
+            with writing(self._made):
+                self._writer.write_batch(recalled)
 
-    def save(self, scratch: Path) -> None:
-        """Write the verdicts that were recalled or noted since loading, and forget all others."""
-        if self._used != self._known:
-            value = {"version": cleaner.VERSION, "passages": self._used}
-            atomic.replace(self._path, atomic.canonical_json(value), scratch)
+    def note(self, key: str, passage: str | None) -> None:
+        """Remember the result of a comparison."""
+        self._keys.append(key)
+        self._passages.append(passage)
+        if len(self._keys) == WAITING:
+            self._write_waiting()
 
-    def _key(self, row: int, held_out: int, evidence: WordHashes) -> str:
-        pair = f"{self._hash_of(row)} {self._hash_of(held_out)} ".encode()
-        return digest.of_bytes(pair + evidence.tobytes())[:32]
+    def save(self) -> None:
+        """Put what was kept and noted in the place of the verdicts of the last time."""
+        self._write_waiting()
+        with writing(self._made):
+            self._writer.close()
+        pointer = {"version": cleaner.VERSION, "blake3": verify.measure(self._made).blake3}
+        # Between the two the hash is that of another file: then no verdict is known.
+        atomic.move(self._made, self._path)
+        atomic.replace(self._pointer, atomic.readable_json(pointer), self._shop)
+
+    def _write_waiting(self) -> None:
+        self.keep(pa.record_batch([pa.array(self._keys), pa.array(self._passages, pa.string())], VERDICTS))
+        self._keys.clear()
+        self._passages.clear()
+
+    def _whole(self) -> bool:
+        pointer = _read(self._pointer)
+        if not isinstance(pointer, dict) or pointer.get("version") != cleaner.VERSION or not self._path.is_file():
+            return False
+        return verify.measure(self._path).blake3 == pointer.get("blake3")
 
 
-def _read(path: Path) -> dict[str, str | None]:
+def _read(pointer: Path) -> object:
     try:
-        value = parsing.value(path.read_bytes())
-        return dict(value["passages"]) if value["version"] == cleaner.VERSION else {}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return {}
+        return parsing.value(pointer.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None

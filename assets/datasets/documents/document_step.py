@@ -32,8 +32,8 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: Build
 
     Raises ValueError as `sources.list_source` and `document_table.write` do, and OSError when a disk or a server fails.
     """
-    listing = _still_source(recipe, report)
     with workshop(durable, recipe.name) as shop:
+        listing = _still_source(recipe, shop, report)
         unread.note(durable, recipe.name, listing, shop)
         try:
             extracts = extraction.extract(recipe, kind, listing, durable, shop, report)
@@ -74,15 +74,15 @@ def dataset_of(record: Record) -> str:
     return next(Path(file).parts[1] for file in record.files if Path(file).parent.name == "extracts")
 
 
-def _still_source(recipe: DatasetRecipe, report: BuildLog) -> SourceListing:
+def _still_source(recipe: DatasetRecipe, shop: Path, report: BuildLog) -> SourceListing:
     """The listing of the source once its files have not changed for a moment, or as it is after `STILL_SECONDS`.
 
     A file that is written while it is read is refused, and one that changed just now is read again next time.
     """
     deadline = time.monotonic() + STILL_SECONDS
     while True:
-        listing = sources.list_source(recipe, BuildPhase(report, "listing the source", None, "files"))
-        if all(file.settled for file in listing.files) or time.monotonic() > deadline:
+        listing = sources.list_source(recipe, BuildPhase(report, "listing the source", None, "files"), shop)
+        if listing.settled or time.monotonic() > deadline:
             return listing
         time.sleep(0.2)
 

@@ -5,11 +5,11 @@ needs, or decoded images with their labels. A file whose version is the same as 
 and changed files are read.
 """
 
-import dataclasses
 import functools
+import itertools
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from assets.datasets.building.workshop import writing
 from assets.datasets.documents.extracts import (
     Extracts,
     FileRow,
+    FilesDigest,
+    FreshRows,
     KnownFiles,
     digest_of,
     newest,
@@ -32,8 +34,10 @@ from assets.datasets.documents.extracts import (
     write_index,
 )
 from assets.datasets.documents.kind import DocumentKind
+from assets.datasets.reading import sources
 from assets.datasets.reading.items import NO_TEXT, UnfitDocument
 from assets.datasets.reading.opened_file import OpenedFile
+from assets.datasets.reading.sorted_rows import SortedRows
 from assets.datasets.reading.sources import SourceFile, SourceListing, UnreadFile
 from recipes.dataset import DatasetRecipe, DirectorySource
 from trainer.base import atomic, digest, parsing
@@ -69,47 +73,42 @@ def extract(
     """
     key = _key(recipe, kind)
     known = KnownFiles(durable, recipe.name, key)
-    fresh = [file for file, row in known.of(listing.files) if row is None]
-    made = _made(recipe, kind, listing, fresh, durable, shop, report)
+    fresh = sources.source_files(shop).extend(file for file, row in known.of(listing.files) if row is None)
+    made = iter(FreshRows(_made(recipe, kind, listing, fresh, durable, shop, report), shop))
 
     def rows() -> Iterator[FileRow]:
-        """The index's row of each file, in the order of names; one that was known is in memory alone."""
+        """The index's row of each file, in the order of names."""
         for file, row in known.of(listing.files):
-            name, version, *rest = row or made[file.name]
+            name, version, *rest = next(made) if row is None else row
+            assert name == file.name, "files are read in the order of their names"
             # A file that changed a moment ago may change again within the same tick of its file system's clock.
             yield (name, version if file.settled else "", *rest)
 
-    return Extracts(
-        write_index(durable, recipe.name, key, rows(), shop),
-        digest_of((name, blake3) for name, _, _, blake3, _ in rows()),
-        len(listing.files),
-        sum(file.bytes for file in listing.files),
-        len(fresh),
-    )
+    found = FilesDigest()
+    index = write_index(durable, recipe.name, key, found.of_rows(rows()), shop)
+    return Extracts(index, found.hexdigest(), len(listing.files), listing.bytes, len(fresh))
 
 
 def _made(
     recipe: DatasetRecipe,
     kind: DocumentKind,
     listing: SourceListing,
-    fresh: Sequence[SourceFile],
+    fresh: SortedRows[SourceFile],
     durable: Path,
     shop: Path,
     report: BuildLog,
-) -> dict[str, FileRow]:
-    """The index's rows, by name, of files that are read now. Names and versions are the listing's own: memory holds no
-    string of a file twice."""
+) -> Iterator[FileRow]:
+    """The index's rows of files that are read now, in the order of names."""
     size = sum(file.bytes for file in fresh)
-    place = dataclasses.replace(listing, files=(), unread=())  # each worker gets its own files, and not all of them
-    tasks = [_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh)]
+    place = listing.without_names
+    units = (_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh))
+    tasks, begun = itertools.tee(units)  # which holds those that are begun and not done
     phase = BuildPhase(report, "reading new and changed files", size, BYTES)
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
-    rows = dict[str, FileRow]()
-    for task, found in zip(tasks, workers.run(_extract, tasks, size, everywhere=everywhere), strict=True):
+    for task, found in zip(tasks, workers.run(_extract, begun, size, everywhere=everywhere), strict=True):
         for file, (_, version, *rest, _) in zip(task.files, found, strict=True):
-            rows[file.name] = (file.name, version and file.version, *rest, task.key)
+            yield (file.name, version and file.version, *rest, task.key)
         phase.add(sum(file.bytes for file in task.files))
-    return rows
 
 
 def recall(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, durable: Path) -> Extracts | None:
@@ -118,7 +117,7 @@ def recall(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, du
     if len(known) != len(listing.files) or any(row is None for _, row in known.of(listing.files)):
         return None
     found = digest_of((name, blake3) for name, _, _, blake3, _ in known)
-    return Extracts(newest(durable, recipe.name), found, len(known), sum(file.bytes for file in listing.files), 0)
+    return Extracts(newest(durable, recipe.name), found, len(known), listing.bytes, 0)
 
 
 def configuration(recipe: DatasetRecipe, kind: DocumentKind) -> str:

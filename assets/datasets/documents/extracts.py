@@ -57,10 +57,12 @@ def segment_path(durable: Path, name: str) -> Path:
 
 def segments(index: Path, durable: Path, file: str | None = None) -> list[Path]:
     """The segments that an index names, for all files or for one."""
-    rows = pq.ParquetFile(index).read(["name", "segment"])
-    if file is not None:
-        rows = rows.filter(pc.equal(rows["name"], file))
-    return [segment_path(durable, name) for name in sorted(rows["segment"].unique().to_pylist())]
+    found = set[str]()
+    with pq.ParquetFile(index) as rows:
+        for batch in rows.iter_batches(ROWS_AT_ONCE, columns=["name", "segment"] if file else ["segment"]):
+            chosen = batch.filter(pc.equal(batch["name"], file)) if file else batch
+            found.update(chosen["segment"].unique().to_pylist())
+    return [segment_path(durable, name) for name in sorted(found)]
 
 
 def newest(durable: Path, dataset: str) -> Path:
@@ -140,11 +142,7 @@ def _name_of(index: Path) -> str:
 def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], shop: Path) -> Path:
     """Write an index, named by its hash, and make it the dataset's newest one; memory holds a batch of the rows."""
     folder, made = durable / "datasets" / dataset, shop / "extracts.parquet"
-    schema, waiting = INDEX.with_metadata({KEY: key}), iter(rows)
-    with writing(made), pq.ParquetWriter(made, schema) as writer:
-        while batch := list(itertools.islice(waiting, ROWS_AT_ONCE)):
-            columns = zip(zip(*batch, strict=True), INDEX, strict=True)
-            writer.write_table(pa.table([pa.array(column, field.type) for column, field in columns], schema=schema))
+    _write_rows(rows, INDEX.with_metadata({KEY: key}), made)
     path = folder / "extracts" / _name_of(made)
     atomic.move(made, path)  # the same bytes if it is there, and young
     pointer = atomic.readable_json({"index": path.name})
@@ -153,11 +151,53 @@ def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], 
     return path
 
 
+class FreshRows:
+    """The rows of files that are read now, in the order of names, until the index is written: in a file of the
+    workshop, because of a first build they are all."""
+
+    def __init__(self, rows: Iterable[FileRow], shop: Path) -> None:
+        self._path = shop / "fresh.parquet"
+        _write_rows(rows, INDEX, self._path)
+
+    def __iter__(self) -> Iterator[FileRow]:
+        with pq.ParquetFile(self._path) as file:
+            for batch in file.iter_batches(ROWS_AT_ONCE):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _write_rows(rows: Iterable[FileRow], schema: pa.Schema, path: Path) -> None:
+    waiting = iter(rows)
+    with writing(path), pq.ParquetWriter(path, schema) as writer:
+        while batch := list(itertools.islice(waiting, ROWS_AT_ONCE)):
+            columns = zip(zip(*batch, strict=True), schema, strict=True)
+            writer.write_table(pa.table([pa.array(column, field.type) for column, field in columns], schema=schema))
+
+
+class FilesDigest:
+    """BLAKE3 over the names and contents of files, which are added in the order of their names: of their canonical
+    JSON, of which memory holds one file's."""
+
+    def __init__(self) -> None:
+        self._hashed, self._between = blake3(b"["), b""
+
+    def add(self, name: str, content: str) -> None:
+        self._hashed.update(self._between + atomic.canonical_json([name, content]))
+        self._between = b","
+
+    def of_rows(self, rows: Iterable[FileRow]) -> Iterator[FileRow]:
+        """The rows as they are, each added when it is taken."""
+        for row in rows:
+            self.add(row[0], row[3])
+            yield row
+
+    def hexdigest(self) -> str:
+        """The digest of the files until now; none is added after that."""
+        return self._hashed.update(b"]").hexdigest()
+
+
 def digest_of(files: Iterable[tuple[str, str]]) -> str:
-    """BLAKE3 over the names and contents of files, which are in the order of their names: of their canonical JSON, of
-    which memory holds one file's."""
-    hashed, between = blake3(b"["), b""
+    """The `FilesDigest` of names and contents."""
+    found = FilesDigest()
     for name, content in files:
-        hashed.update(between + atomic.canonical_json([name, content]))
-        between = b","
-    return hashed.update(b"]").hexdigest()
+        found.add(name, content)
+    return found.hexdigest()

@@ -4,10 +4,12 @@ A snapshot's provenance has how many there were; the names are kept beside the d
 file, replaced by each listing.
 """
 
+import filecmp
 import json
 from pathlib import Path
 from typing import NamedTuple
 
+from assets.datasets.building.workshop import writing
 from assets.datasets.reading.sources import SourceListing
 from trainer.base import atomic, parsing
 
@@ -24,10 +26,12 @@ class LeftOutFile(NamedTuple):
 
 def note(durable: Path, dataset: str, listing: SourceListing, shop: Path) -> None:
     """Write down which files a listing left out. `shop` is the dataset's workshop."""
-    lines = (json.dumps({"name": name, "reason": reason}, ensure_ascii=False) + "\n" for name, reason in listing.unread)
-    path, data = _path(durable, dataset), "".join(lines).encode()
-    if not path.exists() or path.read_bytes() != data:
-        atomic.replace(path, data, shop)
+    path, made = _path(durable, dataset), shop / "left_out.jsonl"
+    with writing(made), made.open("w", encoding="utf-8") as file:
+        for name, reason in listing.unread:
+            file.write(json.dumps({"name": name, "reason": reason}, ensure_ascii=False) + "\n")
+    if not path.exists() or not filecmp.cmp(path, made, shallow=False):
+        atomic.move(made, path)
 
 
 def files(durable: Path, dataset: str) -> list[LeftOutFile]:

@@ -3,7 +3,9 @@
 A listing reads no content. It does not depend on the order in which a folder or a bucket names its files.
 """
 
+import dataclasses
 import io
+import itertools
 import os
 import platform
 import sysconfig
@@ -14,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+import pyarrow as pa
+
 from assets.datasets.building.phase import BuildPhase
 from assets.datasets.reading.items import Reason
+from assets.datasets.reading.sorted_rows import SortedRows
 from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
 from trainer.objects.bucket import Bucket
 from trainer.objects.origin import Away, Missing, Unreachable
@@ -23,6 +28,8 @@ from trainer.objects.origin import Away, Missing, Unreachable
 SETTLED_SECONDS = 2.0
 """A file that changed within these seconds may change again with the same time, as file systems' clocks tick."""
 BUFFER = 1 << 18
+ENTRIES_AT_ONCE = 1 << 15
+"""Entries of a folder that are in memory at once: of a larger one, files are sorted afterwards."""
 
 
 class UnreadFile(ValueError):
@@ -45,6 +52,28 @@ class SourceFile(NamedTuple):
     seconds."""
 
 
+class UnreadName(NamedTuple):
+    """A file that a recipe selects and that is not read, and why."""
+
+    name: str
+    reason: str
+
+
+FILE = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("version", pa.string()), ("settled", pa.bool_())])
+NAME = pa.schema([("name", pa.string()), ("reason", pa.string())])
+
+
+def source_files(folder: Path | None = None) -> SortedRows[SourceFile]:
+    """No files yet; those that are added are given in the order of their names. `folder` has what does not fit into
+    memory."""
+    return SortedRows(SourceFile, FILE, folder)
+
+
+def unread_names(folder: Path | None = None) -> SortedRows[UnreadName]:
+    """The same for files that are not read."""
+    return SortedRows(UnreadName, NAME, folder)
+
+
 @dataclass(frozen=True)
 class SourceListing:
     """A listed source: the files that the recipe takes, by name, and those of them that are not read, with the
@@ -52,14 +81,23 @@ class SourceListing:
 
     kind: str
     description: str
-    files: tuple[SourceFile, ...]
-    unread: tuple[tuple[str, str], ...]
+    files: SortedRows[SourceFile]
+    unread: SortedRows[UnreadName]
     place: Path | Bucket
+    bytes: int
+    """Of all files."""
+    settled: bool
+    """Whether all files are."""
 
     @property
     def left_out(self) -> dict[str, int]:
         """How many files are not read, by reason."""
         return dict(sorted(Counter(reason for _, reason in self.unread).items()))
+
+    @property
+    def without_names(self) -> "SourceListing":
+        """The same, from which its files can be opened, without their names: for a worker that gets its own."""
+        return dataclasses.replace(self, files=source_files(), unread=unread_names())
 
     def open(self, file: SourceFile) -> BinaryIO:
         """The content of a listed file, as a stream that can seek.
@@ -77,27 +115,26 @@ class SourceListing:
             raise UnreadFile(words, "gone since it was listed") from None
 
 
-def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None) -> SourceListing:
+def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None, folder: Path | None = None) -> SourceListing:
     """List the files of a recipe's source; each one that is found is counted in the phase.
 
-    Raises ValueError, naming the recipe, when there is no such folder or bucket, when it may not be read, or when no
-    file in it is one that the recipe takes; OSError when a disk fails or a server does not answer.
+    What does not fit into memory is in files below `folder`, by default that of temporary files. Raises ValueError,
+    naming the recipe, when there is no such folder or bucket, when it may not be read, or when no file in it is one
+    that the recipe takes; OSError when a disk fails or a server does not answer.
     """
     source = recipe.source
     place = Bucket(source.url) if isinstance(source, ObjectStoreSource) else _folder(recipe)
-    left_out: list[tuple[str, str]] = []
-    found = _objects(recipe, place, left_out) if isinstance(place, Bucket) else _walk(recipe, place, left_out)
-    files = sorted(_counted(found, phase), key=lambda file: file.name.encode())
-    if not files:
-        raise ValueError(_nothing_found(recipe, place, Counter(reason for _, reason in left_out)))
-    return SourceListing(source.kind, _description(source), tuple(files), tuple(sorted(left_out)), place)
-
-
-def _counted(files: Iterator[SourceFile], phase: BuildPhase | None) -> Iterator[SourceFile]:
-    for file in files:
-        yield file
+    files, unread = source_files(folder), unread_names(folder)
+    found = _objects(recipe, place, unread) if isinstance(place, Bucket) else _walk(recipe, place, unread)
+    size, settled = 0, True
+    for file in found:
+        files.append(file)
+        size, settled = size + file.bytes, settled and file.settled
         if phase:
             phase.add(1)
+    if not files:
+        raise ValueError(_nothing_found(recipe, place, Counter(reason for _, reason in unread)))
+    return SourceListing(source.kind, _description(source), files, unread, place, size, settled)
 
 
 def _description(source: StdlibSource | DirectorySource | ObjectStoreSource) -> str:
@@ -121,7 +158,7 @@ def _folder(recipe: DatasetRecipe) -> Path:
     return root
 
 
-def _walk(recipe: DatasetRecipe, root: Path, left_out: list[tuple[str, str]]) -> Iterator[SourceFile]:
+def _walk(recipe: DatasetRecipe, root: Path, left_out: SortedRows[UnreadName]) -> Iterator[SourceFile]:
     """The files below a folder. Links to folders are not followed, so no file is read twice."""
     now = time.time()
     above = len(str(root / "x")) - 1
@@ -137,35 +174,44 @@ def _walk(recipe: DatasetRecipe, root: Path, left_out: list[tuple[str, str]]) ->
         except PermissionError:
             reason, stat = "no permission to follow it", None
         if stat is None:
-            left_out.append((name.encode(errors="backslashreplace").decode(), str(reason)))
+            left_out.append(UnreadName(name.encode(errors="backslashreplace").decode(), str(reason)))
             continue
         settled = now - max(stat.st_mtime, stat.st_ctime) > SETTLED_SECONDS
         yield SourceFile(name, stat.st_size, _version(stat), settled)
 
 
 def _entries(recipe: DatasetRecipe, root: Path) -> Iterator[os.DirEntry[str]]:
-    """Everything below `root` except folders, and except what the recipe excludes with its folder.
+    """Everything below `root` except folders, and except what the recipe excludes with its folder; of folders with few
+    entries in the order of names.
 
     Raises ValueError for a folder that may not be read: nobody knows how much of the corpus is in it.
     """
-    folders, above = [str(root)], len(str(root / "x")) - 1
-    while folders:
-        folder = folders.pop()
-        try:
-            entries = list(os.scandir(folder))
-        except PermissionError:
-            raise ValueError(
-                f"dataset {recipe.name}: {folder}: found no permission to read it, expected a readable folder"
-                + (f", or '{folder[above:]}/*' in source.exclude" if folder[above:] else "")
-            ) from None
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if not recipe.source.passes_over(entry.path[above:]):
-                    folders.append(entry.path)
-            else:
-                yield entry
+    above = len(str(root / "x")) - 1
+    within = [_in_folder(recipe, str(root), above)]
+    while within:
+        entry = next(within[-1], None)
+        if entry is None:
+            within.pop()
+        elif not entry.is_dir(follow_symlinks=False):
+            yield entry
+        elif not recipe.source.passes_over(entry.path[above:]):
+            within.append(_in_folder(recipe, entry.path, above))
+
+
+def _in_folder(recipe: DatasetRecipe, folder: str, above: int) -> Iterator[os.DirEntry[str]]:
+    """The entries of a folder, ENTRIES_AT_ONCE of them in the order of the names of the files there and below."""
+    try:
+        with os.scandir(folder) as entries:
+            while some := list(itertools.islice(entries, ENTRIES_AT_ONCE)):
+                # What is below a folder comes after a file whose name goes on with a letter before the slash.
+                yield from sorted(some, key=lambda entry: entry.name + "/" * entry.is_dir(follow_symlinks=False))
+    except PermissionError:
+        raise ValueError(
+            f"dataset {recipe.name}: {folder}: found no permission to read it, expected a readable folder"
+            + (f", or '{folder[above:]}/*' in source.exclude" if folder[above:] else "")
+        ) from None
+    except (FileNotFoundError, NotADirectoryError):
+        return
 
 
 def _version(stat: os.stat_result) -> str:
@@ -196,14 +242,14 @@ def _unfit_entry(entry: os.DirEntry[str], root: Path) -> str | None:
     return None if entry.stat().st_size else "empty"
 
 
-def _objects(recipe: DatasetRecipe, bucket: Bucket, left_out: list[tuple[str, str]]) -> Iterator[SourceFile]:
+def _objects(recipe: DatasetRecipe, bucket: Bucket, left_out: SortedRows[UnreadName]) -> Iterator[SourceFile]:
     """The objects below a prefix. Names that end in a slash stand for folders and are skipped."""
     try:
         for name, size, etag, _ in bucket.objects():
             if name.endswith("/") or not recipe.selects(name):
                 continue
             if reason := _unfit_name(name) or (None if size else "empty"):
-                left_out.append((name, reason))
+                left_out.append(UnreadName(name.encode(errors="backslashreplace").decode(), reason))
             else:
                 yield SourceFile(name, size, f"{size}-{etag}", settled=True)
     except Away as error:

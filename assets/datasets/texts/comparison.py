@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.phase import asking
+from assets.datasets.building.workshop import writing
 from assets.datasets.cleaning import near_duplicates, ngrams
 from assets.datasets.cleaning.decontamination import Leak, contaminated
 from assets.datasets.cleaning.normalise import normalise
@@ -52,7 +53,7 @@ NEAR = """
         FROM clusters WHERE place > 1
     ) judged WHERE judged.row = live.row
 """
-PLACES = "SELECT segment, place, blake3 FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
+PLACES = "SELECT segment, place FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
 ROWS_AT_ONCE = 1024
 """Places that are read at once: a query alone takes as long as reading so many."""
 QUOTES = """
@@ -60,10 +61,20 @@ QUOTES = """
     WHERE quotes.segment = live.segment AND quotes.place = live.place AND names.item = quotes.item
     AND live.split = 'train' AND live.removed IS NULL
 """
+LEAKS = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("held_out", pa.int64()),
+        pa.field("item", pa.string()),
+        pa.field("passage", pa.string()),
+    ]
+)
+"""A training document, and what shows that it leaks: the row of a held-out document or the name of an item, and the
+passage."""
 CONTAMINATED = """
     UPDATE live SET removed = 'contaminated', because = evidence FROM (
         SELECT leaks.row AS row, coalesce(leaks.item, held.name || '#' || held.number) || ': ' || passage AS evidence
-        FROM leaks LEFT JOIN live AS held ON held.row = leaks.held_out
+        FROM read_parquet($leaks) AS leaks LEFT JOIN live AS held ON held.row = leaks.held_out
     ) shown WHERE shown.row = live.row
 """
 
@@ -109,12 +120,20 @@ def remove_contaminated(
     connection.execute("CREATE VIEW training AS SELECT row, fingerprints FROM features WHERE split = 'train'")
     own = "SELECT row, fingerprints FROM features WHERE split = 'validation' UNION ALL " if rule.validation else ""
     connection.execute(f"CREATE VIEW held_out AS {own}SELECT row, fingerprints FROM evaluation")
-    verdicts = Verdicts(memory / "verdicts.json", texts.hash_of)
-    with asking(connection, report, "looking for contaminated documents"):
-        leaks = list(contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts))
-    verdicts.save(shop)
-    connection.register("leaks", texts.table_of(leaks))
-    connection.execute(CONTAMINATED)
+    connection.execute(
+        "CREATE VIEW hashes AS SELECT row, blake3 AS hash FROM live UNION ALL SELECT row, hash FROM evaluation"
+    )
+    verdicts, path = Verdicts(memory, shop), shop / "leaks.parquet"
+    with (
+        asking(connection, report, "looking for contaminated documents"),
+        writing(path),
+        pq.ParquetWriter(path, LEAKS) as writer,
+    ):
+        leaks = contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts)
+        while some := list(itertools.islice(leaks, ROWS_AT_ONCE)):
+            writer.write_table(texts.table_of(some))
+    verdicts.save()
+    connection.execute(CONTAMINATED, {"leaks": str(path)})
 
 
 def _remove_quotes(
@@ -184,10 +203,11 @@ class _Texts:
 
     @property
     def evaluation(self) -> pa.Table:
-        """Rows and fingerprints of the evaluation sets' texts."""
+        """Rows, BLAKE3 and fingerprints of the evaluation sets' texts."""
         rows = pa.array([-1 - place for place in range(len(self._evaluation))], pa.int64())
         fingerprints = [ngrams.fingerprints(item.text) for item in self._evaluation]
-        return pa.table({"row": rows, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
+        hashes = [digest.of_bytes(item.text.encode()) for item in self._evaluation]
+        return pa.table({"row": rows, "hash": hashes, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
 
     def of(self, row: int) -> str:
         return self._evaluation[-1 - row].text if row < 0 else self._stored(row)
@@ -196,35 +216,30 @@ class _Texts:
         """The training documents that leak, with the passage and, if it is one, the name of the evaluation set's
         item."""
         items = [self._evaluation[-1 - leak.held_out].name if leak.held_out < 0 else None for leak in leaks]
+        columns = (
+            [leak.row for leak in leaks],
+            [leak.held_out for leak in leaks],
+            items,
+            [leak.passage for leak in leaks],
+        )
         return pa.table(
-            {
-                "row": pa.array([leak.row for leak in leaks], pa.int64()),
-                "held_out": pa.array([leak.held_out for leak in leaks], pa.int64()),
-                "item": pa.array(items, pa.string()),
-                "passage": pa.array([leak.passage for leak in leaks], pa.string()),
-            }
+            [pa.array(column, field.type) for column, field in zip(columns, LEAKS, strict=True)], schema=LEAKS
         )
 
-    def hash_of(self, row: int) -> str:
-        """The BLAKE3 of a document's text."""
-        return digest.of_bytes(self.of(row).encode()) if row < 0 else self._place(row)[2]
-
     def _stored(self, row: int) -> str:
-        segment, place, _ = self._place(row)
+        segment, place = self._place(row)
         begins = self._begins(segment)
         group = bisect.bisect(begins, place) - 1
         return str(self._group(segment, group)[place - begins[group]].as_py())
 
-    def _place(self, row: int) -> tuple[str, int, str]:
+    def _place(self, row: int) -> tuple[str, int]:
         block, at = divmod(row, ROWS_AT_ONCE)
         return self._places(block)[at]
 
-    def _places_now(self, block: int) -> list[tuple[str, int, str]]:
-        """The segment, the place there, and the BLAKE3 of each row of a block."""
+    def _places_now(self, block: int) -> list[tuple[str, int]]:
+        """The segment of each row of a block, and the place there."""
         first = block * ROWS_AT_ONCE
-        rows: list[tuple[str, int, str]] = self._connection.execute(
-            PLACES, [first, first + ROWS_AT_ONCE - 1]
-        ).fetchall()
+        rows: list[tuple[str, int]] = self._connection.execute(PLACES, [first, first + ROWS_AT_ONCE - 1]).fetchall()
         return rows
 
     def _begins_now(self, segment: str) -> list[int]:

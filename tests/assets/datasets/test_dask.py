@@ -196,7 +196,7 @@ def test_a_scheduler_that_is_lost_for_long_while_a_result_is_used_is_no_error(tm
     monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 3.0)
     monkeypatch.setattr(dask_cluster, "IN_FLIGHT", 1)
     with dask.started(tmp_path / "dask", 1) as running, running.cluster._connected(time.monotonic()) as client:
-        results = dask_cluster._results(client, str, [1, 2], lambda _: None)
+        results = dask_cluster._results(client, str, dask_cluster._Begun(iter([1, 2])), lambda _: None)
         assert next(results) == "1"
         running.end()
         until(lambda: client.status == "closed", "the client to give up the scheduler")

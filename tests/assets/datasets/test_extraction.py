@@ -95,7 +95,7 @@ def test_the_grouping_of_files_changes_no_text(corpus, durable, monkeypatch, uni
 def test_finished_segments_of_an_attempt_that_broke_off_are_found_again(corpus, durable, monkeypatch):
     monkeypatch.setattr(extraction, "UNIT_FILES", 20)
     listing = sources.list_source(recipe_for(corpus))
-    last = corpus / listing.files[-1].name
+    last = corpus / list(listing.files)[-1].name
     content = last.read_bytes()
     with workshop(durable, "small-corpus") as shop:
         last.unlink()
@@ -123,15 +123,15 @@ def rows_of(path) -> list[dict[str, str]]:
 
 def test_files_that_cannot_be_read_now_are_quarantined_and_read_by_the_next_build(corpus, durable):
     recipe, listing = recipe_for(corpus), sources.list_source(recipe_for(corpus))
-    gone, changed = (corpus / listing.files[place].name for place in (3, 40))
+    gone, changed = (corpus / list(listing.files)[place].name for place in (3, 40))
     content = gone.read_bytes()
     gone.unlink()
     changed.write_text("changed since it was listed")
     with workshop(durable, recipe.name) as shop:
         extraction.extract(recipe, TEXT_DOCUMENTS, listing, durable, shop, quiet)
     assert unread(recipe, durable) == {
-        listing.files[3].name: "unreadable: gone since it was listed",
-        listing.files[40].name: "unreadable: changed while it was read",
+        list(listing.files)[3].name: "unreadable: gone since it was listed",
+        list(listing.files)[40].name: "unreadable: changed while it was read",
     }
     gone.write_bytes(content)
     assert extract(recipe, durable).read == 2

@@ -250,7 +250,7 @@ def test_documents_come_with_the_hash_of_the_file(tmp_path, name):
     data = WHOLE.get(name, b"text" * 1000)
     (tmp_path / name).write_bytes(data)
     listing = listed(tmp_path)
-    opened = OpenedFile(listing, listing.files[0], functools.partial(read, reading=ReadingSection()))
+    opened = OpenedFile(listing, next(iter(listing.files)), functools.partial(read, reading=ReadingSection()))
     assert list(opened) == everything(name, data, ReadingSection())
     assert opened.blake3 == blake3(data).hexdigest()
 
@@ -260,7 +260,7 @@ def test_the_hash_is_that_of_the_whole_file_though_the_reader_stopped_early(tmp_
     data = WHOLE.get(name, b"a" * 1_000_000)[:-60]
     (tmp_path / name).write_bytes(data)
     listing = listed(tmp_path)
-    opened = OpenedFile(listing, listing.files[0], functools.partial(read, reading=SMALL))
+    opened = OpenedFile(listing, next(iter(listing.files)), functools.partial(read, reading=SMALL))
     assert isinstance(list(opened)[-1], UnfitDocument)
     assert opened.blake3 == blake3(data).hexdigest()
 
@@ -281,7 +281,7 @@ recipe = {"name": "n", "description": "d", "owner": "team:d", "source": source}
 listing = list_source(DatasetRecipe.model_validate(recipe))
 before = peak()
 reader = functools.partial(read, reading=ReadingSection(longest_megabytes=1.0))
-texts = sum(len(item.text) for item in OpenedFile(listing, listing.files[0], reader))
+texts = sum(len(item.text) for item in OpenedFile(listing, list(listing.files)[0], reader))
 print(texts, peak() - before)
 """
 BOUNDS_MIB = {"large.jsonl.gz": 32, "large.parquet": 96}

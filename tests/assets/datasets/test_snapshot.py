@@ -1,5 +1,6 @@
 """Snapshots: every kept document once, equal bytes for equal inputs, and the dataset's pointer."""
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -8,6 +9,7 @@ import pytest
 
 from assets.datasets.building import workers
 from assets.datasets.documents import document_table
+from assets.datasets.reading import sorted_rows, sources
 from assets.datasets.snapshots import pointer
 from assets.datasets.texts import checks, snapshot, tokenizer
 from resources import warehouse
@@ -46,15 +48,19 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, count
 
 def test_the_order_in_which_a_folder_names_its_files_changes_nothing(corpus, tmp_path, monkeypatch):
     build(recipe_for(corpus), tmp_path / "one")
-    scandir = os.scandir
+    scandir, looked = os.scandir, list[str]()
 
+    @contextlib.contextmanager
     def backwards(path):
-        found = scandir(path)
-        return sorted(found, key=lambda entry: entry.name, reverse=True) if str(corpus) in str(path) else found
+        looked.append(path)
+        with scandir(path) as found:
+            yield iter(sorted(found, key=lambda entry: entry.name, reverse=True))
 
-    monkeypatch.setattr(os, "scandir", backwards)
+    monkeypatch.setattr(os, "scandir", lambda path: backwards(path) if str(corpus) in str(path) else scandir(path))
+    monkeypatch.setattr(sources, "ENTRIES_AT_ONCE", 2)
+    monkeypatch.setattr(sorted_rows, "ROWS_AT_ONCE", 7)
     build(recipe_for(corpus), tmp_path / "two")
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert looked and content(tmp_path / "one") == content(tmp_path / "two")
 
 
 def test_the_stored_manifest_is_the_snapshot(corpus, durable):

@@ -79,10 +79,10 @@ def test_empty_objects_are_left_out_and_folders_skipped(bucket):
 
 def test_a_version_changes_with_the_content(bucket):
     put(bucket, "a", b"one")
-    before = list_source(recipe(str(bucket))).files
-    assert list_source(recipe(str(bucket))).files == before
+    before = list(list_source(recipe(str(bucket))).files)
+    assert list(list_source(recipe(str(bucket))).files) == before
     put(bucket, "a", b"two")
-    assert list_source(recipe(str(bucket))).files[0].version != before[0].version
+    assert next(iter(list_source(recipe(str(bucket))).files)).version != before[0].version
 
 
 def test_documents_of_every_format_come_with_the_hash_of_the_object(bucket):
@@ -102,7 +102,7 @@ def test_documents_of_every_format_come_with_the_hash_of_the_object(bucket):
 def test_a_truncated_object_gives_what_is_there_and_says_so(bucket):
     put(bucket, "a.jsonl.gz", gzip.compress(LINES)[:-1000])
     listing = list_source(recipe(str(bucket)))
-    *given, last = OpenedFile(listing, listing.files[0], READ)
+    *given, last = OpenedFile(listing, next(iter(listing.files)), READ)
     assert given == [Text(number, f"document {number}") for number in range(len(given))]
     assert last == UnfitDocument(len(given), "truncated")
 
@@ -114,14 +114,14 @@ def test_an_object_replaced_after_it_was_listed_is_refused(bucket):
     with pytest.raises(
         ValueError, match=r"/a\.txt: changed since it was listed or opened: try again when no process writes"
     ):
-        listing.open(listing.files[0])
+        listing.open(next(iter(listing.files)))
 
 
 def test_an_object_replaced_while_it_is_read_is_refused(bucket, monkeypatch):
     monkeypatch.setattr(objects, "READ_AHEAD", 1000)
     put(bucket, "a.txt", b"a" * 5000)
     listing = list_source(recipe(str(bucket)))
-    with listing.open(listing.files[0]) as stream:
+    with listing.open(next(iter(listing.files))) as stream:
         assert stream.read(10) == b"a" * 10
         put(bucket, "a.txt", b"b" * 5000)
         with pytest.raises(ValueError, match="changed since it was listed or opened"):
@@ -133,7 +133,7 @@ def test_a_removed_object_is_reported(bucket):
     listing = list_source(recipe(str(bucket)))
     bucket.call("delete_object", "a.txt")
     with pytest.raises(ValueError, match=r"/a\.txt: missing: it was listed, and is gone now"):
-        listing.open(listing.files[0])
+        listing.open(next(iter(listing.files)))
 
 
 def test_an_empty_prefix_is_one_clear_error(bucket):
@@ -172,7 +172,7 @@ def test_a_store_that_stops_answering_is_reported_while_reading(bucket, s3, impa
     monkeypatch.setattr(objects, "READ_AHEAD", 1000)
     put(bucket, "a.txt", b"a" * 5000)
     listing = list_source(recipe(str(bucket)))
-    with listing.open(listing.files[0]) as stream:
+    with listing.open(next(iter(listing.files))) as stream:
         stream.read(10)
         with s3.frozen(), pytest.raises(Unreachable, match=r"/a\.txt: no answer \(ReadTimeoutError\)"):
             stream.read()

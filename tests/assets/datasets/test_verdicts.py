@@ -3,61 +3,103 @@
 from pathlib import Path
 
 import duckdb
-import numpy as np
+import pyarrow as pa
 import pytest
 
-from assets.datasets.cleaning.decontamination import Comparison
+from assets.datasets.cleaning import decontamination, verdicts
+from assets.datasets.cleaning.decontamination import contaminated
+from assets.datasets.cleaning.ngrams import PASSAGE as PASSAGE_WORDS
 from assets.datasets.cleaning.verdicts import Verdicts
 from assets.datasets.documents import document_step, document_table
 from assets.datasets.texts import comparison
+from recipes.cleaning import DecontaminationSection
 from tests.assets.datasets.builds import build
+from tests.assets.datasets.cleaning import corpora
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
+from trainer.base import digest
 
 pytestmark = pytest.mark.pure
 
-SHARED, NOTHING = Comparison("the thirteen words that both have"), Comparison(None)
-EVIDENCE = np.array([1, 2, 3], np.uint64)
-HASHES = {0: "a" * 64, 1: "b" * 64, 2: "c" * 64}
+PASSAGE = " ".join(f"word{number}" for number in range(PASSAGE_WORDS))
+TRAINING = [f"one {PASSAGE} two", "something else", f"other {PASSAGE} words"]
+HELD_OUT = [f"three {PASSAGE} four"]
 
 
 @pytest.fixture
-def verdicts(tmp_path):
-    def opened() -> Verdicts:
-        return Verdicts(tmp_path / "verdicts.json", HASHES.__getitem__)
+def search(tmp_path):
+    """Look for leaks with the verdicts of the last time; gives the training documents that were read."""
+    shop = tmp_path / "shop"
+    shop.mkdir()
 
-    return opened
+    def run(training: list[str], held_out: list[str]) -> list[str]:
+        read: list[str] = []
+        connection = corpora.connection(shop)
+        connection.register("training", corpora.fingerprints(training))
+        texts = [*training, *held_out]
+        theirs = pa.array(range(len(training), len(texts)), pa.int64())
+        connection.register("held_out", corpora.fingerprints(held_out).set_column(0, "row", theirs))
+        hashes = [digest.of_bytes(text.encode()) for text in texts]
+        connection.register("hashes", pa.table({"row": range(len(texts)), "hash": hashes}))
 
+        def text(row: int) -> str:
+            if row < len(training):
+                read.append(training[row])
+            return texts[row]
 
-def test_a_noted_verdict_is_recalled_by_the_next_build(verdicts, tmp_path):
-    first = verdicts()
-    first.note(0, 1, EVIDENCE, SHARED)
-    first.note(0, 2, EVIDENCE, NOTHING)
-    first.save(tmp_path)
-    assert (verdicts().recall(0, 1, EVIDENCE), verdicts().recall(0, 2, EVIDENCE)) == (SHARED, NOTHING)
+        verdicts = Verdicts(tmp_path, shop)
+        found = contaminated(connection, "training", "held_out", text, text, DecontaminationSection(), verdicts)
+        assert [leak.row for leak in found] == [row for row, text in enumerate(training) if PASSAGE in text]
+        verdicts.save()
+        return read
 
-
-def test_other_documents_and_other_evidence_are_not_known(verdicts, tmp_path):
-    first = verdicts()
-    first.note(0, 1, EVIDENCE, SHARED)
-    first.save(tmp_path)
-    assert verdicts().recall(1, 0, EVIDENCE) is None
-    assert verdicts().recall(0, 1, EVIDENCE[:2]) is None
-
-
-def test_a_verdict_that_is_not_recalled_is_forgotten(verdicts, tmp_path):
-    first = verdicts()
-    first.note(0, 1, EVIDENCE, SHARED)
-    first.note(0, 2, EVIDENCE, SHARED)
-    first.save(tmp_path)
-    second = verdicts()
-    second.recall(0, 1, EVIDENCE)
-    second.save(tmp_path)
-    assert (verdicts().recall(0, 1, EVIDENCE), verdicts().recall(0, 2, EVIDENCE)) == (SHARED, None)
+    return run
 
 
-def test_a_damaged_file_of_verdicts_counts_as_empty(verdicts, tmp_path):
-    (tmp_path / "verdicts.json").write_bytes(b"\xff{")
-    assert verdicts().recall(0, 1, EVIDENCE) is None
+def test_a_pair_is_compared_once_wherever_its_documents_stand(search):
+    assert search(TRAINING, HELD_OUT) == [TRAINING[0], TRAINING[2]]
+    assert search(TRAINING, HELD_OUT) == []
+    assert search(["before all others", *TRAINING], HELD_OUT) == []
+
+
+def test_other_documents_are_not_known(search):
+    search(TRAINING, HELD_OUT)
+    assert search([*TRAINING, f"new {PASSAGE}"], HELD_OUT) == [f"new {PASSAGE}"]
+    assert search(TRAINING, [f"five {PASSAGE} six"]) == [TRAINING[0], TRAINING[2]]
+
+
+def test_a_verdict_without_a_passage_is_remembered_too(search, monkeypatch):
+    monkeypatch.setattr(decontamination, "_shared", lambda *texts: None)
+    monkeypatch.setattr("tests.assets.datasets.test_verdicts.PASSAGE", "in no text")
+    assert search(TRAINING, HELD_OUT) == [TRAINING[0], TRAINING[2]]
+    assert search(TRAINING, HELD_OUT) == []
+
+
+def test_a_verdict_that_is_not_recalled_is_forgotten(search):
+    search(TRAINING, HELD_OUT)
+    search(TRAINING[:2], HELD_OUT)
+    assert search(TRAINING, HELD_OUT) == [TRAINING[2]]
+
+
+@pytest.mark.parametrize("file", ["verdicts.json", "verdicts.parquet"])
+def test_damaged_verdicts_count_as_none(search, tmp_path, file):
+    search(TRAINING, HELD_OUT)
+    damaged = bytearray((tmp_path / file).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / file).write_bytes(damaged)
+    assert search(TRAINING, HELD_OUT) == [TRAINING[0], TRAINING[2]]
+    assert search(TRAINING, HELD_OUT) == []
+
+
+def test_many_verdicts_are_written_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(verdicts, "WAITING", 3)
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    noted = Verdicts(tmp_path, shop)
+    for number in range(8):
+        noted.note(str(number), None if number % 2 else PASSAGE)
+    noted.save()
+    found = duckdb.sql(f"SELECT * FROM {Verdicts(tmp_path, shop).known} ORDER BY key").fetchall()
+    assert found == [(str(number), None if number % 2 else PASSAGE) for number in range(8)]
 
 
 def test_a_rebuild_reads_no_text_of_documents_that_were_compared_before(tmp_path, durable, monkeypatch):

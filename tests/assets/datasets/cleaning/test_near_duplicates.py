@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import minhash
+from assets.datasets.cleaning import minhash, near_duplicates
 from assets.datasets.cleaning.near_duplicates import duplicates
 from tests.assets.datasets.cleaning import corpora
 
@@ -129,7 +129,10 @@ def test_clusters_do_not_depend_on_order_or_numbers(tmp_path: Path):
     assert len(clusters) == 1
 
 
-def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path):
+@pytest.mark.parametrize("in_memory", [0, 40, 10_000])
+def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path, monkeypatch, in_memory: int):
+    """Whether duckdb compares all of them, those of the first rounds, or none."""
+    monkeypatch.setattr(near_duplicates, "IN_MEMORY", in_memory)
     draw = random.Random(5)
     base = corpora.words(draw, 120)
     texts = []
@@ -150,8 +153,10 @@ def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path):
     assert 1 < len(set(first)) < 60 and found(tmp_path, list(enumerate(texts))) == expected
 
 
-def test_many_copies_of_a_page_are_compared_in_little_time_and_memory(tmp_path: Path):
+@pytest.mark.parametrize("in_memory", [0, 1_000_000])
+def test_many_copies_of_a_page_are_compared_in_little_time_and_memory(tmp_path: Path, monkeypatch, in_memory: int):
     """20,000 copies would be 200 million pairs."""
+    monkeypatch.setattr(near_duplicates, "IN_MEMORY", in_memory)
     table = corpora.signatures([(0, "one page " * 20)])
     connection = corpora.connection(tmp_path, megabytes=300)
     connection.register("one", table)

@@ -1,0 +1,86 @@
+"""Sorted rows: named tuples in the order of their first field, however many there are and in whatever order they come.
+
+They are an external merge sort: every ROWS_AT_ONCE rows are sorted and become a Parquet file, and memory holds one such
+batch of them. A few rows stay in memory and make no file. Rows that come nearly in order, as a walk through folders
+gives them, are read one file after the other; files that overlap are merged.
+"""
+
+import heapq
+import itertools
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.datasets.building.workshop import writing
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+ROWS_AT_ONCE = 1 << 15
+READ_AT_ONCE = 1 << 12
+
+
+class SortedRows(Generic[Row]):
+    """The rows, which each iteration gives from the first on; `len` is their number."""
+
+    def __init__(self, make: Callable[..., Row], schema: pa.Schema, folder: Path | None = None) -> None:
+        """`make` gives a row from its fields, of which the first is a text; `folder` is where the files go, by default
+        that of temporary files. They are removed with this object."""
+        self._make, self._schema, self._folder = make, schema, folder
+        self._waiting = list[Row]()
+        self._runs: list[_Run] = []
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._count = 0
+
+    def append(self, row: Row) -> None:
+        """Add a row at its place in the order."""
+        self._waiting.append(row)
+        self._count += 1
+        if len(self._waiting) == ROWS_AT_ONCE:
+            self._write_run()
+
+    def extend(self, rows: Iterable[Row]) -> Self:
+        """Add rows; gives this object."""
+        for row in rows:
+            self.append(row)
+        return self
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        self._waiting.sort()
+        parts = [(run.first, run.last, self._read(run)) for run in self._runs]
+        if self._waiting:
+            parts.append((self._waiting[0][0], self._waiting[-1][0], iter(self._waiting)))
+        parts.sort(key=lambda part: part[0])
+        rows = [each for _, _, each in parts]
+        apart = all(before[1] <= after[0] for before, after in itertools.pairwise(parts))
+        return itertools.chain.from_iterable(rows) if apart else heapq.merge(*rows)
+
+    def _write_run(self) -> None:
+        self._waiting.sort()
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="rows-", dir=self._folder, ignore_cleanup_errors=True)
+        path = Path(self._scratch.name) / f"{len(self._runs)}.parquet"
+        columns = zip(zip(*self._waiting, strict=True), self._schema, strict=True)
+        table = pa.table([pa.array(column, field.type) for column, field in columns], schema=self._schema)
+        with writing(path):
+            pq.write_table(table, path, compression="zstd")
+        self._runs.append(_Run(self._waiting[0][0], self._waiting[-1][0], path))
+        self._waiting = []
+
+    def _read(self, run: "_Run") -> Iterator[Row]:
+        with pq.ParquetFile(run.path) as file:
+            for batch in file.iter_batches(READ_AT_ONCE):
+                yield from map(self._make, *(column.to_pylist() for column in batch.columns))
+
+
+class _Run(NamedTuple):
+    """Rows in a file: the names of the first and the last one."""
+
+    first: str
+    last: str
+    path: Path
