@@ -12,6 +12,7 @@ import numpy as np
 from assets.gates import paired
 from assets.gates.paired import PairedDifference
 from recipes.gate import GateSection
+from resources.mlflow.promotion import NOT_EXAMINED
 from trainer.base import digest
 
 BEATS_UNIGRAMS, BEATS_CHAMPION = "beats_unigram_entropy", "beats_champion"
@@ -107,4 +108,4 @@ def not_needed(why: str) -> CheckOutcome:
 
 def not_reached(why: str) -> CheckOutcome:
     """A check that was not made, as the candidate has failed without it."""
-    return CheckOutcome(False, note=f"not examined: {why}")
+    return CheckOutcome(False, note=f"{NOT_EXAMINED}{why}")

@@ -9,7 +9,6 @@ from typing import Any
 from assets.gates import checks, paired
 from resources.mlflow.promotion import Judgement, Promotion
 
-NOT_EXAMINED = "not examined: "
 WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
 """The checks of a version that comes back."""
 
@@ -23,8 +22,7 @@ def told(judgement: Judgement, champion: Promotion | None) -> str:
     if judgement.undecided:
         return ""
     figures: Mapping[str, Mapping[str, Any]] = judgement.figures.get("checks", {})
-    reasons = [_reason(name, figures.get(name, {}), judgement, _named(champion)) for name in judgement.failed]
-    return "; ".join(reason for reason in reasons if reason)
+    return "; ".join(_reason(name, figures.get(name, {}), judgement, _named(champion)) for name in judgement.failed)
 
 
 def _named(champion: Promotion | None) -> str:
@@ -35,10 +33,7 @@ def _named(champion: Promotion | None) -> str:
 
 
 def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: str) -> str:
-    """What one failed check found; empty for one that was not examined because another had failed."""
-    note = str(own.get("note", ""))
-    if note.startswith(NOT_EXAMINED):
-        return ""
+    """What one failed check found."""
     match name:
         case checks.BEATS_UNIGRAMS:
             loss, entropy = judgement.figures["loss"], judgement.figures["unigram_entropy"]

@@ -42,6 +42,10 @@ class HeldBack(NotPromoted):
     """The candidate passed, and waits for a person or for time."""
 
 
+NOT_EXAMINED = "not examined: "
+"""How the note of a check begins that was not made, because the candidate had failed without it."""
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What the gate found about one candidate."""
@@ -75,8 +79,14 @@ class Judgement:
 
     @property
     def failed(self) -> list[str]:
-        """The checks that were not passed."""
-        return [name for name, passed in self.checks.items() if not passed]
+        """The checks that were made and not passed."""
+        made: Mapping[str, Mapping[str, Any]] = self.figures.get("checks", {})
+        notes = {name: str(found.get("note", "")) for name, found in made.items()}
+        return [
+            name
+            for name, passed in self.checks.items()
+            if not passed and not notes.get(name, "").startswith(NOT_EXAMINED)
+        ]
 
 
 @dataclass(frozen=True)

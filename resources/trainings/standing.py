@@ -77,7 +77,8 @@ def standing(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], wai
     """
     ended, steps = facts.ended, updating.steps_now(facts)
     checkpoint = facts.commits[-1].step if facts.commits else 0
-    reached = max([checkpoint, int(fold.last.get("step", 0)) if facts.running else 0, ended.step if ended else 0])
+    done = int(fold.last.get("step", 0)) if facts.running or _failed(facts) else 0  # else it goes on from a checkpoint
+    reached = max(checkpoint, done, ended.step if ended else 0)
     state, words = _state(facts, fold, sights, reached, steps, checkpoint, waits)
     left = (
         fold.pace * (steps - reached)
@@ -125,7 +126,7 @@ def _state(
         return FINISHED, f"finished at {of_steps}"
     if facts.paused:
         return PAUSED, f"paused at {of_steps}: it has done what it was granted"
-    if facts.wanted and _goes_on(facts):
+    if _restarts(facts):
         return RESTARTING, f"restarting from step {checkpoint:,}: {_short(ended.reason)}" + (
             f"; waiting: {_short(waits)}" if waits else ""
         )
@@ -135,9 +136,14 @@ def _state(
     return STOPPED, f"stopped at {at}: resume goes on from step {checkpoint:,}"
 
 
-def _goes_on(facts: TrainingFacts) -> bool:
+def _restarts(facts: TrainingFacts) -> bool:
     """Whether a further incarnation is due."""
-    return not budgets.exhausted_by(facts)
+    return facts.wanted and not budgets.exhausted_by(facts)
+
+
+def _failed(facts: TrainingFacts) -> bool:
+    """Whether it has failed for good."""
+    return facts.ended is not None and facts.ended.outcome == "failed" and not facts.paused and not _restarts(facts)
 
 
 def _running(

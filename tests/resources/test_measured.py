@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from resources.mlflow.promotion import Judgement
+from resources.mlflow.promotion import NOT_EXAMINED, Judgement
 from resources.pages import measured
 from trainer.record.scores import Score
 
@@ -29,6 +29,13 @@ def test_a_rejection_says_which_check_and_both_figures():
     assert measured.verdict(judged(False), 400, "e" * 64) == (
         "Step 400 as tiny did not pass: beats champion; 1.605 bits per byte beside 1.59 of the champion, version 3."
     )
+
+
+def test_a_check_that_was_not_made_is_not_named_as_one_that_failed():
+    made = {"beats_unigrams": {}, "has_lineage": {"note": f"{NOT_EXAMINED}its loss is not below the entropy"}}
+    rejected = Judgement("tiny", "f" * 64, "", dict.fromkeys(made, False), BY, figures={"checks": made})
+    assert rejected.failed == ["beats_unigrams"] and not rejected.passed
+    assert measured.verdict(rejected, 400, "") == "Step 400 as tiny did not pass: beats unigrams."
 
 
 def test_a_champion_says_so_only_while_it_is_one():

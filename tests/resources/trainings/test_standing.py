@@ -127,3 +127,10 @@ def ended(outcome: str, reason: str = "asked to stop") -> Exit:
 )
 def test_durations_are_told_as_people_say_them(seconds: float, words: str):
     assert duration(seconds) == words
+
+
+def test_one_that_failed_for_good_says_the_last_step_that_it_did_not_that_of_its_checkpoint(tmp_path: Path):
+    over = Exit(1, "failed", "a wrong field", 0, "job watch", 300.0, kind="configuration")
+    found = standing(facts(tmp_path, STOP, ended=over), fold(100), [])
+    assert (found.state, found.step, found.checkpoint) == ("failed", 100, 0)
+    assert found.words == "failed at step 100 of 3,000: a wrong field"
