@@ -20,7 +20,7 @@ app = group("Upkeep.")
 
 @verb(app, "slipway backup", section="Instance", changes=True)
 def backup(json: AsJson = False) -> None:
-    """Back up the databases and the recipes.
+    """Back up the databases, the settings and the recipes.
 
     Dagster's and MLflow's databases go to the backup tier (SLIPWAY_BACKUP; on a cluster, tiers.backup), or to the
     durable one without it.
@@ -50,7 +50,7 @@ def restore(
 
     The instance must be down; on a cluster, nothing may be connected to the databases. What is there in a home is set
     aside. What was made since the backup is shown again by the sensors when the instance is up. Recipes stay as they
-    are.
+    are, and so do settings that are there.
     """
     here = place.here()
     _require_down(here)
@@ -61,6 +61,8 @@ def restore(
     print(f"restored {done.folder}; {done.trainings} trainings and trials are looked at again: start the instance")
     if done.takedowns:
         print(f"{done.takedowns} takedowns of documents were missing: slipway data build, for each of these datasets")
+    if done.settings:
+        print(f"settings that were missing: {', '.join(done.settings)}")
     for path in done.aside:
         print(f"what was there before: {path}")
 

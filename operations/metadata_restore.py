@@ -17,7 +17,7 @@ from assets.datasets.documents import takedowns
 from operations.metadata_backup import tier_of
 from resources import metadata_backup, postgresql
 from resources.home import Home
-from resources.metadata_backup import Figures
+from resources.metadata_backup import SETTINGS, Figures
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings, trials
@@ -45,6 +45,8 @@ class Restored:
     """How many trainings and trials are looked at again."""
     takedowns: int
     """How many takedowns of documents the durable tier lacked."""
+    settings: tuple[str, ...] = ()
+    """The files of settings that the home lacked."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def restore(home: Home, tiers: Tiers, by: str, folder: str = "") -> Restored:
         looked_at = _look_at_all_again(tiers, folder)
         taken_down = _restore_takedowns(scratch, tiers.durable_path)
         aside = tuple(_put_back(scratch / name, home.root / name) for name in there)
-    return Restored(folder, figures, tuple(filter(None, aside)), looked_at, taken_down)
+        settings = tuple(name for name in SETTINGS if _put_where_none_is(scratch / name, home.root / name))
+    return Restored(folder, figures, tuple(filter(None, aside)), looked_at, taken_down, settings)
 
 
 def restore_servers(tiers: Tiers, by: str, folder: str, scratch: Path) -> Restored:
@@ -144,6 +147,14 @@ def _put_back(restored: Path, place: Path) -> str:
         place.rename(aside)
     coming.rename(place)
     return str(aside) if aside.exists() else ""
+
+
+def _put_where_none_is(restored: Path, place: Path) -> bool:
+    """Move restored settings to their place, unless there are some already; whether that was done."""
+    if place.exists() or not restored.exists():
+        return False
+    restored.rename(place)
+    return True
 
 
 def _look_at_all_again(tiers: Tiers, folder: str) -> int:

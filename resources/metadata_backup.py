@@ -2,7 +2,7 @@
 
 SQLite's own backup copies a database consistently while other processes write to it, and so does PostgreSQL's. Two
 databases may be moments apart: nothing needs them to agree, because the truth lies in the training stores. A restore
-into an empty home makes that home's dagster/, mlflow.db and recipes/; on a cluster, there are dumps in their place.
+into an empty home makes that home's dagster/, mlflow.db, settings and recipes/; on a cluster, there are dumps instead.
 """
 
 import contextlib
@@ -17,9 +17,10 @@ from pathlib import Path
 import dagster as dg
 
 from recipes.load import load
-from resources import postgresql, sqlite, state
+from resources import cost_settings, postgresql, sqlite, state
 from resources.mlflow import database
 from resources.mlflow.tracking import Tracking
+from resources.notify import settings as notification_settings
 from trainer.base import atomic, digest, parsing, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.tiers.copying import fetch
@@ -31,6 +32,8 @@ FOLDER = "metadata"
 FIGURES = "figures.json"
 DURABLE = "durable"
 """The folder of a backup with records of the durable tier, under the names that they have there."""
+SETTINGS = (cost_settings.FILE, notification_settings.FILE)
+"""The settings in a home. The addresses of notifications hold secrets: their file stays where it is."""
 Records = Iterable[tuple[str, Path]]
 """Files of the durable tier that nothing else could make again: their names there, and their paths."""
 COUNTED = {"runs": "dagster", "experiments": "mlflow", "registered_models": "mlflow"}
@@ -67,6 +70,9 @@ def back_up(
             sqlite.copy(path, root / "dagster" / path.relative_to(dagster))
         if tracking.database is not None and tracking.is_there:
             sqlite.copy(tracking.database, root / "mlflow.db")
+        for settings in (dagster.parent / name for name in SETTINGS):
+            if settings.exists():
+                shutil.copyfile(settings, root / settings.name)
 
     return _back_up(copy, recipes, figures, tier, now, records)
 

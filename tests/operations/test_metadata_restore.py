@@ -112,6 +112,18 @@ def test_what_is_there_is_set_aside_and_not_removed(before: Platform):
     assert (noted.by, noted.backup) == (BY, done.folder)
 
 
+def test_settings_that_the_home_has_lost_come_back_and_others_stay(before: Platform):
+    beside_dagster = Path(before.instance.root_directory).parent
+    (beside_dagster / "costs.yaml").write_text("slipway: costs/1\n")
+    (beside_dagster / "notifications.yaml").write_text("slipway: notifications/1\n")
+    back_up(before)
+    own = before.home.root / "notifications.yaml"
+    own.write_text("newer")
+    assert metadata_restore.restore(before.home, before.tiers, BY).settings == ("costs.yaml",)
+    assert (before.home.root / "costs.yaml").read_text() == "slipway: costs/1\n"
+    assert own.read_text() == "newer"
+
+
 def test_a_restore_that_was_killed_between_its_renames_is_finished(tmp_path: Path):
     home = Home(tmp_path)
     home.dagster.mkdir()
