@@ -7,9 +7,7 @@ gives them, are read one file after the other; files that overlap are merged.
 
 import heapq
 import itertools
-import shutil
 import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -33,7 +31,7 @@ class SortedRows(Generic[Row]):
         self._make, self._schema, self._folder = make, schema, folder
         self._waiting = list[Row]()
         self._runs: list[_Run] = []
-        self._scratch: Path | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._count = 0
 
     def append(self, row: Row) -> None:
@@ -65,9 +63,8 @@ class SortedRows(Generic[Row]):
     def _write_run(self) -> None:
         self._waiting.sort()
         if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="rows-", dir=self._folder))
-            weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
-        path = self._scratch / f"{len(self._runs)}.parquet"
+            self._scratch = tempfile.TemporaryDirectory(prefix="rows-", dir=self._folder, ignore_cleanup_errors=True)
+        path = Path(self._scratch.name) / f"{len(self._runs)}.parquet"
         columns = zip(zip(*self._waiting, strict=True), self._schema, strict=True)
         table = pa.table([pa.array(column, field.type) for column, field in columns], schema=self._schema)
         with writing(path):
