@@ -53,7 +53,7 @@ def find(durable: Path, dataset: str, name: str) -> Snapshot:
         earlier = ", or an earlier one" if len(known) > LISTED else ""
         raise ValueError(
             f"dataset {dataset}: {name or 'an empty name'} selects {counted(len(meant), 'snapshot')}, "
-            f"expected one of {listed}{earlier}: their list is slipway data history {dataset}"
+            f"expected one of {listed}{earlier}; to list them: slipway data history {dataset}"
         )
     return snapshots.read(durable, meant[0])
 
