@@ -1,17 +1,15 @@
 """Datasets: building them, comparing their snapshots, bringing them to nodes and object stores, removing garbage."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli import complete, data_lines, names, output, place
 from cli.verbs import AsJson, group, verb
 from trainer.base import listing
+from trainer.base.byte_size import words
 from trainer.base.counting import counted
-
-if TYPE_CHECKING:
-    pass
 
 app = group("Datasets: build, list, diff, inspect, takedown, stage, replicate, gc, scrub.")
 
@@ -100,6 +98,8 @@ def diff(
         found = difference(before, after, here.durable)
     if json:
         return output.print_json({"old": before.sha256, "new": after.sha256, **vars(found)})
+    if before.sha256 == after.sha256:
+        return print(f"both are snapshot {before.sha256[:12]}: nothing differs")
     print(f"{before.sha256[:12]} to {after.sha256[:12]}")
     print("\n".join(data_lines.difference(found)))
 
@@ -232,9 +232,7 @@ def gc(
         found = collected(here.tiers, here.tracking, keep, hours, not apply, shown.update)
     if json:
         return output.print_json({**vars(found), "applied": apply})
-    did = "removed" if apply else "would remove"
-    files = f"{counted(len(found.files), 'file')} of {found.bytes / 1e9:.3f} GB"
-    print(f"{did} {files}; snapshots that stay: {found.kept_snapshots}")
+    print(data_lines.garbage(found, apply))
 
 
 @verb(app, "slipway data scrub --rebuild", changes=True)
@@ -265,7 +263,7 @@ def scrub(
     if json:
         output.print_json(found)
     else:
-        print(f"{counted(found.files, 'file')} of {found.bytes / 1e9:.3f} GB read, {len(found.damaged)} damaged")
+        print(f"{counted(found.files, 'file')} of {words(found.bytes)} read, {len(found.damaged)} damaged")
         for told in (*map(scrubbing.sentence, found.damaged), *(f"not read: {each}" for each in found.unread)):
             print(told)
     if found.lost or found.unread:

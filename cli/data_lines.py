@@ -8,12 +8,15 @@ from trainer.base.byte_size import words
 from trainer.base.counting import counted
 
 if TYPE_CHECKING:
+    from assets.datasets.garbage import Garbage
     from assets.datasets.inspection import Inspection
     from assets.datasets.snapshots.difference import SnapshotDifference
     from operations.takedown import TakedownReport
 
 SHOWN = 10
 """Rules, languages and sources that a comparison of snapshots shows of each, those that differ most first."""
+LISTED = 20
+"""Documents, snapshots and trainings that a takedown shows of each."""
 
 
 def difference(found: "SnapshotDifference") -> Sequence[str]:
@@ -50,6 +53,7 @@ def inspection(found: "Inspection") -> Sequence[str]:
         for example in removal.examples:
             lines.append(f"  {example.document}{f': because of {example.because}' if example.because else ''}")
             lines += [f"      {example.begins}"] if example.begins else []
+    lines += [] if found.removals else ["no document was left out"]
     lines += [f"not read, {file.reason}: {file.name}" for file in found.files_left_out]
     return [_printable(line) for line in lines]
 
@@ -60,10 +64,24 @@ def _printable(line: str) -> str:
 
 
 def takedown(told: "TakedownReport") -> Sequence[str]:
-    lines = [f"taken down: {each}" for each in told.documents]
-    lines += [f"nearly equal, not taken down (--near): {each}" for each in told.near]
+    lines = _first([f"taken down: {each}" for each in told.documents], "taken down")
+    lines += _first([f"nearly equal, not taken down (--near): {each}" for each in told.near], "nearly equal")
     lines += [f"{told.dataset} points at snapshot {told.snapshot}"]
-    lines += [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in told.snapshots.items()]
-    lines += [f"seen by training {each}" for each in told.trainings]
-    lines += [f"training {each} waits to read it; to stop it: slipway stop {each}" for each in told.waiting]
-    return lines + [f"seen by model {each}" for each in told.models]
+    snapshots = [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in told.snapshots.items()]
+    lines += _first(snapshots, "snapshots with them") or ["in no other snapshot"]
+    seen = _first([f"seen by training {each}" for each in told.trainings], "trainings that saw them")
+    seen += [f"training {each} waits to read it; to stop it: slipway stop {each}" for each in told.waiting]
+    seen += _first([f"seen by model {each}" for each in told.models], "models that saw them")
+    return [_printable(line) for line in lines + (seen or ["seen by no training, and by no registered model"])]
+
+
+def _first(lines: list[str], what: str) -> list[str]:
+    """The first lines, and how many more there are."""
+    more = [f"{what}: {len(lines) - LISTED:,} more; all of them: --json"] if len(lines) > LISTED else []
+    return lines[:LISTED] + more
+
+
+def garbage(found: "Garbage", applied: bool) -> str:
+    files = f"{counted(len(found.files), 'file')} of {words(found.bytes)}" if found.files else "nothing"
+    how = "" if applied or not found.files else "; to remove it: --apply"
+    return f"{'removed' if applied else 'would remove'} {files}; snapshots that stay: {found.kept_snapshots:,}{how}"

@@ -66,7 +66,9 @@ def take_down(
     found = takedown_search.meant(durable, recipe.name, kind, asked.url, asked.documents)
     if not found:
         what = asked.url or ", ".join(asked.documents)
-        raise ValueError(f"dataset {recipe.name}: found no document of {what} in its source, as it was read last")
+        untold = asked.url and recipe.reading.metadata.url is None
+        hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)" if untold else ""
+        raise ValueError(f"dataset {recipe.name}: found no document of {what} in its source, as it was read last{hint}")
     similar = _nearly_equal(recipe, tiers, [each.name for each in found])
     if near and similar:
         found += takedown_search.meant(durable, recipe.name, kind, "", similar)

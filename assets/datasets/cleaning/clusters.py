@@ -5,6 +5,7 @@ there are. A set is known by its smallest row.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import numpy.typing as npt
 ROWS_AT_ONCE = 1 << 16
 
 Rows = npt.NDArray[np.int64]
+Places = npt.NDArray[Any]
+"""Integers, of whichever width numpy gives places."""
 
 
 class Clusters:
@@ -20,7 +23,7 @@ class Clusters:
     def __init__(self, rows: Rows) -> None:
         """`rows` are ascending, each once."""
         self.rows = rows
-        self._above = np.arange(len(rows))
+        self._above: Places = np.arange(len(rows))
         """For each row the place of a row of its cluster that is not larger: its own where it is the smallest."""
 
     def connect(self, ours: Rows, others: Rows) -> None:
@@ -44,7 +47,7 @@ class Clusters:
             places = np.arange(begin, min(begin + ROWS_AT_ONCE, len(self.rows)))
             yield self.rows[places], self.rows[self._shortened(places)]
 
-    def _shortened(self, places: Rows) -> Rows:
+    def _shortened(self, places: Places) -> Places:
         """The smallest place of the cluster of each place, which is directly above it from now on."""
         smallest = self._above[places]
         while not np.array_equal(further := self._above[smallest], smallest):

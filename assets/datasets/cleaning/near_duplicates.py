@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from assets.datasets.cleaning import minhash
-from assets.datasets.cleaning.clusters import Clusters, Rows
+from assets.datasets.cleaning.clusters import Clusters, Places, Rows
 
 PAIRS_AT_ONCE = 16_384
 """Candidate pairs that are verified at once: 15 MB of signatures."""
@@ -139,7 +139,7 @@ def _finish(connection: duckdb.DuckDBPyConnection, clusters: Clusters, similarit
         rows, buckets = np.delete(rows, first), np.delete(buckets, first)
 
 
-def _runs(sorted_values: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
+def _runs(sorted_values: npt.NDArray[np.uint64]) -> tuple[Places, Places]:
     """The place of the first of each run of equal values, and the length of the run."""
     first = np.flatnonzero(np.append(True, sorted_values[1:] != sorted_values[:-1])[: len(sorted_values)])
     return first, np.diff(np.append(first, len(sorted_values)))

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assets.datasets.snapshots import pointer
+from trainer.base.counting import counted
 from trainer.data import shards, snapshots
 from trainer.data.snapshots import Snapshot
+
+LISTED = 12
+"""Snapshots that a message lists, the latest ones."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,12 @@ def find(durable: Path, dataset: str, name: str) -> Snapshot:
     else:
         meant = [sha256 for sha256 in known if sha256.startswith(name)]
     if len(meant) != 1:
-        listed = ", ".join(sha256[:12] for sha256 in known)
-        raise ValueError(f"dataset {dataset}: {name} selects {len(meant)} snapshots, expected one of {listed}")
+        listed = ", ".join(sha256[:12] for sha256 in known[-LISTED:])
+        earlier = ", or an earlier one" if len(known) > LISTED else ""
+        raise ValueError(
+            f"dataset {dataset}: {name or 'an empty name'} selects {counted(len(meant), 'snapshot')}, "
+            f"expected one of {listed}{earlier}; to list them: slipway data history {dataset}"
+        )
     return snapshots.read(durable, meant[0])
 
 

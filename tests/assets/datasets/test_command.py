@@ -1,11 +1,17 @@
 """`slipway data history` and `diff`: the snapshots of a dataset, and the difference between two of them."""
 
+import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from assets.datasets.garbage import Garbage
+from assets.datasets.snapshots import history
+from cli import data_lines
 from cli.main import main
+from operations.takedown import TakedownReport
 from tests.assets.datasets.builds import build
 from tests.assets.datasets.corpora import recipe_for, write_file
 
@@ -112,3 +118,60 @@ def test_a_dataset_with_one_snapshot_only_has_nothing_to_be_compared_with(run, c
     assert run("diff", "small-corpus") == 1
     expected = f"dataset small-corpus: found one snapshot, {only.sha256[:12]}, expected an earlier one too"
     assert expected in capsys.readouterr().err
+
+
+def test_a_snapshot_compared_with_itself_differs_in_nothing(run, changed, capsys):
+    assert run("diff", "small-corpus", "~0", "~0") == 0
+    assert capsys.readouterr().out == f"both are snapshot {changed[1].sha256[:12]}: nothing differs\n"
+
+
+def test_of_many_snapshots_the_latest_are_listed(run, durable, changed, monkeypatch, capsys):
+    monkeypatch.setattr(history, "LISTED", 1)
+    assert run("diff", "small-corpus", "~7") == 1
+    told = capsys.readouterr().err
+    assert f"~7 selects 0 snapshots, expected one of {changed[1].sha256[:12]}, or an earlier one" in told
+    assert "slipway data history small-corpus" in told
+
+
+def test_a_snapshot_of_which_nothing_was_left_out_says_so(run, corpus, durable, capsys):
+    build(recipe_for(corpus, shard_tokens=400), durable)
+    assert run("inspect", "small") == 0
+    assert "no document was left out" in capsys.readouterr().out.splitlines()
+
+
+def report(**changes) -> TakedownReport:
+    told = TakedownReport("texts", ("a#0",), (), "f" * 64, {}, (), (), ())
+    return dataclasses.replace(told, **changes)
+
+
+def test_a_takedown_that_nothing_has_seen_says_so():
+    assert data_lines.takedown(report()) == [
+        "taken down: a#0",
+        f"texts points at snapshot {'f' * 64}",
+        "in no other snapshot",
+        "seen by no training, and by no registered model",
+    ]
+
+
+def test_a_takedown_names_trainings_that_wait_with_what_stops_them():
+    lines = data_lines.takedown(report(waiting=("small-1",)))
+    assert lines[-1] == "training small-1 waits to read it; to stop it: slipway stop small-1"
+
+
+def test_a_long_takedown_is_cut_and_no_name_commands_the_terminal():
+    lines = data_lines.takedown(report(documents=tuple(f"a\x1b{number}#0" for number in range(1020))))
+    assert lines[0] == "taken down: a\\x1b0#0"
+    assert lines[data_lines.LISTED] == "taken down: 1,000 more; all of them: --json"
+    assert len(lines) == data_lines.LISTED + 4
+
+
+@pytest.mark.parametrize(
+    ("files", "size", "applied", "expected"),
+    [
+        (0, 0, False, "would remove nothing; snapshots that stay: 1"),
+        (1, 640, False, "would remove 1 file of 640 bytes; snapshots that stay: 1; to remove it: --apply"),
+        (2, 3_200_000, True, "removed 2 files of 3.2 MB; snapshots that stay: 1"),
+    ],
+)
+def test_garbage_is_told_in_the_unit_that_fits(files, size, applied, expected):
+    assert data_lines.garbage(Garbage((Path("x"),) * files, size, 1), applied) == expected
