@@ -129,8 +129,9 @@ def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, 
         # Whatever keeps MLflow away: the ledger has it all, and it is tried again.
         tick.postpone(f"{spool.store.id}: its metrics and artefacts are not all delivered yet: {error}", spool.subject)
         return
-    if not run and (page := tracking.pages.of_run(tracking.run_of(spool.store))):
-        tick.events.append(_tracked(spool, recipe, page))
+    finally:  # the run may have been made before something failed
+        if not run and (page := tracking.pages.of_run(tracking.run_of(spool.store))):
+            tick.events.append(_tracked(spool, recipe, page))
     if done is Delivery.WHOLE:
         spool.duty.close(life)
     elif done is Delivery.UP_TO_DATE:

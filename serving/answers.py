@@ -189,10 +189,11 @@ class LogprobPieces:
         new = min(new, len(sequence.likeliest) - scored)  # the engine adds to one after the other meanwhile
         ids = [*(sequence.prompt if echo else []), *sequence.tokens[:new]]
         chances: list[float | None] = [*([None, *sequence.chances] if echo else []), *sequence.logprobs[:new]]
-        best = [None, *sequence.likeliest[: scored + new]] if echo else sequence.likeliest[scored : scored + new]
+        there = sequence.likeliest[0 if echo else scored : scored + new]
+        best: list[list[tuple[int, float]] | None] = [*([None] if echo else []), *there]
         since, begin, word = self._told, self._characters, self._tokenizer.token
         tokens = [word(id) for id in ids[since:]]
-        likeliest = [each and [(word(id), chance) for id, chance in each] for each in best[since:]]
+        likeliest = [None if each is None else [(word(id), chance) for id, chance in each] for each in best[since:]]
         self._told, self._characters = len(ids), begin + sum(map(len, tokens))
         return Logprobs(tokens, chances[since:], likeliest, begin)
 

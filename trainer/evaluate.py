@@ -75,9 +75,8 @@ def _score(
         with _folder(request, entry, world) as folder:
             found = _verified(folder, entry["manifest"], world)
             config = _config(request, found, world)
-            each = functools.partial(_measure_each, calibrated=request.get("calibrated"))
-            measure = each if request.get("each") else _measure
-            return measure(entry["name"], found, config, tier, snapshot, request["split"], world)
+            asked = entry["name"], found, config, tier, snapshot, request["split"], world
+            return _measure_each(*asked, request.get("calibrated")) if request.get("each") else _measure(*asked)
     except DamagedCheckpoint as damage:
         return _score_with_reason(entry["name"], str(damage))
 

@@ -131,10 +131,14 @@ def test_artefacts_that_cannot_be_kept_hold_no_metric_back(tracked: Platform, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(client, "log_artifact", away)
-        assert_postponed(tracked, store)
+        tracked.resources["tracking"] = Tracking(uri=tracked.tracking.uri, page="https://mlflow.example")
+        tracked.apply("metrics_shipping")
+    assert tracked.trainings.opened(Duty.TRACKING) == [store.id]
     run = tracked.tracking.run_of(store)
     assert losses(tracked, store) == list(range(1, STEPS + 1))
     assert client.get_run(run).info.status == "FINISHED" and not client.list_artifacts(run)
+    [seen] = tracked.observations(store.id)
+    assert seen.metadata["mlflow"].value == f"https://mlflow.example/#/runs/{run}"
     tracked.apply("metrics_shipping")
     assert {each.path for each in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
     assert tracked.trainings.opened(Duty.TRACKING) == []

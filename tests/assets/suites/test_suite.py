@@ -7,6 +7,7 @@ import pytest
 from assets.suites import suite
 from assets.suites.suite import DOCUMENTS, Example, Suite
 
+pytestmark = pytest.mark.pure
 EXAMPLES = [
     Example(DOCUMENTS, "x", "a", "en"),
     Example(DOCUMENTS, "日本語 🎉 \x00 \u202e", "ü/ö", "ja"),

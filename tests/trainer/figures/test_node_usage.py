@@ -3,8 +3,8 @@
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -65,7 +65,7 @@ class Driver:
 
 
 def test_each_gpu_of_a_node_is_shown_and_one_that_is_lost_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "pynvml", Driver())
+    monkeypatch.setitem(sys.modules, "pynvml", cast(ModuleType, Driver()))
     found = {name: value for name, value in NodeUsage(tmp_path).read().items() if name.startswith("gpu_")}
     assert found == {
         "gpu_0_utilization_percentage": 97.0,

@@ -29,7 +29,7 @@ PARTS = [
 def test_an_example_has_the_sums_of_its_parts():
     found = scores.of_examples([0, 0, 1], PARTS, 1.5)
     assert (found.losses, found.predicted, found.right) == ((3.0, 4.0), (3, 2), (1, 2))
-    assert found.confidence == ((2, 0.5, 1), (3, pytest.approx(2.7), 2))
+    assert found.confidence[0] == (2, 0.5, 1) and found.confidence[1] == pytest.approx((3, 2.7, 2))
 
 
 def test_what_is_no_example_of_the_calibration_does_not_count_for_it():
