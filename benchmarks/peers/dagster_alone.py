@@ -86,6 +86,7 @@ def _pages(url: str, run: str) -> list[PeerPage]:
         PeerPage("the runs", f"{url}/runs", 1, anything),
         PeerPage("the catalog", f"{url}/assets", 1, anything),
         PeerPage("the run", f"{url}/runs/{run}", 2, of["running"]),
+        PeerPage("the table of trials", f"{url}/assets/sweep", 3, of["sweep"], ("text=[Show Markdown]",)),
         PeerPage("what failed in the run", f"{url}/runs/{run}", 3, of["running"], typed="failed"),
         PeerPage("what the run said first", f"{url}/runs/{run}", 3, of["running"], typed="configuration"),
         PeerPage("the lineage", f"{url}/asset-groups", 1, anything),

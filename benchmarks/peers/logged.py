@@ -23,8 +23,8 @@ from trainer.record import files
 from trainer.record.scores import Score
 
 FIGURES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")
-MOST_STEPS = 200
-"""So many of the newest steps are logged: a page shows no more."""
+MOST_STEPS = 40
+"""So many of the newest steps are logged, as a report to Ray Train takes a second on a busy machine."""
 
 
 @dataclass(frozen=True)

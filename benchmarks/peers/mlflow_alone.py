@@ -49,7 +49,7 @@ def _log(uri: str, folder: Path, logged: Logged) -> dict[str, str]:
     """Log all, by MLflow's fluent interface, as its tutorials do; the ids of experiments and runs."""
     import mlflow
     import numpy
-    from mlflow.data import from_numpy  # type: ignore[attr-defined]
+    from mlflow.data import from_numpy
 
     mlflow.set_tracking_uri(uri)
     ids: dict[str, str] = {}

@@ -37,7 +37,7 @@ def train(given: dict[str, Any]) -> None:
 
 
 def main(logged: str, hold: str) -> None:
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train import FailureConfig, RunConfig, ScalingConfig  # type: ignore[import-not-found]
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # type: ignore[import-not-found]
 
     told = json.loads(Path(logged).read_text())
