@@ -6,7 +6,7 @@ another site without asking first (a picture, a link, a form) is never a mutatio
 (https://graphql.github.io/graphql-over-http/draft/#sec-GET).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from graphql import (
     FieldNode,
@@ -44,7 +44,7 @@ def given(query: str, variables: object, mutation: str, argument: str) -> list[s
     """What a document gives an argument of a mutation, each time that it asks for it. Raises as `changes`."""
     if mutation not in query:
         return []
-    known = variables if isinstance(variables, Mapping) else {}
+    known = variables if isinstance(variables, dict) else {}
     found = []
     for each in parse(query, no_location=True).definitions:
         for field in each.selection_set.selections if isinstance(each, OperationDefinitionNode) else ():
