@@ -6,9 +6,10 @@ nobody: what a person typed into the launchpad says nothing about who it was.
 
 from contextvars import ContextVar
 
-from dagster import DagsterRun, QueuedRunCoordinator
+from dagster import DagsterInstance, DagsterRun, QueuedRunCoordinator, RunsFilter
 from dagster._core.run_coordinator import SubmitRunContext
-from dagster._core.storage.tags import PARENT_BACKFILL_ID_TAG
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+from dagster._core.storage.tags import BACKFILL_ID_TAG, PARENT_BACKFILL_ID_TAG
 from dagster._core.workspace.context import WorkspaceRequestContext
 
 from resources.mlflow.identity import CANCELLED_TAG, USER_TAG
@@ -35,3 +36,10 @@ class AttributingRunCoordinator(QueuedRunCoordinator):
         """As Dagster's, with the person's name on the run."""
         self._instance.add_run_tags(run_id, {CANCELLED_TAG: asking.get()})
         return super().cancel_run(run_id)
+
+
+def note_cancellation(instance: DagsterInstance, backfill: str, person: str) -> None:
+    """Note on the runs of a backfill who cancels it. The daemon ends them later, past the coordinator, for nobody."""
+    of_backfill = RunsFilter(tags={BACKFILL_ID_TAG: backfill}, statuses=list(NOT_FINISHED_STATUSES))
+    for run in instance.get_run_ids(of_backfill):
+        instance.add_run_tags(run, {CANCELLED_TAG: person})

@@ -68,7 +68,8 @@ class Endpoint:
         from apprise.manager_plugins import NotificationManager
 
         scheme, mark, _ = self.url.partition("://")
-        if not mark or scheme.lower() not in NotificationManager().schemas():
+        known = NotificationManager().schemas()  # type: ignore[no-untyped-call]
+        if not mark or scheme.lower() not in known:
             return "found an address that Apprise does not know, expected such as mailto://…"
         page = "https://github.com/caronc/apprise/wiki"
         return f"found an address of {scheme}:// that is not complete, expected what {page} says of it"

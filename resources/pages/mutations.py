@@ -8,7 +8,15 @@ another site without asking first (a picture, a link, a form) is never a mutatio
 
 from collections.abc import Iterator
 
-from graphql import FieldNode, GraphQLError, OperationDefinitionNode, OperationType, SelectionNode, parse
+from graphql import (
+    FieldNode,
+    GraphQLError,
+    OperationDefinitionNode,
+    OperationType,
+    SelectionNode,
+    parse,
+    value_from_ast_untyped,
+)
 
 OWN = frozenset({"logTelemetry", "setNuxSeen"})
 """The UI sends these for everybody: they change nothing but what the UI itself remembers of its reader."""
@@ -30,6 +38,19 @@ def changes(query: str) -> list[str]:
         if isinstance(each, OperationDefinitionNode) and each.operation is OperationType.MUTATION
     )
     return [name for each in mutations for name in _fields(each.selection_set.selections) if name not in OWN]
+
+
+def given(query: str, variables: object, mutation: str, argument: str) -> list[str]:
+    """What a document gives an argument of a mutation, each time that it asks for it. Raises as `changes`."""
+    if mutation not in query:
+        return []
+    known = variables if isinstance(variables, dict) else {}
+    found = []
+    for each in parse(query, no_location=True).definitions:
+        for field in each.selection_set.selections if isinstance(each, OperationDefinitionNode) else ():
+            if isinstance(field, FieldNode) and field.name.value == mutation:
+                found += [value_from_ast_untyped(a.value, known) for a in field.arguments if a.name.value == argument]
+    return [value for value in found if isinstance(value, str)]
 
 
 def refusal(query: str, method: str, kind: str, of_person: str) -> str:

@@ -15,6 +15,7 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster_webserver import app
 from dagster_webserver.cli import main
 from dagster_webserver.webserver import DagsterWebserver
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse
@@ -27,7 +28,7 @@ from resources.pages import mutations
 from resources.pages.door import Door
 from resources.pages.health import problems
 from resources.pages.routes import routes
-from resources.run_coordinator import asking
+from resources.run_coordinator import asking, note_cancellation
 
 
 class PersonsContext(WorkspaceRequestContext):
@@ -78,6 +79,9 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
         refused = self._access.refusal(self._access.person(request.headers))
         if reason := mutations.refusal(query, request.method, request.headers.get("content-type", ""), refused):
             return _problem(reason, 200)  # the UI shows the sentence; of another status it would show the number
+        person = self._access.person(request.headers)
+        for backfill in mutations.given(query, variables, "cancelPartitionBackfill", "backfillId") if person else ():
+            await run_in_threadpool(note_cancellation, self._process_context.instance, backfill, person)
         answer: JSONResponse = await super().execute_graphql_request(request, query, variables, operation_name)
         return answer
 

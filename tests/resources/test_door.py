@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
+from dagster._core.execution.backfill import cancel_backfill_runs_and_cancellation_complete
+from dagster._core.storage.tags import BACKFILL_ID_TAG
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -16,6 +20,10 @@ from tests.kubernetes import settings
 from tests.resources.served import HEADER, PEOPLE, TERMINATE, TOKEN, Served, basic, guarded_by, served
 
 PAGES = ("/", "/graphql?query={__typename}", "/slipway", "/slipway/trainings/x/live", "/logs/a/b", "/download_debug/x")
+CANCELS = (
+    "mutation C($backfill: String!) { cancelPartitionBackfill(backfillId: $backfill) { __typename } }",
+    'mutation { cancelPartitionBackfill(backfillId: "ID") { __typename } }',
+)
 BACKFILL = """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on Error { message } } }"""
 
@@ -125,6 +133,19 @@ def test_a_backfill_is_of_the_person_whom_the_proxy_named_whatever_was_typed(gua
     assert made["__typename"] == "LaunchBackfillSuccess", made
     found = guarded.instance.get_backfill(made["backfillId"])
     assert found is not None and found.tags[USER_TAG] == "oda@x.example"
+
+
+@pytest.mark.parametrize("document", CANCELS)
+def test_the_runs_of_a_backfill_are_ended_by_the_person_who_cancelled_it(guarded: Served, document: str):
+    params = {"assetSelection": [{"path": ["made"]}], "partitionNames": ["one"]}
+    backfill = guarded.mutate("oda@x.example", BACKFILL, params=params)["backfillId"]
+    run = guarded.launch("oda@x.example", {BACKFILL_ID_TAG: backfill})["run"]["runId"]
+    asked = guarded.mutate("pia@x.example", document.replace("ID", backfill), backfill=backfill)
+    assert asked["__typename"] == "CancelBackfillSuccess", asked
+    assert not cancel_backfill_runs_and_cancellation_complete(guarded.instance, backfill, logging.getLogger("daemon"))
+    ended = guarded.instance.get_run_by_id(run)
+    assert ended is not None and ended.status is dg.DagsterRunStatus.CANCELED
+    assert identity.of_cancellation(guarded.tags(run), "a sensor") == "pia@x.example"
 
 
 def test_a_changed_token_holds_at_once_and_an_unreadable_one_opens_nothing(guarded: Served, token_file: Path):
