@@ -13,7 +13,11 @@ from tests.deploy.image_builder import BuiltImage, ImageBuilder, layers_folder, 
 from tests.deploy.test_lock import locked
 from tests.trainer.conftest import STEPS, Training
 
-pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(5400),  # the first builds fetch all packages
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+]
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 WITHOUT_BYTECODE = re.compile(r"py312_intrinsics")
@@ -51,9 +55,7 @@ def test_the_image_carries_its_revision_and_is_not_root(image: BuiltImage):
 
 
 def test_every_module_has_its_bytecode(image: BuiltImage):
-    found = (
-        each for each in (image.mounted / "opt").rglob("*.py") if each.parent.name != "bin"
-    )  # scripts are no modules
+    found = (each for each in (image.mounted / "opt").rglob("*.py") if each.parent.name != "bin")  # of scripts, none
     modules = [each for each in found if not WITHOUT_BYTECODE.search(each.name)]
     tag = image.said("python", "-c", "import sys; print(sys.implementation.cache_tag)")
     cached = [each.parent / "__pycache__" / f"{each.stem}.{tag}.pyc" for each in modules]
