@@ -142,7 +142,6 @@ def report(
     after = _beginning(store.folder, following.token) if following else {}
     stepped = "stepped" in after
     state = OVER if record.survived or stepped else _state(facts, following)
-    given_up = state == WAITING and facts.desired is not None and bool(facts.desired.by_platform)
     known = not record.survived and (stepped or (state == OVER and record.token in costs))
     charged = costs[record.token].lost if known and record.token in costs else {}
     seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
@@ -156,7 +155,7 @@ def report(
         cause=record.reason,
         at=record.at,
         noticed_by=record.by,
-        action=f"the training was given up: {facts.desired.why}" if given_up else record.action,
+        action=_given_up(facts, state) or record.action,
         state=state,
         step=done,
         nodes=record.nodes,
@@ -208,6 +207,12 @@ def _state(facts: TrainingFacts, following: Claim | None) -> str:
     if facts.wanted:
         return RECOVERING if following is None or facts.ended is None else OVER
     return STOPPED if is_stopped_by_person(facts) else WAITING
+
+
+def _given_up(facts: TrainingFacts, state: str) -> str:
+    """What the platform did in the end about a training that waits for a person; empty where it did not end it."""
+    wish = facts.desired
+    return f"the training was given up: {wish.why}" if state == WAITING and wish and wish.by_platform else ""
 
 
 def is_stopped_by_person(facts: TrainingFacts) -> bool:
