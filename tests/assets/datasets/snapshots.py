@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from trainer.data import shards
 
@@ -16,7 +17,7 @@ def make_snapshot(durable: Path, shard_count: int = 3, tokens: int = 1000, follo
     """
     random = np.random.default_rng(0)
 
-    def drawn() -> "np.typing.NDArray[np.uint16]":
+    def drawn() -> npt.NDArray[np.uint16]:
         chosen = random.integers(0, followers, tokens, np.uint16)
         if followers == 256:
             return chosen
