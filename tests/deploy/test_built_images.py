@@ -55,7 +55,10 @@ def test_the_image_carries_its_revision_and_is_not_root(image: BuiltImage):
 
 
 def test_every_module_has_its_bytecode(image: BuiltImage):
-    modules = [each for each in (image.mounted / "opt").rglob("*.py") if not WITHOUT_BYTECODE.search(each.name)]
+    found = (
+        each for each in (image.mounted / "opt").rglob("*.py") if each.parent.name != "bin"
+    )  # scripts are no modules
+    modules = [each for each in found if not WITHOUT_BYTECODE.search(each.name)]
     tag = image.said("python", "-c", "import sys; print(sys.implementation.cache_tag)")
     cached = [each.parent / "__pycache__" / f"{each.stem}.{tag}.pyc" for each in modules]
     assert modules and [str(each) for each in cached if not each.exists()] == []
