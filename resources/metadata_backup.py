@@ -33,6 +33,8 @@ DURABLE = "durable"
 """The folder of a backup with records of the durable tier, under the names that they have there."""
 Records = Iterable[tuple[str, Path]]
 """Files of the durable tier that nothing else could make again: their names there, and their paths."""
+ABANDONED_SECONDS = 86400.0
+"""After so long, a backup that is not finished is one whose process was killed."""
 COUNTED = {"runs": "dagster", "experiments": "mlflow", "registered_models": "mlflow"}
 """By table, the database that has it: what `Figures` counts of a server."""
 
@@ -85,6 +87,7 @@ def _back_up(
     copy: Callable[[Path], None], recipes: Path, figures: Figures, tier: Tier, now: float, records: Records
 ) -> Backup:
     folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
+    _remove_abandoned(tier, now)
     with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
         root = Path(scratch)
         copy(root)
@@ -103,6 +106,14 @@ def _back_up(
                 tier.put(folder, name, FolderTier(root.parent).read(root.name, name), file)
             tier.finish(folder, manifest.encode())
     return Backup(folder, digest.sha256(manifest.encode()), manifest.bytes, figures)
+
+
+def _remove_abandoned(tier: Tier, now: float) -> None:
+    """Remove what backups that were killed have left: nobody sees it, and it would stay for ever."""
+    for folder in tier.unfinished(FOLDER):
+        with contextlib.suppress(ValueError):  # another name is no backup's
+            if made_at(folder) < now - ABANDONED_SECONDS:
+                tier.remove(folder)
 
 
 @contextlib.contextmanager
