@@ -10,7 +10,6 @@ promoter    also decides which version of a model is champion; `resources.mlflow
 
 import base64
 import dataclasses
-import hashlib
 import hmac
 import os
 from collections.abc import Mapping
@@ -19,11 +18,10 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 
-from resources import credentials, platform
+from resources import platform
+from resources.credentials import password_of_platform, token
 
 TOKEN = "SLIPWAY_TOKEN_FILE"
-SHORTEST = 16
-"""Characters of a token that nobody guesses."""
 
 
 @dataclass(frozen=True)
@@ -95,23 +93,6 @@ def of_settings(environ: Mapping[str, str] = os.environ) -> Access:
 def token_file(environ: Mapping[str, str] = os.environ) -> Path | None:
     """The file of the token, None where none is set."""
     return Path(environ[TOKEN]) if environ.get(TOKEN) else None
-
-
-def token(file: Path) -> str:
-    """The token in a file. Raises ValueError for one that is too short or fits no header, and OSError."""
-    found = credentials.read_header(file)
-    if len(found) < SHORTEST:
-        raise ValueError(f"{file}: found a token of {len(found)} characters, expected {SHORTEST} or more")
-    return found
-
-
-def password_of_platform(file: Path) -> str:
-    """What a part of the platform sends in the token's place; from the token, so that there is one secret to keep.
-
-    A proxy sends the token itself, for whomever it lets in: so that nobody who comes through it can be taken for the
-    platform, whatever headers they add. Raises as `token`.
-    """
-    return hmac.new(token(file).encode(), b"slipway: the platform itself", hashlib.sha256).hexdigest()
 
 
 def _carried(headers: Headers) -> bytes:

@@ -4,6 +4,8 @@ What a resource is configured with is shown by the webserver, stored with failed
 of a resource ever holds a secret: it names a file, and the process that needs the secret reads it at that moment.
 """
 
+import hashlib
+import hmac
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +19,8 @@ from recipes.problems import RecipeFault
 from recipes.strict import RefusedValue
 
 SAFER = "none, since it would be shown and stored: write it into a file that only Slipway reads, and name the file"
+SHORTEST_TOKEN = 16
+"""Characters of a token that nobody guesses."""
 _SECRET_PARAMETER = re.compile(r"pass|secret|token|credential|signature|api_?key|access_?key", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
 
@@ -68,6 +72,23 @@ def read_text(file: Path) -> str:
 def read_header(file: Path) -> str:
     """The secret in a file, for a header of HTTP. Raises as `read_text`, and ValueError for what no header may have."""
     return checked_header(read_text(file).strip(), str(file))
+
+
+def token(file: Path) -> str:
+    """The token in a file. Raises ValueError for one that is too short or fits no header, and OSError."""
+    found = read_header(file)
+    if len(found) < SHORTEST_TOKEN:
+        raise ValueError(f"{file}: found a token of {len(found)} characters, expected {SHORTEST_TOKEN} or more")
+    return found
+
+
+def password_of_platform(file: Path) -> str:
+    """What a part of the platform sends in the token's place; from the token, so that there is one secret to keep.
+
+    A proxy sends the token itself, for whomever it lets in: so that nobody who comes through it can be taken for the
+    platform, whatever headers they add. Raises as `token`.
+    """
+    return hmac.new(token(file).encode(), b"slipway: the platform itself", hashlib.sha256).hexdigest()
 
 
 def checked_header(value: str, where: str) -> str:

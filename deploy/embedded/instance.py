@@ -30,7 +30,7 @@ from deploy.embedded import CannotStart, mlflow_pages
 from operations import metadata_restore
 from operations.upgrade import upgrading
 from recipes import folder
-from resources import access
+from resources import access, credentials
 from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
 from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.lease import Holder, HomeLease
@@ -259,7 +259,7 @@ def _knows_definitions(url: str) -> bool:
     request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": LOCATION}).encode())
     request.add_header("Content-Type", "application/json")
     if (file := access.token_file()) is not None:
-        request.add_header("Authorization", f"Bearer {access.token(file)}")
+        request.add_header("Authorization", f"Bearer {credentials.token(file)}")
     with (
         contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
         urllib.request.urlopen(request, timeout=5) as response,

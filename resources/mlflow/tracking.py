@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import ConfigDict, Field
 
-from resources import access, credentials
+from resources import credentials
 from resources.credentials import PublicAddress
 from resources.mlflow import database, evaluations, pages, silence, sweeps
 from resources.mlflow.pages import Pages
@@ -111,12 +111,12 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
     def client(self) -> "MlflowClient":
         """MLflow's client, which is imported here first because the import takes seconds.
 
-        Raises OSError and ValueError as `resources.credentials.read_address` and `resources.access.token` do, and for
+        Raises OSError and ValueError as `read_address` and `token` of `resources.credentials` do, and for
         a SQLite database what `resources.mlflow.database.make_ready` does.
         """
         if not self.uri_file:
             if self.token_file:
-                os.environ[BEARER] = access.password_of_platform(Path(self.token_file))
+                os.environ[BEARER] = credentials.password_of_platform(Path(self.token_file))
             return _client(self.uri)
         address = credentials.read_address(Path(self.uri_file))
         # Beside the URI, since MLflow's errors, which end in Dagster's event log, quote the whole URI.

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from resources import access
+from resources import access, credentials
 from resources.access import Access
 from resources.mlflow.tracking import BEARER, Tracking
 from resources.pages import mlflow_server
@@ -74,7 +74,7 @@ def test_the_platforms_password_is_no_token_of_a_person(tmp_path: Path):
     """Whoever comes through a proxy is never taken for the platform, also where it sends no name, or two."""
     (tmp_path / "token").write_text(TOKEN)
     rules = Access(tmp_path / "token", HEADER, RULES.operators, RULES.promoters)
-    password = access.password_of_platform(tmp_path / "token")
+    password = credentials.password_of_platform(tmp_path / "token")
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
