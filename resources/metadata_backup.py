@@ -36,6 +36,8 @@ SETTINGS = (cost_settings.FILE, notification_settings.FILE)
 """The settings in a home. The addresses of notifications hold secrets: their file stays where it is."""
 Records = Iterable[tuple[str, Path]]
 """Files of the durable tier that nothing else could make again: their names there, and their paths."""
+ABANDONED_SECONDS = 86400.0
+"""After so long, a backup that is not finished is one whose process was killed."""
 COUNTED = {"runs": "dagster", "experiments": "mlflow", "registered_models": "mlflow"}
 """By table, the database that has it: what `Figures` counts of a server."""
 
@@ -91,6 +93,7 @@ def _back_up(
     copy: Callable[[Path], None], recipes: Path, figures: Figures, tier: Tier, now: float, records: Records
 ) -> Backup:
     folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
+    _remove_abandoned(tier, now)
     with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
         root = Path(scratch)
         copy(root)
@@ -109,6 +112,14 @@ def _back_up(
                 tier.put(folder, name, FolderTier(root.parent).read(root.name, name), file)
             tier.finish(folder, manifest.encode())
     return Backup(folder, digest.sha256(manifest.encode()), manifest.bytes, figures)
+
+
+def _remove_abandoned(tier: Tier, now: float) -> None:
+    """Remove what backups that were killed have left: nobody sees it, and it would stay for ever."""
+    for folder in tier.unfinished(FOLDER):
+        with contextlib.suppress(ValueError):  # another name is no backup's
+            if made_at(folder) < now - ABANDONED_SECONDS:
+                tier.remove(folder)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """Backup of the metadata: consistent while it is written to, verified, and really restored."""
 
+import contextlib
+import functools
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +14,15 @@ from operations import metadata_backup as asset
 from resources import metadata_backup, sqlite
 from resources.metadata_backup import Figures
 from resources.mlflow.registry import MANIFEST_TAG, Registry
+from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from tests.disks import mounted
+from tests.kills import killed_at
 from tests.sensors.platform import Platform
 from trainer.base import digest
-from trainer.checkpoint.disk.manifest import CheckpointFile, CheckpointManifest
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers.copying import fetch
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.tier import TierUnavailable
 
@@ -71,6 +76,32 @@ def test_a_backup_that_finds_the_disk_full_leaves_nothing_there(tracked: Platfor
                 tracked.root / "dagster", tracked.tracking, tracked.root / "recipes", figures, tier, now=1e9
             )
         assert [path for path in disk.rglob("*") if path.is_file()] == [] and tier.folders("metadata") == {}
+
+
+def test_a_backup_that_is_killed_at_any_write_is_none_and_the_next_days_removes_what_it_left(tmp_path: Path):
+    for folder in ("dagster", "recipes", "tier"):
+        (tmp_path / folder).mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / "dagster" / "runs.db")) as database, database:
+        database.execute("CREATE TABLE runs (a)")
+    tier, day = FolderTier(tmp_path / "tier"), 86400.0
+
+    def back_up(at: float) -> metadata_backup.Backup:
+        figures = Figures(runs=0, experiments=0, models=0, recipes=0)
+        return metadata_backup.back_up(tmp_path / "dagster", Tracking(), tmp_path / "recipes", figures, tier, at)
+
+    kept: list[str] = []
+    for write in range(20):
+        at = 2 * write * day
+        killed = killed_at(write, functools.partial(back_up, at))
+        for folder in tier.folders("metadata"):
+            manifest = digest.sha256((tmp_path / "tier" / folder / MANIFEST).read_bytes())
+            fetch(tier, folder, manifest, tmp_path / "whole" / f"{write}-{folder.rpartition('/')[2]}")
+        if not killed:
+            break
+        kept.append(back_up(at + 3600).folder)  # another one, while the killed one might still be written
+        assert metadata_backup.newest(tier) == kept[-1]
+    assert 3 < write < 19
+    assert len(list((tmp_path / "tier" / "metadata").iterdir())) == len(kept) + 1, "the whole ones, and no other"
 
 
 def test_a_restored_backup_is_a_home_with_its_history(tracked: Platform, backup: Path):

@@ -1,10 +1,15 @@
 """Many teams: a flood of one team's trainings holds up neither another's recovery nor its start; counted in work."""
 
+from collections import Counter
+
 import pytest
 
 from resources.launchers.protocol import Job
+from resources.trainings.store import TrainingStore
+from resources.unavailable import Unavailable
 from sensors.support import fairness
 from sensors.support.fairness import Newcomer, in_turn
+from tests.accesses import accesses
 from tests.sensors.platform import BY, Platform
 
 FLOOD = 4
@@ -43,6 +48,34 @@ def submitted(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(launcher, "submit", noting)
     return names
+
+
+def test_a_flood_costs_another_teams_recovery_some_reads_for_each_training_and_no_start(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    """What a tick does before it acts on the recovery, counted in files: the wall clock would tell of this machine."""
+    flood = [platform.wanted(cause=f"flood {n}") for n in range(2 * FLOOD)]
+    fallen = platform.wanted(cause="of another team")
+    fallen.claim(1, ("node-0",), "a test", BY)
+    fallen.record_exit(1, "lost", "its node died", BY)
+    before: list[tuple[str, Counter[str]]] = []
+
+    def noting(_: object, job: Job) -> None:
+        before.append((job.name, Counter(accesses.paths)))
+        raise Unavailable("the launcher takes nothing")
+
+    monkeypatch.setattr(type(platform.compute.launcher()), "submit", noting)
+    with accesses.below(platform.home.durable):
+        platform.apply("job_watch")
+    name, until_then = before[0]
+    assert name == f"{fallen.id}-i2"
+
+    def reads(store: TrainingStore) -> int:
+        return sum(count for path, count in until_then.items() if path.startswith(f"{store.folder}/"))
+
+    spent = [reads(store) for store in flood]
+    assert max(spent) <= 6 < reads(fallen), spent
+    assert len(before) > 1, "the flood is looked at afterwards"
 
 
 @pytest.mark.nightly

@@ -2,10 +2,7 @@
 
 import functools
 import json
-import os
 import shutil
-import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +12,8 @@ from operations.upgrade import upgrading
 from resources import state
 from resources.trainings.roots import trials_below
 from resources.trainings.store import Trainings
+from tests.kills import killed_at
 from tests.operations.upgrade.frozen import SWEEP, TRAINING, contents, home_of_0_1
-from trainer.base import atomic
 from trainer.checkpoint.disk import manifest
 from trainer.data import shards
 
@@ -111,29 +108,6 @@ def test_a_file_that_makes_no_sense_stays_as_it_is_and_is_named(durable: Path):
     made = upgraded(durable)
     assert list(made.problems) == [LOG] and made.changes == ()
     assert (durable / LOG).read_bytes() == before
-
-
-def killed_at(write: int, act: Callable[[], object]) -> bool:
-    """Do something in a child that is killed before its n-th step on disk; False when it came to its end before."""
-    child = os.fork()
-    if child == 0:
-        left = write
-
-        def counted(function: Callable[..., object]) -> Callable[..., object]:
-            def called(*arguments: object, **named: object) -> object:
-                nonlocal left
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                left -= 1
-                return function(*arguments, **named)
-
-            return called
-
-        for name in ("write", "replace", "show", "create_only"):
-            setattr(atomic, name, counted(getattr(atomic, name)))
-        act()
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["upgrade", "undo"])

@@ -77,7 +77,7 @@ def test_a_copy_is_visible_only_with_its_manifest(saved: tuple[Path, str], tier:
     folder, manifest = saved
     for name, expected in verification.read_manifest(folder, manifest).files.items():
         tier.put(NAME, name, iter([FILES[name]]), expected)
-    assert not tier.holds(NAME)
+    assert not tier.holds(NAME) and tier.unfinished("checkpoints/tiny") == [NAME]
     assert tier.folders("checkpoints/tiny") == {}
     with pytest.raises(DamagedCheckpoint, match=MANIFEST):
         fetch(tier, NAME, manifest, tmp_path / "back")

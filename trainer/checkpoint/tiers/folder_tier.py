@@ -126,6 +126,18 @@ class FolderTier:
             raise _unavailable(self._root / under, error) from error
         return found
 
+    def unfinished(self, under: str) -> list[str]:
+        self._require_root()
+        place = self._root / under
+        try:
+            there = [path.name for path in place.iterdir() if path.is_dir()] if place.exists() else []
+        except OSError as error:
+            raise _unavailable(place, error) from error
+        hidden = [name for name in there if name.startswith(".")]
+        begun = [name[1:].removesuffix(".copy") for name in hidden if name.endswith(".copy")]
+        names = {f"{under}/{name}" for name in {*there, *begun} - {*hidden}}
+        return sorted(name for name in names if not self.holds(name))
+
     def _require_root(self) -> None:
         """Raises TierUnavailable where the tier itself is not there, which says nothing of what it holds."""
         try:

@@ -72,3 +72,10 @@ class ObjectTier:
         except (Missing, Unreachable) as error:
             raise TierUnavailable(str(error)) from error
         return {f"{under}/{each.key.removesuffix(f'/{MANIFEST}')}": each.modified for each in found}
+
+    def unfinished(self, under: str) -> list[str]:
+        try:
+            there = {f"{under}/{each.key.partition('/')[0]}" for each in Bucket(self._bucket.url(under)).objects()}
+        except (Missing, Unreachable) as error:
+            raise TierUnavailable(str(error)) from error
+        return sorted(there - self.folders(under).keys())

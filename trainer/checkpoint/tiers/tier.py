@@ -49,3 +49,6 @@ class Tier(TierSource, Protocol):
 
     def folders(self, under: str) -> dict[str, float]:
         """The visible checkpoints whose names begin with `under` and a slash, each with the time of its manifest."""
+
+    def unfinished(self, under: str) -> list[str]:
+        """Those of which files are there and which are not visible: in writing, or left by a writer that was killed."""
