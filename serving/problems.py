@@ -9,7 +9,7 @@ from serving.api import answering
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@web.middleware
+@web.middleware  # type: ignore[untyped-decorator]
 async def as_documents(request: web.Request, handler: Handler) -> web.StreamResponse:
     """A refusal by aiohttp, which is plain text, becomes a document with the same status and headers."""
     try:

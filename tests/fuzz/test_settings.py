@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recipes.problems import InvalidRecipes
-from resources import access, credentials, platform, postgresql
+from resources import credentials, platform, postgresql
 from resources.notify import endpoints
 from resources.openlineage.target import OpenLineage
 from resources.opentelemetry import target
@@ -63,7 +63,7 @@ def spans_with(file: Path) -> None:
 
 
 SECRETS: dict[str, Callable[[Path], Any]] = {
-    "token of the webserver": access.token,
+    "token of the webserver": credentials.token,
     "key of checkpoints": encryption.read_key,
     "address of MLflow": credentials.read_address,
     "addresses of notifications": lambda file: [repr(each) + each.name for each in endpoints.read(file)],

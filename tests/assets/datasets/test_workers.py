@@ -1,6 +1,7 @@
 """Workers of this machine: what is told when one of them is ended."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +20,7 @@ def test_tasks_are_taken_as_there_are_workers_for_them_and_results_come_in_their
     monkeypatch.setattr(workers, "AHEAD", 2)
     taken, ahead = 0, 0
 
-    def tasks():
+    def tasks() -> Iterator[int]:
         nonlocal taken
         for number in range(40):
             taken += 1
@@ -40,7 +41,13 @@ def test_less_than_two_tasks_start_no_process(monkeypatch, tasks):
 
 def test_a_cluster_keeps_the_tasks_that_have_no_result_yet():
     taken = list[int]()
-    begun = _Begun(number for number in range(5) if taken.append(number) is None)
+
+    def tasks() -> Iterator[int]:
+        for number in range(5):
+            taken.append(number)
+            yield number
+
+    begun = _Begun(tasks())
     assert [begun.at(place) for place in (0, 1, 2)] == [(0,), (1,), (2,)]
     begun.first_is_done()
     begun.first_is_done()

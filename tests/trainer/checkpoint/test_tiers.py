@@ -2,7 +2,7 @@
 
 import random
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -265,7 +265,7 @@ def test_a_folder_whose_disk_is_not_mounted_is_away_and_is_never_made(saved: tup
     (tmp_path / "mount").mkdir()
     data = (folder / MANIFEST).read_bytes()
     [name, expected], *_ = verification.read_manifest(folder, manifest).files.items()
-    acts = {
+    acts: dict[str, Callable[[], object]] = {
         "put": lambda: tier.put(NAME, name, iter([FILES[name]]), expected),
         "put_shared": lambda: tier.put_shared(NAME, name, iter([FILES[name]])),
         "lacks": lambda: tier.lacks(NAME, {name: expected}),

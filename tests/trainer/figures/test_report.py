@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,6 +19,9 @@ from trainer.figures.report import StepReport, console_line
 from trainer.figures.timeline import Timeline
 from trainer.models.decoder import DecoderShape
 from trainer.node.world import World
+from trainer.record import ledger
+from trainer.record.fence import Token
+from trainer.record.recorder import RankRecorder
 
 PARTS = ("data", "forward", "backward", "optimiser", "communication")
 USAGE = ("cpu_cores", "host_memory", "host_memory_free", "host_memory_free_share")
@@ -97,12 +99,6 @@ def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(watched: tuple[Tra
 
 
 def test_the_first_window_of_a_start_is_short_so_that_whoever_watches_it_need_not_wait(tmp_path: Path):
-    told: list[tuple[int, int]] = []
-
-    def record(event: str, **fields: Any) -> None:
-        if event == "bound":
-            told.append((fields["step"], fields["steps"]))
-
     folder = str(tmp_path)
     config = Config(
         training="tiny",
@@ -116,9 +112,11 @@ def test_the_first_window_of_a_start_is_short_so_that_whoever_watches_it_need_no
         observation=Observation(window_steps=30),
     )
     alone = World(0, 1, 0, torch.device("cpu"))
-    report = StepReport(config, alone, Work(4, 64, 1000, None), Timeline(alone.device), record)
-    for step in range(100, 180):
-        report.step(step, 2.5, 0.1, 1.0, 1e-3, 0.1)
+    with RankRecorder(tmp_path, Token(1), 0) as recorder:
+        report = StepReport(config, alone, Work(4, 64, 1000, None), Timeline(alone.device), recorder)
+        for step in range(100, 180):
+            report.step(step, 2.5, 0.1, 1.0, 1e-3, 0.1)
+    told = [(event["step"], event["steps"]) for event in ledger.read(tmp_path) if event["event"] == "bound"]
     assert told == [(100 + FIRST_WINDOW, FIRST_WINDOW), (140, 30), (170, 30)]
 
 
