@@ -272,8 +272,7 @@ class Trainer:
         begun = time.perf_counter()
         found = validation.validate(self.engine, self.feed, self.world)
         self.recorder.keep_validation(time.perf_counter() - begun)
-        mean = found.loss
-        if not math.isfinite(mean):
+        if not math.isfinite(mean := found.loss):
             raise Diverged(self.batches.roll_back(self.step, f"the validation loss after step {self.step} is {mean}"))
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}

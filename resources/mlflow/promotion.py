@@ -81,12 +81,8 @@ class Judgement:
     def failed(self) -> list[str]:
         """The checks that were made and not passed."""
         made: Mapping[str, Mapping[str, Any]] = self.figures.get("checks", {})
-        notes = {name: str(found.get("note", "")) for name, found in made.items()}
-        return [
-            name
-            for name, passed in self.checks.items()
-            if not passed and not notes.get(name, "").startswith(NOT_EXAMINED)
-        ]
+        left = {name for name, found in made.items() if str(found.get("note", "")).startswith(NOT_EXAMINED)}
+        return [name for name, passed in self.checks.items() if not passed and name not in left]
 
 
 @dataclass(frozen=True)
@@ -324,19 +320,9 @@ def _promotion(
 
 def _of_journal(event: journal.JournalEvent) -> Promotion:
     """A promotion as an earlier version recorded it."""
-    tags = event["tags"]
-    before, run = event["before"], event["evidence"].get("run", "")
-    return Promotion(
-        event["model"],
-        event["version"],
-        tags.get(MANIFEST_TAG, ""),
-        before,
-        event["source"],
-        tags,
-        f"run {run}",
-        "",
-        event["t"],
-    )
+    tags, by = event["tags"], f"run {event['evidence'].get('run', '')}"
+    which = event["model"], event["version"], tags.get(MANIFEST_TAG, "")
+    return Promotion(*which, event["before"], event["source"], tags, by, "", event["t"])
 
 
 def _numbered(durable: Path, model: str) -> list[Promotion]:

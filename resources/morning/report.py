@@ -263,13 +263,12 @@ def _verdict(each: GateVerdict) -> MorningItem:
     else:
         cause, what = "held back", f"its candidate passed, and waits: {each.held}"
         todo = each.held if each.awaits_approval else ""
-    named = f"{each.training or each.candidate[:12]}"
     return MorningItem(
         id=f"gate.{each.model}.{each.candidate[:12]}.{each.at:.0f}",
         topic=GATE,
         subject=f"model {each.model}",
         cause=cause,
-        what=f"{what} ({named})",
+        what=f"{what} ({each.training or each.candidate[:12]})",
         at=each.at,
         done="the champion stays",
         todo=f"model {each.model}: {todo}" if todo else "",

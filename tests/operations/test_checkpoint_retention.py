@@ -196,6 +196,7 @@ def test_a_retention_that_was_broken_off_is_finished_by_the_next(platform: Platf
 
 def test_a_training_that_is_over_leaves_nothing_on_the_nvme(platform: Platform, store: TrainingStore):
     last, node = store.commits()[-1], platform.tiers.nvme_path("node-1")
+    node.mkdir(parents=True)
     copying.replicate(platform.home.durable / last.folder, copying.tier_at(node), last.folder, last.manifest)
     replicas.record(store.folder, last, "nvme", 7)
     retained(platform)
@@ -250,6 +251,7 @@ def test_what_the_backup_could_not_take_is_copied_once_after_the_training_and_sh
     retained(platform)
     assert steps(store, "backup") == []
     backup.unlink()
+    backup.mkdir()
     assert retained(platform).success
     assert steps(store, "backup") == there(platform, store, backup) == [LAST]
     assert platform.trainings.is_open(store.id, Duty.CHECKPOINTS)

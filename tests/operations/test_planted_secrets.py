@@ -87,7 +87,9 @@ def test_mlflow_is_told_the_password_and_nobody_else(guarded: Platform, monkeypa
     candidate = keys.key(TINY, "candidate")
     store = guarded.finished(Duty.TRACKING)
     reason = str(guarded.tick("metrics_shipping").skip_message)
-    assert reason.startswith(f"{store.id}: its metrics are not delivered yet") and SECRET not in reason
+    assert (
+        reason.startswith(f"{store.id}: its metrics and artefacts are not all delivered yet") and SECRET not in reason
+    )
     login = base64.b64encode(f"me:{SECRET}".encode()).decode()
     assert f"Basic {login}" in Refuses.logins
     for hangs_up in (False, True):

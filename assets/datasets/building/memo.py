@@ -96,6 +96,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     """The value of a file of the memo, or None when the file is missing or damaged."""
     try:
         value = parsing.value(path.read_bytes())
+        atomic.canonical_json(value)  # by which inputs are compared: numbers without an end have none
     except (FileNotFoundError, ValueError):
         return None
     return value if isinstance(value, dict) else None

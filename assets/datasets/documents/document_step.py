@@ -32,6 +32,7 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: Build
 
     Raises ValueError as `sources.list_source` and `document_table.write` do, and OSError when a disk or a server fails.
     """
+    sources.require(recipe)  # before anything is written
     with workshop(durable, recipe.name) as shop:
         listing = _still_source(recipe, shop, report)
         unread.note(durable, recipe.name, listing, shop)

@@ -115,6 +115,12 @@ class SourceListing:
             raise UnreadFile(words, "gone since it was listed") from None
 
 
+def require(recipe: DatasetRecipe) -> None:
+    """Raises ValueError, naming the recipe, where its source is a folder that is not there."""
+    if not isinstance(recipe.source, ObjectStoreSource):
+        _folder(recipe)
+
+
 def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None, folder: Path | None = None) -> SourceListing:
     """List the files of a recipe's source; each one that is found is counted in the phase.
 
