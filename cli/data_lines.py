@@ -34,7 +34,8 @@ def difference(found: "SnapshotDifference") -> Sequence[str]:
             lines.append(f"{what} {each.name}: {was.documents:,} to {now.documents:,} documents, {sizes}")
         lines += [f"{what}: {len(changed) - SHOWN} more differ"] if len(changed) > SHOWN else []
     other = "" if found.same_tokenizer else ", of another tokenizer"
-    lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
+    if any(found.tokens):  # pictures have none
+        lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
     lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {words(found.new_bytes)} to move")
     return [_printable(line) for line in lines]
 
