@@ -2,13 +2,16 @@
 
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import numpy as np
-from PIL import Image
 
 from assets import figures, plots
 from trainer.data import images
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 CLASSES, EACH = 10, 8
 """The most rows and columns: the first classes, and the first training images of each."""
@@ -39,7 +42,9 @@ def _first(snapshot: images.ImageSnapshot, tier: Path) -> list[list[images.Pixel
     return rows
 
 
-def _sheet(rows: list[list[images.Pixels]], side: int) -> Image.Image:
+def _sheet(rows: list[list[images.Pixels]], side: int) -> "Image.Image":
+    from PIL import Image
+
     sheet = Image.new("RGB", (EACH * side, max(1, len(rows)) * side), "white")  # a PNG has at least one pixel
     for y, row in enumerate(rows):
         for x, pixels in enumerate(row):

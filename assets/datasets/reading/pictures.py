@@ -1,27 +1,28 @@
 """Decoding: the rows of a Parquet file as images of one size with their labels.
 
 Pillow decodes and resizes. It is pinned, because another version (or another libjpeg inside it) may give other
-pixels; its version is part of what decides the content of a segment.
+pixels; its version is part of what decides the content of a segment. It is imported where pictures are read: every
+process of Dagster loads this module.
 """
 
 import io
 import warnings
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from assets.datasets.reading import columns
 from assets.datasets.reading.items import Reason, UnfitDocument
 from recipes.dataset import ImagesSection, ReadingSection
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 FORMATS = ("PNG", "JPEG")
 MODES: dict[int, str] = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's names of the kinds of pixels, by the number of channels."""
-RESAMPLING = Image.Resampling.BILINEAR
-"""Weighs all pixels that become one in fixed-point arithmetic, with the same result on every processor."""
 
 
 class Picture(NamedTuple):
@@ -88,6 +89,8 @@ def decoded(data: bytes, images: ImagesSection) -> bytes:
 
     Raises UnreadablePicture.
     """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
     try:
         with warnings.catch_warnings(), Image.open(io.BytesIO(data), formats=FORMATS) as image:
             warnings.simplefilter("ignore")
@@ -96,7 +99,8 @@ def decoded(data: bytes, images: ImagesSection) -> bytes:
             with Image.open(io.BytesIO(data), formats=FORMATS) as checked:
                 checked.verify()  # a PNG's checksums, which decoding does not look at
             upright = _of_bytes(ImageOps.exif_transpose(image)).convert(MODES[images.channels])
-            return upright.resize((images.width, images.height), RESAMPLING).tobytes()
+            # It weighs all pixels that become one in fixed-point arithmetic: the same on every processor.
+            return upright.resize((images.width, images.height), Image.Resampling.BILINEAR).tobytes()
     except (UnreadablePicture, MemoryError):
         raise
     except UnidentifiedImageError:
@@ -107,6 +111,8 @@ def decoded(data: bytes, images: ImagesSection) -> bytes:
         raise UnreadablePicture("damaged image") from None
 
 
-def _of_bytes(image: Image.Image) -> Image.Image:
+def _of_bytes(image: "Image.Image") -> "Image.Image":
     """The image; if it has 16 bits a pixel, their upper 8, because Pillow would clip them to white."""
+    from PIL import Image
+
     return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if image.mode.startswith("I;16") else image
