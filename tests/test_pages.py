@@ -1,9 +1,10 @@
-"""The links of the pages of this repository: to files that exist, and from docs/ to nothing outside it.
+"""What the pages of this repository name: links to files that exist, from docs/ to nothing outside it, and modules.
 
 `make docs` checks links to pages and headings of docs/; these tests check pictures and other files, and the pages that
 are not part of the site. External addresses are not asked.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.pure
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [*DOCS, *sorted(ROOT.glob("*.md"))]
+MODULE = re.compile(r"`([a-z_]+(?:/\w+)+\.py)`")
 
 
 def targets(page: Path) -> list[str]:
@@ -31,6 +33,12 @@ def target(token: Token) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page: Path):
     assert [name for name in targets(page) if not (page.parent / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_the_modules_that_a_page_names_by_their_paths_are_there(page: Path):
+    named = {name for name in MODULE.findall(page.read_text()) if (ROOT / name.split("/")[0]).is_dir()}
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
