@@ -11,7 +11,7 @@ from rich.console import Console
 
 from assets import keys
 from assets.serving import served_models
-from deploy.embedded import CannotStart, answers, instance, jobs, made, progress, report
+from deploy.embedded import CannotStart, answers, ending, instance, jobs, made, progress, report
 from recipes.load import Recipes
 from resources.home import Home
 
@@ -23,7 +23,7 @@ STALL_SECONDS = 600.0
 def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> int:
     """Make everything that is not made yet, and have it answer; returns the exit code. `keep`: it answers on.
 
-    Raises CannotStart and ValueError with one clear message each. On Ctrl-C every job is stopped
+    Raises CannotStart and ValueError with one clear message each. On Ctrl-C or SIGTERM every job is stopped
     gracefully, with a checkpoint of the step it has reached; the next run goes on from there.
     """
     console = Console(highlight=False)
@@ -34,6 +34,7 @@ def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> i
         report.show(console, chains, home)
         return 0
     begun = time.monotonic()
+    ending.on_sigterm()
     try:
         with instance.running(home, port) as running:
             if running.second_to is not None:

@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
-from deploy.embedded import CannotStart, instance, jobs
+from deploy.embedded import CannotStart, ending, instance, jobs
 from recipes import folder
 from recipes.load import recipes_folder
 from recipes.usable import usable
@@ -48,7 +47,7 @@ def serve(home: Home) -> list[str]:
     Raises InvalidRecipes where no recipe can be read, and CannotStart as `instance.running` does.
     """
     _tell_what_is_broken()
-    signal.signal(signal.SIGTERM, _interrupt)
+    ending.on_sigterm()
     try:
         with instance.running(home, port() or instance.DEFAULT_PORT) as running:
             print(f"Slipway is at {running.url}; Ctrl-C closes it (home: {home.root})", flush=True)
@@ -134,7 +133,3 @@ def _detached(home: Home, log: Path) -> "subprocess.Popen[bytes]":
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-
-
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt

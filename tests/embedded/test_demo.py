@@ -17,10 +17,11 @@ from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 
 from assets.sweeps.store import sweeps
+from deploy.embedded import jobs
 from deploy.embedded.instance import open_storage
 from resources.mlflow.registry import MANIFEST_TAG
 from resources.trainings.store import Trainings, TrainingStore
-from tests.embedded.slipway import TEXTS, TRAINING, Slipway, interrupt, until
+from tests.embedded.slipway import ENDING_SECONDS, TEXTS, TRAINING, Slipway, interrupt, until
 from trainer.record import ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -191,6 +192,16 @@ def test_ctrl_c_ends_it_and_leaves_no_process(interrupted: Ended, stopped: tuple
     assert (interrupted.code, interrupted.left) == (130, [])
     assert interrupted.errors == "\ninterrupted; everything made so far is kept, the next run goes on from there\n"
     assert stopped[0] == 1 and 30 <= stopped[1] < STEPS
+
+
+@pytest.mark.nightly
+def test_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path):
+    other = Slipway(tmp_path)
+    process = other.start("demo")
+    until(lambda: bool(jobs.live(other.home)), process)
+    process.terminate()
+    process.communicate(timeout=ENDING_SECONDS)
+    assert (process.returncode, other.pids()) == (130, [])
 
 
 def test_a_changed_training_keeps_the_data(slipway: Slipway, first: Ended, interrupted: Ended):
