@@ -9,6 +9,7 @@ the fewest clicks is opened once more, which gives the seconds.
 import contextlib
 import re
 import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,6 +101,15 @@ class Peer:
         for name, value in self.words.items():
             pattern = pattern.replace(f"<{name}>", value)
         return re.search(pattern, shown.text, re.IGNORECASE) is not None and ("seen" not in question or shown.plots > 0)
+
+
+def answers(url: str) -> bool:
+    """Whether a peer's server answers at this address."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _shown(window: Window, page: PeerPage) -> ShownPage:

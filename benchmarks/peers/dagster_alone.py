@@ -9,13 +9,12 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import dagster as dg
 
-from benchmarks.peers.asked import Peer, PeerPage
+from benchmarks.peers.asked import Peer, PeerPage, answers
 from benchmarks.peers.logged import Logged
 from tests.conftest import until
 from tests.embedded.slipway import free_port
@@ -111,16 +110,8 @@ def served(home: Path, code: Path, more: Mapping[str, str] = NOTHING) -> Iterato
     with (home / "webserver.log").open("wb") as log:
         server = subprocess.Popen([sys.executable, "-m", *command], env=environ, stdout=log, stderr=log)
     try:
-        until(lambda: _answers(f"{url}/server_info"), "Dagster alone answers", START_SECONDS)
+        until(lambda: answers(f"{url}/server_info"), "Dagster alone answers", START_SECONDS)
         yield url
     finally:
         server.send_signal(signal.SIGINT)
         server.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False

@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.peers.asked import Peer, PeerPage
+from benchmarks.peers.asked import Peer, PeerPage, answers
 from benchmarks.peers.logged import Logged, LoggedTraining
 from tests.conftest import until
 from tests.embedded.slipway import free_port
@@ -30,19 +29,11 @@ def served(folder: Path, logged: Logged) -> Iterator[Peer]:
         server = subprocess.Popen([sys.executable, "-m", "mlflow", *command], env=environ, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
     try:
-        until(lambda: _answers(f"{url}/health"), "MLflow alone answers", START_SECONDS)
+        until(lambda: answers(f"{url}/health"), "MLflow alone answers", START_SECONDS)
         yield Peer("MLflow alone", _pages(url, ids, logged), {"best": str(logged.best_trial)})
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 def _log(uri: str, folder: Path, logged: Logged) -> dict[str, str]:
