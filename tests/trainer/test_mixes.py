@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trainer.conftest import EVERY, LENGTH, STEPS, VOCAB, Training
+from tests.trainer.conftest import EVERY, LENGTH, STEPS, VOCAB, Training, read_json
 from tests.trainer.test_ranks import close
 from trainer import evaluate
 from trainer.data import mixtures, shards
@@ -77,6 +77,15 @@ def test_the_ledger_has_the_tokens_of_each_dataset_and_how_often_it_was_read(who
     assert told[STEPS]["code"]["tokens"] == pytest.approx(code * LENGTH, abs=LENGTH)
     assert sum(each["tokens"] for each in told[STEPS].values()) == STEPS * 7 * LENGTH
     assert told[STEPS]["code"]["passes"] == told[STEPS]["code"]["tokens"] / LENGTH / (599 // LENGTH)
+
+
+@pytest.mark.slow
+def test_losses_are_held_against_those_since_the_mix_changed(whole: Training) -> None:
+    """Those of other data say nothing about a spike: a checkpoint keeps the losses that do."""
+    losses = dict(whole.losses())
+    for step, first in ((EVERY, 1), (10, 9), (15, 9), (STEPS, 16)):
+        kept = read_json(whole.checkpoint_file("progress.json", step))["losses"]
+        assert kept == [losses[each] for each in range(first, step + 1)]
 
 
 @pytest.mark.slow
