@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import complete, names, output, place, trainings
+from cli.recipes import usable
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -144,10 +145,7 @@ def _listed(changed: "Mapping[str, list[object]]") -> str:
 
 
 def _recipes() -> "Mapping[str, TrainingRecipe]":
-    from recipes import folder
-    from recipes.load import load
-
-    return load(folder.selected()).all_trainings
+    return usable().all_trainings
 
 
 def _has_checkpoints(store: "TrainingStore") -> bool:

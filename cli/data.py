@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cli import complete, data_lines, names, output, place
+from cli.recipes import usable
 from cli.verbs import AsJson, group, verb
 from trainer.base import listing
 from trainer.base.byte_size import words
@@ -29,10 +30,11 @@ def build(dataset: Dataset, json: AsJson = False) -> None:
 
     What has not changed is not made again. The dataset points at it once its checks have passed.
     """
-    from recipes.load import load, recipes_folder
+    from recipes.load import recipes_folder
+    from recipes.usable import usable_with
 
     here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
-    recipe = load(recipes_folder()).datasets[name]
+    recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
     with output.progress(f"building {name}") as shown, here.dagster() as instance:
         from assets.datasets.build import build as built
 
@@ -145,12 +147,13 @@ def takedown(
     A text stays out from whichever file it comes, as long as it is the same.
     """
     from assets.datasets.documents.takedowns import Takedown
-    from recipes.load import load, recipes_folder
+    from recipes.load import recipes_folder
+    from recipes.usable import usable_with
 
     if not url and not documents:
         raise ValueError("expected --url or --document: what is to be taken down")
     here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
-    recipe = load(recipes_folder()).datasets[name]
+    recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
     asked = Takedown(url, tuple(documents or ()), (), why, place.who(), 0.0)
     with output.progress(f"looking for them in {name}") as shown, here.dagster() as instance:
         from operations.takedown import take_down
@@ -253,9 +256,8 @@ def scrub(
     here = place.here()
     with output.progress("reading the datasets again") as shown, here.dagster() as instance:
         from assets.datasets.build import build as built
-        from recipes.load import load, recipes_folder
 
-        recipes = load(recipes_folder()).datasets if rebuild else None
+        recipes = usable().datasets if rebuild else None
         report = every(1.0, lambda progress: shown.update(f"reading the datasets again: {progress}"))
         found = scrubbing.scrubbed(
             here.tiers, 0, 1, report, recipes, lambda recipe: built(recipe, here.tiers, instance, shown.update)

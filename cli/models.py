@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import names, output, place
+from cli.recipes import usable
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -242,9 +243,8 @@ def gate_of(model: str) -> "Gate":
 
     from assets.gate import Gate
     from assets.measuring import Measuring
-    from recipes.load import load, recipes_folder
 
-    recipes = load(recipes_folder())
+    recipes = usable()
     measuring = Measuring(here.tiers, here.compute, output.note)
     return Gate(measuring, here.tracking, name, recipes.trainings, recipes.suites)
 

@@ -57,6 +57,17 @@ def check(
         print(f"{each['kind']}/{each['name']}: {each['description']}")
 
 
+def usable() -> "Recipes":
+    """The recipes in use that can be used; the problems of the others are noted. Raises InvalidRecipes."""
+    from recipes import usable as among
+    from recipes.load import recipes_folder
+
+    found = among.usable(recipes_folder())
+    for each in found.broken:
+        output.note("\n".join((*each.problems, f"{each.kind}/{each.name} cannot be used; the others can")))
+    return found.recipes
+
+
 @verb(app, "slipway recipes new training my-model")
 def new(
     kind: Annotated[
@@ -88,10 +99,9 @@ def show(
     """
     import yaml
 
-    from recipes.load import load, recipes_folder
     from recipes.parts import Recipe
 
-    recipes = load(recipes_folder())
+    recipes = usable()
     kinds: dict[str, Mapping[str, Recipe]] = {
         "dataset": recipes.datasets,
         "suite": recipes.suites,

@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cli import output, place
+from cli.recipes import usable
 from trainer.base.counting import counted
 
 if TYPE_CHECKING:
@@ -47,11 +48,10 @@ def quotas(here: place.Workplace, json: bool) -> None:
 
 def _owners() -> dict[str, str]:
     """The owner of each recipe by its name; none while the recipes cannot be read."""
-    from recipes.load import load, recipes_folder
     from recipes.problems import InvalidRecipes
 
     try:
-        known = load(recipes_folder())
+        known = usable()
     except InvalidRecipes as error:
         output.note(f"no team is known, as the recipes cannot be read: {error}")
         return {}

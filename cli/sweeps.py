@@ -39,10 +39,11 @@ def start(
     `slipway up` run it; its best parameters are then trained at full length.
     """
     from assets.sweeps.assets import begun_sweep
-    from recipes.load import load, recipes_folder
+    from recipes.load import recipes_folder
+    from recipes.usable import usable_with
 
     chosen = names.resolved(recipe, complete.sweep_recipes(""), "sweep recipe")
-    here, known = place.here(), load(recipes_folder())
+    here, known = place.here(), usable_with(recipes_folder(), "sweeps", chosen)
     searched = known.sweeps[chosen]
     _, store = begun_sweep(searched, known.trainings[searched.training], here.tiers, here.control.fleet, here.tracking)
     state = store.state()

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recipes import overrides, yaml_lines
-from recipes.load import Recipes, load
+from recipes.load import Recipes
 from recipes.problems import InvalidRecipes, Place, Problem
 from recipes.strict import validate
 from recipes.training import TrainingRecipe
+from recipes.usable import usable_with
 
 AnyTraining = TypeVar("AnyTraining", bound=TrainingRecipe)
 
@@ -17,16 +18,16 @@ AnyTraining = TypeVar("AnyTraining", bound=TrainingRecipe)
 def load_with(
     folder: Path, kind: str, name: str, assignments: Sequence[str], environ: Mapping[str, str] = os.environ
 ) -> Recipes:
-    """The recipes of a folder, with the assignments applied to the recipe `name` of a kind (such as "trainings").
+    """The recipes of a folder that can be used, with the assignments applied to `name` of a kind (such as "trainings").
 
-    Raises ValueError for what is no FIELD=VALUE and for a field that has two values, and InvalidRecipes, which names
-    the assignment at fault.
+    Raises ValueError for what is no FIELD=VALUE and for a field that has two values, and InvalidRecipes for that
+    recipe and what it stands on, which names the assignment at fault.
     """
     given = _fields(assignments)
     written = {_variable(kind, name, field): f"{field}={text}" for field, text in given.items()}
     values = {_variable(kind, name, field): text for field, text in given.items()}
     try:
-        return load(folder, {**environ, **values})
+        return usable_with(folder, kind, name, {**environ, **values})
     except InvalidRecipes as invalid:
         raise InvalidRecipes(_as_written(problem, written) for problem in invalid.problems) from None
 

@@ -6,7 +6,7 @@ so.
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,22 +43,41 @@ def usable(folder: Path, written: Texts | None = None, environ: Mapping[str, str
 
     Raises InvalidRecipes for problems that are no recipe's: a folder without recipes, a variable that names none.
     """
-    recipes, files, problems = load_all(folder, texts.read(folder) if written is None else written, environ)
-    told: dict[Named, list[str]] = {}
-    nobodys: list[Problem] = []
+    recipes, own = _judged(folder, texts.read(folder) if written is None else written, environ)
+    problems = {named: [str(each) for each in found] for named, found in own.items()}
+    for named, below in _standing_on(recipes, own).items():
+        problems[named] = [f"{below[0]}/{below[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"]
+    broken = tuple(BrokenRecipe(kind, name, tuple(found)) for (kind, name), found in problems.items())
+    return UsableRecipes(_without(recipes, set(problems)), broken)
+
+
+def usable_with(folder: Path, kind: str, name: str, environ: Mapping[str, str] = os.environ) -> Recipes:
+    """The recipes of a folder that can be used, `name` of a kind (such as "trainings") among them.
+
+    Raises InvalidRecipes with what is wrong with that recipe and with those that it stands on, and as `usable` does;
+    what is wrong with others is no matter.
+    """
+    recipes, own = _judged(folder, texts.read(folder), environ)
+    needed = {(kind, name)}
+    for named, below in reversed(list(_dependants(recipes))):
+        if named in needed:
+            needed.add(below)
+    if problems := [problem for named in needed for problem in own.get(named, ())]:
+        raise InvalidRecipes(problems)
+    return _without(recipes, own.keys() | _standing_on(recipes, own).keys())
+
+
+def _judged(folder: Path, written: Texts, environ: Mapping[str, str]) -> tuple[Recipes, dict[Named, list[Problem]]]:
+    """The recipes of a folder, and what is wrong with each by itself. Raises InvalidRecipes for what is no recipe's."""
+    recipes, files, problems = load_all(folder, written, environ)
+    own: dict[Named, list[Problem]] = {}
+    others: list[Problem] = []
     for problem in sorted(problems, key=lambda each: (each.place.file, each.place.line or 0, each.field)):
         owner = _owner(problem, files)
-        if owner is None:
-            nobodys.append(problem)
-        else:
-            told.setdefault(owner, []).append(str(problem))
-    if nobodys:
-        raise InvalidRecipes(nobodys)
-    for named, below in _dependants(recipes):
-        if below in told and named not in told:
-            told[named] = [f"{below[0]}/{below[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"]
-    broken = tuple(BrokenRecipe(kind, name, tuple(found)) for (kind, name), found in told.items())
-    return UsableRecipes(_without(recipes, set(told)), broken)
+        (others if owner is None else own.setdefault(owner, [])).append(problem)
+    if others:
+        raise InvalidRecipes(others)
+    return recipes, own
 
 
 def _owner(problem: Problem, files: list[RecipeFile]) -> Named | None:
@@ -68,6 +87,15 @@ def _owner(problem: Problem, files: list[RecipeFile]) -> Named | None:
         if problem.place.file == nearby(file.path) or problem.place.file.startswith(variable):
             return file.kind, file.name
     return None
+
+
+def _standing_on(recipes: Recipes, bad: Collection[Named]) -> dict[Named, Named]:
+    """The recipes that are well by themselves and stand on one that cannot be used, with that one."""
+    found: dict[Named, Named] = {}
+    for named, below in _dependants(recipes):
+        if (below in bad or below in found) and named not in bad:
+            found.setdefault(named, below)
+    return found
 
 
 def _dependants(recipes: Recipes) -> Iterator[tuple[Named, Named]]:
@@ -83,7 +111,7 @@ def _dependants(recipes: Recipes) -> Iterator[tuple[Named, Named]]:
         yield ("sweeps", sweep.name), ("trainings", sweep.training)
 
 
-def _without(recipes: Recipes, broken: set[Named]) -> Recipes:
+def _without(recipes: Recipes, broken: Collection[Named]) -> Recipes:
     folders = {"scripts": "trainings"}
     kept = {
         field.name: {

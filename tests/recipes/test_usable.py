@@ -9,7 +9,7 @@ import pytest
 import recipes
 from recipes import texts
 from recipes.problems import InvalidRecipes
-from recipes.usable import usable
+from recipes.usable import usable, usable_with
 
 
 @pytest.fixture
@@ -83,3 +83,17 @@ def test_a_recipe_that_cannot_be_read_leaves_the_others(make: Callable[[Path], N
         [other] = found.broken
         assert other.name == "other" and other.problems[0].endswith('", expected a file that can be read')
         assert sorted(found.recipes.all_trainings) == ["bigram", "tiny-decoder"]
+
+
+def test_one_recipe_can_be_used_whatever_is_wrong_with_others(folder: Path):
+    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
+    found = usable_with(folder, "datasets", "python-stdlib", {})
+    assert list(found.datasets) == ["python-stdlib"] and found.trainings == found.sweeps == {}
+
+
+def test_what_is_wrong_with_what_a_recipe_stands_on_is_said_and_nothing_else(folder: Path):
+    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
+    (folder / "trainings" / "other.yaml").write_text("slipway: training/2\n")
+    with pytest.raises(InvalidRecipes) as refused:
+        usable_with(folder, "sweeps", "tiny-decoder", {})
+    assert [problem.field for problem in refused.value.problems] == ["model.colour"]
