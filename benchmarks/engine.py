@@ -5,7 +5,7 @@ sources of installed Python packages, again and again with some words exchanged;
 and with two workers in processes of their own beside their scheduler, each time from nothing; the bytes must be the
 same. Memory is the most that one process held at any time (VmHWM): two sizes show whether it grows with the corpus.
 
-    python -m benchmarks.engine --megabytes 1000 10000 --engines "two workers" --folder FOLDER
+    python -m benchmarks.engine --megabytes 10000 --engines "two workers" --folder FOLDER
 
 builds 10 GB with two workers under 2 GB each. FOLDER needs space for 40 GB. On two processors it takes half an hour: six
 minutes in which the corpus is written, and 25 for the build.

@@ -115,7 +115,8 @@ class Stand:
         facts = self.store.read()
         job = self.lab.launcher.poll(self.lab.job(self.store, max(1, facts.incarnation)))
         runs = facts.running and facts.begun and facts.commits and job.state is JobState.RUNNING
-        return [JobTarget(facts, self.home)] if runs and len(job.nodes) == 2 else []
+        # After a node was lost the other one trains alone, until the lost one has come back to the generation.
+        return [JobTarget(facts, self.home)] if runs and len({beat.node for beat in facts.beats}) == 2 else []
 
     def _tick(self, over: threading.Event) -> None:
         control = self.lab.control()

@@ -85,7 +85,9 @@ def test_where_a_batch_has_changed_more_than_gradients_the_next_start_leaves_out
     ended = wait(training.spawn(*agent, "tests.trainer.spoiled", "nan-once@8", str(training.config)))
     assert ended.code == 1
     assert "of step 8 is nan; the next start leaves out the batches since the newest checkpoint" in ended.err
-    assert skipped.read(training.store) == dict.fromkeys([6, 7, 8], 8)
+    left_out = skipped.read(training.store)
+    assert min(left_out) in (1, 6), "the save of step 5 may not have been over"
+    assert left_out == dict.fromkeys(range(min(left_out), 9), 8)
     training.completed(ranks=2)
     assert [event["step"] for event in training.events("step") if event["incarnation"] == 2] == list(
         range(9, STEPS + 1)
