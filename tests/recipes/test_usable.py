@@ -88,7 +88,7 @@ def test_a_recipe_that_cannot_be_read_leaves_the_others(make: Callable[[Path], N
 def test_one_recipe_can_be_used_whatever_is_wrong_with_others(folder: Path):
     edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
     found = usable_with(folder, "datasets", "python-stdlib", {})
-    assert list(found.datasets) == ["python-stdlib"] and found.trainings == found.sweeps == {}
+    assert (list(found.datasets), list(found.trainings), list(found.sweeps)) == (["python-stdlib"], [], [])
 
 
 def test_what_is_wrong_with_what_a_recipe_stands_on_is_said_and_nothing_else(folder: Path):
