@@ -7,8 +7,8 @@ same. Memory is the most that one process held at any time (VmHWM): two sizes sh
 
     python -m benchmarks.engine --megabytes 10000 --engines "two workers" --folder FOLDER
 
-builds 10 GB with two workers under 2 GB each. FOLDER needs space for 40 GB. On two processors it takes half an hour: the
-corpus is written in six minutes, and built in 25.
+builds 10 GB with two workers under 2 GB each. FOLDER needs space for 40 GB. On two processors it takes half an hour:
+the corpus is written in six minutes, and built in 25.
 """
 
 import argparse
