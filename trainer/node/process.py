@@ -24,8 +24,10 @@ from trainer.diagnosis.stacks import VARIABLE as STACKS
 from trainer.diagnosis.stacks import make_folder
 from trainer.diagnosis.watch import DiagnosisWatch
 from trainer.node.last_words import FILE_VARIABLE, LastWords
+from trainer.node.standstill import Standstill
 
 POLL_SECONDS = 0.2
+AGENT, SUPERVISOR = "agent", "supervisor"
 NOT_STARTED = 127
 """The exit code of a command that cannot be started, as shells have it."""
 
@@ -64,7 +66,7 @@ class NodeProcess:
         self,
         command: list[str],
         folder: str,
-        is_agent: bool,
+        kind: str,
         output: int | None = None,
         stacks: Path | None = None,
         start: StartCommand = executed,
@@ -73,7 +75,7 @@ class NodeProcess:
 
         `stacks` is the folder in which its ranks write where they are when they are asked.
         """
-        self._is_agent = is_agent
+        self._kind, self._standstill = kind, Standstill()
         self._stopping = False
         self._signalled: set[int] = set()
         signal.signal(signal.SIGTERM, self._stop)
@@ -93,6 +95,9 @@ class NodeProcess:
                 return code if code >= 0 else 128 - code
             if self._stopping:
                 self._signal_ranks()
+            if self._kind == SUPERVISOR and self._standstill.is_over_long(self._process.pid):
+                console.warn("trainer: its supervisor has stood still for too long: this node ends")
+                _end_as_lost()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
@@ -103,7 +108,7 @@ class NodeProcess:
         An agent with ranks would kill them after a time-out of its own, but the process that cancels the job decides
         how long its ranks may take.
         """
-        ranks = processes.children(self._process.pid) if self._is_agent else []
+        ranks = processes.children(self._process.pid) if self._kind == AGENT else []
         for pid in set(ranks or [self._process.pid]) - self._signalled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -115,13 +120,18 @@ def _die(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def run(
-    command: list[str], folder: str, is_agent: bool, last_words: Path | None, start: StartCommand = executed
-) -> int:
+def _end_as_lost() -> None:
+    """End with everything as a node that died. The first process of a container cannot kill itself: it has the code."""
+    processes.kill_descendants()
+    os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(128 + signal.SIGKILL)
+
+
+def run(command: list[str], folder: str, kind: str, last_words: Path | None, start: StartCommand = executed) -> int:
     """Run the command until no process of it is left; return its exit code. Raises OSError if it cannot start."""
     heard, stacks = LastWords() if last_words else None, make_folder()
     try:
-        node = NodeProcess(command, folder, is_agent, heard.writing if heard else None, stacks, start)
+        node = NodeProcess(command, folder, kind, heard.writing if heard else None, stacks, start)
         if heard:
             heard.listen()
         watch = DiagnosisWatch(command[-1], stacks, heard.end if heard else None)
@@ -141,7 +151,7 @@ def main(arguments: list[str], start: StartCommand = executed) -> int:
     processes.adopt_orphans()
     file = os.environ.get(FILE_VARIABLE)
     try:
-        return run(command, folder, kind == "agent", Path(file) if file else None, start)
+        return run(command, folder, kind, Path(file) if file else None, start)
     except OSError as error:
         console.warn(f"trainer: {' '.join(command)}: cannot be started: {error}")
         return NOT_STARTED

@@ -16,6 +16,7 @@ from resources.launchers.local.folder import Ending, JobFolder, LocalOrder
 from resources.launchers.protocol import JobState
 from resources.launchers.torchrun import node_command
 from trainer.base import processes
+from trainer.node.standstill import Standstill
 from trainer.record import causes
 
 
@@ -33,6 +34,8 @@ class GangEnd:
 
 class NodeHandle(Protocol):
     """The process of a node, to the process that started it."""
+
+    pid: int
 
     def poll(self) -> int | None: ...
 
@@ -71,6 +74,7 @@ class Gang:
         self._nodes = {node: self._start_node(node) for node in order.job.nodes}
         self.sent: dict[str, set[int]] = {node: set() for node in order.job.nodes}
         """The signals that this process sent to each node."""
+        self._standstill = Standstill()
         self.left: list[str] = []
         """The nodes that died, and without which the job goes on."""
 
@@ -87,6 +91,12 @@ class Gang:
             if process.poll() is None:
                 self.sent[node].add(number)
                 process.send_signal(number)
+
+    def end_stopped(self) -> None:
+        """End the nodes that have stood still for long; they count as dead."""
+        for process in self._nodes.values():
+            if process.poll() is None and self._standstill.is_over_long(process.pid):
+                process.send_signal(signal.SIGKILL)
 
     def go_on_without_lost(self) -> list[str]:
         """Tell the supervisors of the nodes that died since the last call, where enough are left; which ones."""

@@ -47,6 +47,7 @@ def _watch(folder: JobFolder, lock: int, start: StartNode) -> Ending:
     cause: GangEnd | None = None
     while None in gang.codes().values():
         if cause is None:
+            gang.end_stopped()
             for node in gang.go_on_without_lost():
                 folder.lose(node)
                 mark_lost(order.fleet, node, f"died under job {order.job.name}")

@@ -84,6 +84,20 @@ def test_a_node_that_died_under_a_job_is_away_for_a_while(launcher: LocalLaunche
     assert all(node.ready for node in launcher.fleet.nodes(now=ended_at + 60))
 
 
+@pytest.mark.nightly
+def test_a_node_that_stands_still_for_long_dies_with_all_its_processes(
+    launcher: LocalLauncher, notes: Notes, marked: Marked
+):
+    launcher.submit(job("clings", "node-0"))
+    notes.until("clinging")
+    node = processes.parent_of(notes.starts()[0]["pid"])
+    assert node is not None
+    os.kill(node, signal.SIGSTOP)
+    status = ended(launcher)
+    assert (status.state, status.lost_nodes) == (JobState.FAILED, ("node-0",))
+    marked.until_gone()
+
+
 @pytest.mark.slow
 def test_the_other_nodes_end_with_a_killed_node(launcher: LocalLauncher, notes: Notes, marked: Marked):
     launcher.submit(job("clings", "node-0", "node-1"))

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Marked, until
+from trainer.base import processes
+from trainer.diagnosis import stacks
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
 from trainer.node.last_words import BYTES, FILE_VARIABLE
 from trainer.node.rendezvous import PORT_VARIABLE, connections
@@ -80,6 +82,32 @@ def test_the_last_words_of_a_stopped_rank_are_kept(last_words: Path, marked: Mar
     assert until(running.stdout.readline, "the rank to run") == "ready\n"
     running.terminate()
     assert said(running) == "saved step 7\n" and last_words.read_text() == "ready\nsaved step 7\n"
+
+
+STOPS = "import os, signal; print('stopping', flush=True); os.kill(os.getpid(), signal.SIGSTOP); print('went on')"
+
+
+def node_that_waits(seconds: float, kind: str) -> "subprocess.Popen[str]":
+    """A node whose command stops itself, and that waits for it for so long."""
+    program = (
+        f"import sys; from trainer.node import process, standstill; standstill.LONGEST_SECONDS = {seconds}; "
+        "sys.exit(process.main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, kind, "", sys.executable, "-c", STOPS]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_a_node_whose_supervisor_stands_still_dies_with_it(marked: Marked):
+    stopped = node_that_waits(0.5, "supervisor")
+    assert "its supervisor has stood still" in said(stopped) and stopped.returncode == -signal.SIGKILL
+    marked.until_gone()
+
+
+def test_a_supervisor_that_goes_on_in_time_is_left_alone(marked: Marked):
+    stopped = node_that_waits(600, "supervisor")
+    [command] = until(lambda: [pid for pid in processes.children(stopped.pid) if stacks.state(pid) == "T"], "the stop")
+    os.kill(command, signal.SIGCONT)
+    assert said(stopped) == "stopping\nwent on\n" and stopped.returncode == 0
 
 
 @pytest.mark.parametrize("index", ["0", "1"])
