@@ -44,21 +44,21 @@ def usable(folder: Path, written: Texts | None = None, environ: Mapping[str, str
     Raises InvalidRecipes for problems that are no recipe's: a folder without recipes, a variable that names none.
     """
     recipes, files, problems = load_all(folder, texts.read(folder) if written is None else written, environ)
-    told: dict[Named, list[str]] = {}
+    problems_of: dict[Named, list[str]] = {}
     nobodys: list[Problem] = []
     for problem in sorted(problems, key=lambda each: (each.place.file, each.place.line or 0, each.field)):
         owner = _owner(problem, files)
         if owner is None:
             nobodys.append(problem)
         else:
-            told.setdefault(owner, []).append(str(problem))
+            problems_of.setdefault(owner, []).append(str(problem))
     if nobodys:
         raise InvalidRecipes(nobodys)
     for named, below in _dependants(recipes):
-        if below in told and named not in told:
-            told[named] = [f"{below[0]}/{below[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"]
-    broken = tuple(BrokenRecipe(kind, name, tuple(found)) for (kind, name), found in told.items())
-    return UsableRecipes(_without(recipes, set(told)), broken)
+        if below in problems_of and named not in problems_of:
+            problems_of[named] = [f"{below[0]}/{below[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"]
+    broken = tuple(BrokenRecipe(kind, name, tuple(found)) for (kind, name), found in problems_of.items())
+    return UsableRecipes(_without(recipes, set(problems_of)), broken)
 
 
 def _owner(problem: Problem, files: list[RecipeFile]) -> Named | None:
