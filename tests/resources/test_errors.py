@@ -19,7 +19,9 @@ SILENT = "HTTPConnectionPool(host='mlflow', port=5000): Read timed out. (read ti
     [(REFUSED, "[Errno 111] Connection refused"), (SILENT, "Read timed out. (read timeout=120)")],
     ids=["refused", "silent"],
 )
-def test_a_server_of_mlflow_that_does_not_answer_is_reported_with_its_address_and_the_last_cause(cause: str, message: str):
+def test_a_server_of_mlflow_that_does_not_answer_is_reported_with_its_address_and_the_last_cause(
+    cause: str, message: str
+):
     assert sentence(Exception(ASKED + cause)) == f"MLflow at http://mlflow:5000 does not answer: {message}"
 
 
