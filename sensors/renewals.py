@@ -79,10 +79,10 @@ def _look(recipe: TrainingRecipe, current: str, tiers: Tiers, tracking: Tracking
             origin = {"renewal": reason.name, "before": before, **reason.figures}
             cause = f"{reason.name} {current[:12]}"
             try:
-                return f"{renew(recipe, cause, origin, tiers, tracking, instance, NAME).id}: {reason.reasons}"
+                return f"{renew(recipe, cause, origin, tiers, tracking, instance, NAME).id}: {reason.sentence}"
             except RenewedBefore as error:  # no later look at this snapshot finds anything else
                 return f"{recipe.name}: {error}"
-        reasons.append(reason.reasons)
+        reasons.append(reason.sentence)
     return f"{recipe.name}: {', '.join(reasons)}"
 
 
