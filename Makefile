@@ -68,7 +68,7 @@ lint: install ## formatter, linter, who imports whom, type checker
 check: lint ## lint, and the tests that start no process and import neither Dagster nor torch
 	$(PYTEST) -p tests.pure --quiet --numprocesses $(WORKERS)
 
-changed: lint ## lint, and the tests of the rooms that differ from BASE (the last commit)
+changed: lint ## lint, and the tests of the packages that differ from BASE (the last commit)
 	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile $$($(BIN)/python -m tests.changed $(BASE))
 
 # The type checker is one process and the tests wait often, so that both at once take little more than the tests alone.

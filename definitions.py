@@ -245,9 +245,9 @@ def here(environ: Mapping[str, str] = os.environ) -> dg.Definitions:
     if settings is None:
         home = Home.of(environ)
         state.refuse_newer(home.durable)
-        resources, told = embedded_resources(home), notify_settings.of_home(home.root)
+        resources, notifications = embedded_resources(home), notify_settings.of_home(home.root)
         lease = HomeLease(home.root)
-        return build(found.recipes, resources, lease=lease, notifications=told, broken=found.broken)
+        return build(found.recipes, resources, lease=lease, notifications=notifications, broken=found.broken)
     read = platform.load(settings)
     state.refuse_newer(Path(read.tiers.durable))  # type: ignore[attr-defined]
     return of_cluster(found.recipes, read, found.broken)

@@ -22,7 +22,7 @@ from trainer.data.snapshots import Snapshot
 DAYS = 7
 """Today and so many days before are compared."""
 LEAST = 200
-"""Of fewer texts nothing is told: the index of few texts is large by chance."""
+"""Nothing is said of fewer texts: the index of few texts is large by chance."""
 SAMPLED = 500
 """Documents of a snapshot that are counted, at even distances."""
 

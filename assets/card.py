@@ -23,7 +23,7 @@ def of(record: ModelRecord, judgement: Judgement | None, promotions: list[Promot
     if judgement is not None:
         lines += ["## Judgement", "", *_judged(judgement), ""]
     if promotions:
-        lines += ["## Deployments", "", *(f"- {_told(each)}" for each in promotions), ""]
+        lines += ["## Deployments", "", *(f"- {_deployment(each)}" for each in promotions), ""]
     unknown = records.missing(record)
     return "\n".join([*lines, "## Not known", "", ", ".join(f"`{each}`" for each in unknown) or "nothing", ""])
 
@@ -34,8 +34,8 @@ def _in_short(record: ModelRecord) -> str:
     bits = outcome.get("bits_per_byte")
     reached = f"{bits:.4g} bits per byte" if bits else f"loss {outcome['loss']:.4g}" if outcome.get("loss") else ""
     size = f"{state['bytes'] / 1e6:,.1f} MB on disk" if state.get("bytes") else ""
-    told = [f"on dataset {data.get('dataset', '?')}", reached and f"{reached} on its validation split", size]
-    return f"Checkpoint `{record.manifest}`: step {data.get('step', '?')} {', '.join(filter(None, told))}."
+    facts = [f"on dataset {data.get('dataset', '?')}", reached and f"{reached} on its validation split", size]
+    return f"Checkpoint `{record.manifest}`: step {data.get('step', '?')} {', '.join(filter(None, facts))}."
 
 
 def _table(values: Mapping[str, Any]) -> list[str]:
@@ -61,9 +61,9 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _cell(value: Any) -> str:
-    told = f"{value:.6g}" if isinstance(value, float) else str(value)
-    told = told.replace("|", "\\|").replace("\n", " ")
-    return told if len(told) <= LONGEST else f"{told[:LONGEST]}…"
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = text.replace("|", "\\|").replace("\n", " ")
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _judged(judgement: Judgement) -> list[str]:
@@ -84,6 +84,6 @@ def _check(name: str, passed: bool, own: Mapping[str, Any]) -> str:
     return f"{name}: {'passed' if passed else 'not passed'}{f' ({why})' if why else ''}"
 
 
-def _told(made: Promotion) -> str:
+def _deployment(made: Promotion) -> str:
     what = f"version {made.version} became champion" if made.version else "the champion was demoted"
     return f"{what}, by {made.by}{f': {made.why}' if made.why else ''}"

@@ -112,8 +112,8 @@ class Gate:
             yield
         except NotPromoted as error:
             judgement = self.promotions.judged(version.manifest) if type(error) is NotPromoted else None
-            told = verdict.told(judgement, self.promotions.champion()) if judgement else ""
-            raise (NotPromoted(f"{error}: {told}") if told else error) from None
+            reasons = verdict.reasons(judgement, self.promotions.champion()) if judgement else ""
+            raise (NotPromoted(f"{error}: {reasons}") if reasons else error) from None
 
     def rollback(self, version: Version, by: str, why: str) -> Promotion:
         """Make a version the champion again whose bytes are whole. Raises NotPromoted with the reason."""
@@ -252,7 +252,7 @@ class Gate:
             else ["its record (slipway models show): materialise its candidate"]
         )
         damage = self._damage(candidate.version)
-        return CheckOutcome(not found and not damage, lineage.told(found, damage))
+        return CheckOutcome(not found and not damage, lineage.metadata(found, damage))
 
     def _candidate(self, version: Version) -> Candidate:
         """The evaluation of a version on its training's validation split, and what describes it."""

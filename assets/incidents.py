@@ -143,8 +143,8 @@ def overview(reports: Sequence[IncidentReport], now: float) -> dg.AssetMateriali
 
 def overview_version(reports: Sequence[IncidentReport], now: float) -> str:
     """What the page says, as its data version; another one when an incident becomes older than a day."""
-    told = sorted(f"{each.name}:{version(each)}:{now - each.at <= DAY}" for each in reports)
-    return digest.sha256(" ".join(told).encode())[:16]
+    lines = sorted(f"{each.name}:{version(each)}:{now - each.at <= DAY}" for each in reports)
+    return digest.sha256(" ".join(lines).encode())[:16]
 
 
 def sentence(reports: Sequence[IncidentReport], now: float) -> str:
@@ -221,9 +221,9 @@ def _sums(reports: Iterable[IncidentReport], names: Callable[[IncidentReport], S
     """How many incidents each name has, and what they cost, the dearest first; one with several names is shared."""
     counts, seconds = Counter[str](), dict[str, float]()
     for report in reports:
-        for name in (told := names(report)):
+        for name in (shared_by := names(report)):
             counts[name] += 1
-            seconds[name] = seconds.get(name, 0.0) + (report.seconds_lost or 0.0) / len(told)
+            seconds[name] = seconds.get(name, 0.0) + (report.seconds_lost or 0.0) / len(shared_by)
     ordered = sorted(counts, key=lambda name: -seconds[name])
     return "; ".join(f"{name}: {counts[name]}, {seconds[name]:,.1f} s lost" for name in ordered)
 

@@ -62,7 +62,7 @@ class Measuring:
     tiers: Tiers
     compute: Compute
     say: Say = field(default=lambda _: None)
-    """Is told, for a person, how far a job is."""
+    """Called with how far a job is, for a person."""
     cancelled: Callable[[], bool] = field(default=lambda: False)
     """Whether whoever asked does not want it any more; asked when this process is interrupted."""
 

@@ -32,15 +32,15 @@ class Quality:
     unit: str
     now: PairedDifference
     then: PairedDifference | None
-    """None for a champion whose examples are not on record any more: nothing is told of a fall."""
+    """None for a champion whose examples are not on record any more: whether its quality has fallen is not known."""
 
     @property
     def has_fallen(self) -> bool:
         return self.then is not None and self.now.low > self.then.high
 
     def figures(self) -> Mapping[str, float]:
-        told = {"loss_now": self.now.mean, "low_now": self.now.low}
-        return {**told, **({"loss_then": self.then.mean, "high_then": self.then.high} if self.then else {})}
+        figures = {"loss_now": self.now.mean, "low_now": self.now.low}
+        return {**figures, **({"loss_then": self.then.mean, "high_then": self.then.high} if self.then else {})}
 
 
 def of_champion(gate: Gate, recipe: ModelRecipe, current: str) -> Quality | None:

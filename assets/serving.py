@@ -206,11 +206,11 @@ def served_assets(recipes: Sequence[ModelRecipe]) -> list[dg.AssetsDefinition]:
 
 def asked_observation(model: str, drift: asked.LiveDrift, day: str) -> dg.AssetObservation:
     """The event that shows what is asked, beside what was trained on."""
-    told = ", ".join(f"{name} differ by {index:.3g}" for name, index in drift.figures.items())
+    differences = ", ".join(f"{name} differ by {index:.3g}" for name, index in drift.figures.items())
     most = ", ".join(f"{language} {share:.0%}" for language, share in drift.languages.items())
     return dg.AssetObservation(
         served_key(model),
-        description=f"asked {drift.texts:,} times in {asked.DAYS} days ({most}); from what was trained on {told}",
+        description=f"asked {drift.texts:,} times in {asked.DAYS} days ({most}); {differences} from the training data",
         metadata={
             "asked": drift.texts,
             "asked_not_counted": drift.left_out,
@@ -239,10 +239,10 @@ def answering_observation(model: str, answering: Answering, state: ServedState) 
     shares = {f"share of {each.version.named(model)}": each.share for each in answering.shares}
     notes = "; ".join(f"{each.version.named(model)}: {each.note}" for each in answering.shares if each.note)
     under_way = f"a switch is under way{': ' if notes else ''}{notes}" if state.coming else ""
-    told = state.verdict.why if state.verdict is not None else under_way
+    news = state.verdict.why if state.verdict is not None else under_way
     return dg.AssetObservation(
         served_key(model),
-        description=answering.problem or told or "nothing is served",
+        description=answering.problem or news or "nothing is served",
         metadata={
             "url": dg.MetadataValue.url(answering.url),
             "wish": answering.wish,

@@ -1,6 +1,6 @@
-"""Subjects: what sensors and operations look after, and how it is told what is wrong with one of them.
+"""Subjects: what sensors and operations look after, and how a problem of one of them is shown.
 
-It is told on the asset that shows the subject, as an observation that says what happened and what to do.
+It is shown on the subject's asset, as an observation that says what happened and what to do.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Subject:
     name: str
     """Its name in logs; no other subject of the same sensor or operation has it."""
     key: dg.AssetKey | None = None
-    """The asset that shows it; None for what no asset shows, which is told in logs alone."""
+    """The asset that shows it; None for what no asset shows: its problems are only in logs."""
     partition: str | None = None
 
 

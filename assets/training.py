@@ -185,10 +185,10 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
 def _tell_end(context: dg.AssetExecutionContext, facts: TrainingFacts) -> None:
     """Say why a training has no result. Raises Failure where it was given up; being stopped or paused is no failure."""
     why = facts.desired.why if facts.desired else "it was never wanted"
-    told = f"{facts.id} is not wanted any more: {why}"
+    reason = f"{facts.id} is not wanted any more: {why}"
     if facts.ended is not None and facts.ended.outcome == "failed" and budgets.exhausted_by(facts):
-        raise dg.Failure(told)
-    context.log.info(f"{told}; materialise this partition to go on")
+        raise dg.Failure(reason)
+    context.log.info(f"{reason}; materialise this partition to go on")
 
 
 def _follow_recipe(context: dg.AssetExecutionContext, store: TrainingStore, recipe: TrainingRecipe) -> None:

@@ -38,7 +38,7 @@ def read(recipe: TrainingRecipe, durable: Path) -> Snapshot | None:
 
 
 def lacking(recipe: TrainingRecipe, durable: Path) -> str:
-    """What a person is told about a recipe whose data is not there yet."""
+    """The message about a recipe whose data is not there yet."""
     missing = [name for name in recipe.datasets if pointer.current(durable, name) is None]
     makes = ", ".join(f"slipway data build {name}" for name in missing)
     return f"{' and '.join(f'dataset {name}' for name in missing)} has no snapshot yet; to make it: {makes}"

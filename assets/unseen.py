@@ -123,17 +123,17 @@ def _without(durable: Path, snapshot: str, seen: frozenset[str]) -> str:
         )
     with writing_content(durable):
         kept = _packed(durable, described, ~was_seen, sizes)
-        told = {"snapshot": snapshot, "documents": int(was_seen.sum()), "seen": sorted(seen)}
+        left_out = {"snapshot": snapshot, "documents": int(was_seen.sum()), "seen": sorted(seen)}
         made = dataclasses.replace(
             described,
-            source={**described.source, UNSEEN: told},
-            documents={**described.documents, "kept": described.documents["kept"] - told["documents"]},
+            source={**described.source, UNSEEN: left_out},
+            documents={**described.documents, "kept": described.documents["kept"] - left_out["documents"]},
             splits={**described.splits, "validation": kept},
         )
         return shards.write_manifest(durable, made)
 
 
-def told(snapshot: snapshots.Snapshot) -> str:
+def sentence(snapshot: snapshots.Snapshot) -> str:
     """What was left out of a snapshot's validation split, in a sentence; empty when nothing was."""
     described = (
         snapshot.source.get("sources", {}).values() if isinstance(snapshot, MixtureSnapshot) else [snapshot.source]

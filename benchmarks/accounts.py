@@ -53,9 +53,9 @@ def _write(folder: Path, first: int, count: int) -> None:
 
 
 def _step(number: int, at: float) -> dict[str, object]:
-    told = {"loss": 2.345678, "seconds": 0.98765, "data_seconds": 0.00123, "communication_seconds": 0.0456}
+    times = {"loss": 2.345678, "seconds": 0.98765, "data_seconds": 0.00123, "communication_seconds": 0.0456}
     figures = {"tokens_per_second": 123456.7, "mfu": 0.412, "gradient_norm": 1.2345, "learning_rate": 0.0003}
-    return {"event": "step", "t": at, "step": number, **told, **figures}
+    return {"event": "step", "t": at, "step": number, **times, **figures}
 
 
 def _read(folder: Path) -> dict[str, float]:

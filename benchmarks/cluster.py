@@ -112,9 +112,9 @@ def _materialised(ground: RealGround) -> float:
     lab = ClusterLab(ground, JobSet())
     store = lab.wanted(numbers(BRIEF))
     with tempfile.TemporaryDirectory() as folder:
-        told = run.described(lab, store, Path(folder))
+        description = run.described(lab, store, Path(folder))
         begun = time.time()
-        executing = threading.Thread(target=run.execute, args=(told,))
+        executing = threading.Thread(target=run.execute, args=(description,))
         executing.start()
         seconds = _first_step(store) - begun
         executing.join()

@@ -300,9 +300,9 @@ def _peers(home: Path, libraries: list[str], python: str) -> dict[str, Cost]:
         if process.returncode:
             print(f"data: without {name}: {python} has it not", file=sys.stderr)
         else:
-            told = json.loads(said.splitlines()[-1])
-            print(f"data: {name}: {told}", file=sys.stderr)
-            found[name] = Cost(told["cpu"], told["wall"], peak.largest, peak.together)
+            measured = json.loads(said.splitlines()[-1])
+            print(f"data: {name}: {measured}", file=sys.stderr)
+            found[name] = Cost(measured["cpu"], measured["wall"], peak.largest, peak.together)
     return found
 
 

@@ -67,14 +67,14 @@ def _measure(home: Path, megabytes: float, engines: list[str]) -> None:
         with dask.started(home / "certificates", count) as cluster:
             cluster.wait()
             begun = sum(_cpu_seconds(pid) for pid in cluster.pids)
-            told = _built(_recipe(home, tokenizer_of), durable, cluster if count else None)
-            seconds[engine] = told["seconds"]
-            used[engine] = told["cpu"] + sum(_cpu_seconds(pid) for pid in cluster.pids) - begun
+            result = _built(_recipe(home, tokenizer_of), durable, cluster if count else None)
+            seconds[engine] = result["seconds"]
+            used[engine] = result["cpu"] + sum(_cpu_seconds(pid) for pid in cluster.pids) - begun
             of_workers = max((_most_megabytes(worker.pid) for worker in cluster.workers), default=0.0)
-        made.add(told["snapshot"])
+        made.add(result["snapshot"])
         _print(f"{what}, {engine}: wall time", "s", "lower", seconds[engine])
         _print(f"{what}, {engine}: CPU time of all processes", "CPU-s", "lower", used[engine])
-        _print(f"{what}, {engine}: memory of the build", "MB", "lower", told["megabytes"], 2000)
+        _print(f"{what}, {engine}: memory of the build", "MB", "lower", result["megabytes"], 2000)
         if count:
             _print(f"{what}, {engine}: memory of the largest worker", "MB", "lower", of_workers, 2000)
         shutil.rmtree(durable)
@@ -95,8 +95,8 @@ def _built(recipe: DatasetRecipe, durable: Path, cluster: dask.Cluster | None) -
     command = [sys.executable, "-m", "benchmarks.engine", "--unit", str(extraction.UNIT_BYTES / (1 << 20))]
     command += ["--build", recipe.model_dump_json(), str(durable), scheduler]
     lines = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
-    told: dict[str, Any] = json.loads(lines[-1])
-    return told
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
 
 
 def _build(recipe_json: str, durable_path: str, scheduler: str) -> None:

@@ -102,7 +102,7 @@ def _without(folder: Path, part: str, remove: Callable[[Path], object]) -> Itera
 
 
 def _claim_races_commits(folder: Path) -> str:
-    """A process commits as fast as it can until it is superseded; what it was told is kept must be kept."""
+    """A process commits as fast as it can until it is superseded; what was reported as kept must be kept."""
     _claim(folder, 1)
     ours, theirs = FORK.Pipe(duplex=False)
     process = FORK.Process(target=_commit_until_superseded, args=(folder, theirs))
@@ -118,11 +118,11 @@ def _claim_races_commits(folder: Path) -> str:
     return SURVIVED if counts.issuperset(acknowledged) else LOST
 
 
-def _commit_until_superseded(folder: Path, told: Connection) -> None:
+def _commit_until_superseded(folder: Path, commits: Connection) -> None:
     with contextlib.suppress(Superseded):
         for step in itertools.count(1):
             fence.commit(folder, _commit(step, 1))
-            told.send(_commit(step, 1).name)
+            commits.send(_commit(step, 1).name)
 
 
 def _claim_races_success(folder: Path, seed: int) -> str:

@@ -126,11 +126,11 @@ def _register(platform: Platform, registry: Registry, snapshot: Snapshot, ranks:
     folder = durable / "checkpoints" / store.id / "5"
     folder.mkdir(parents=True)
     config = {"model": {}, "batch": {"length": 16}, "run": {"seed": 0}}
-    told = TrainingProgress(5, 5, 0, {"loss": 1.0}, {}, config, {"revision": "a" * 40}, time.time()).encode()
-    (folder / PROGRESS).write_bytes(told)
+    progress = TrainingProgress(5, 5, 0, {"loss": 1.0}, {}, config, {"revision": "a" * 40}, time.time()).encode()
+    (folder / PROGRESS).write_bytes(progress)
     names = [f"{group}-{rank:05d}.safetensors" for rank in range(ranks) for group in ("model", "optimiser")]
     described = {name: CheckpointFile(1_600_000_000, digest.of_bytes(name.encode())) for name in names}
-    described[PROGRESS] = CheckpointFile(len(told), digest.of_bytes(told))
+    described[PROGRESS] = CheckpointFile(len(progress), digest.of_bytes(progress))
     manifest = CheckpointManifest(LAYOUT, described)
     (folder / MANIFEST).write_bytes(manifest.encode())
     commit = Commit(5, Token(1), f"checkpoints/{store.id}/5", digest.sha256(manifest.encode()))

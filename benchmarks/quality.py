@@ -97,14 +97,14 @@ def _languages() -> None:
     """The article in each language: the whole, and each half of it."""
     articles = json.loads((Path(__file__).parent / "cases" / "languages.json").read_text())
     for name, parts in (("an article", 1), ("half an article", 2)):
-        told = Counter[str]()
+        counts = Counter[str]()
         for language, text in articles.items():
             length = len(text) // parts
             for part in range(parts):
                 found = language_of("a.txt", text[part * length : (part + 1) * length])[:2]
-                told["right" if found == language else "unknown" if found == "un" else "wrong"] += 1
+                counts["right" if found == language else "unknown" if found == "un" else "wrong"] += 1
         of = f"languages, {name} in each of {len(articles)}"
-        _recall_and_precision(of, told["right"], told.total(), told["wrong"], {})
+        _recall_and_precision(of, counts["right"], counts.total(), counts["wrong"], {})
 
 
 def _near_duplicates(similarity: float) -> None:

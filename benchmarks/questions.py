@@ -5,7 +5,7 @@
 
 The home is what `slipway demo` leaves: a dataset, a sweep, a champion. A further training is started in it, and one of
 its ranks is killed, so that something runs and something has happened. Each question is walked from the index of pages:
-what has to be clicked, and the seconds until the answer can be read. A question without an answer is told, and counts
+what has to be clicked, and the seconds until the answer can be read. A question without an answer is listed, and counts
 as none. The questions are benchmarks/cases/questions.json. One JSON line for each, and one for all.
 
 The same questions are put to MLflow alone, to Dagster alone and, with the interpreter of an environment that has
@@ -96,15 +96,19 @@ def main() -> None:
         answers = [asked(window, place, question) for question in questions]
         others = beside(window, place, questions, options.beside, options.ray)
     for number, each in enumerate(answers):
-        peers = {name: told[number].line for name, told in others.items()}
+        peers = {name: peer_answers[number].line for name, peer_answers in others.items()}
         _print(f"asked: {each.asked}", each.seconds, "s", 5.0, clicks=each.clicks, answered=each.answered, peers=peers)
     found = [each for each in answers if each.answered]
-    given = {name: [each for each in told if each.answered] for name, told in others.items()}
-    without = {name: len(questions) - len(told) for name, told in given.items()}
+    given = {name: [each for each in peer_answers if each.answered] for name, peer_answers in others.items()}
+    without = {name: len(questions) - len(peer_answers) for name, peer_answers in given.items()}
     _print("questions without an answer", len(answers) - len(found), "", 0, peers=without)
-    most = {name: max((each.clicks for each in told), default=0) for name, told in given.items()}
+    most = {name: max((each.clicks for each in peer_answers), default=0) for name, peer_answers in given.items()}
     _print("clicks to an answer, at most", max(each.clicks for each in found), "", 2, peers=most)
-    middle = {name: statistics.median([each.seconds for each in told]) for name, told in given.items() if told}
+    middle = {
+        name: statistics.median([each.seconds for each in peer_answers])
+        for name, peer_answers in given.items()
+        if peer_answers
+    }
     _print("seconds to an answer, median", statistics.median(each.seconds for each in found), "s", 5.0, peers=middle)
 
 

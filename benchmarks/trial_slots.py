@@ -3,7 +3,7 @@
 ``python -m benchmarks.trial_slots [--trials N] [--running N] [--steps N] [--rounds N] [--ray PYTHON]``
 - gap: a sweep of N trials, one after the other, as real processes on the embedded fleet: seconds from the end that one
   trial records to the first step that the next one has done; on warm slots, and with a new process for each trial. The
-  stages of a gap are told apart: the controller decides, the job is submitted, the process starts and imports, and the
+  stages of a gap are measured: the controller decides, the job is submitted, the process starts and imports, and the
   ranks go on to their first step. With the interpreter of an environment that has Ray Tune, beside Ray's gap between
   trials that do nothing.
 - poll: a controller over N running trials, each with a ledger of so many steps: CPU-milliseconds of a poll with nothing

@@ -6,7 +6,7 @@
     pages    seconds until Dagster's catalog, the page of a training and of a sweep, the index of pages and the morning
              page show what they are opened for: each three times, the median; `slipway dev` serves them, Chromium shows
              them. Beside it the catalog of Dagster alone, with one asset and no event. Where the seconds of a page
-             of Dagster go is told with it: the last of its scripts, and the slowest of its queries
+             of Dagster go is printed with it: the last of its scripts, and the slowest of its queries
     live     seconds from a step in the ledger to the open page, and from a rank that is stopped or killed to its
              being visible on the page of its training
     report   bytes of the kept page of a training of so many steps; processor seconds of a scrape of the exporter
@@ -229,11 +229,11 @@ def _watched(window: Window, url: str, text: str) -> dict[str, Any]:
     finally:
         window.page.remove_listener("requestfinished", answered)
     scripts = window.page.evaluate(SCRIPTS)
-    told = {"seconds": seconds, "loaded": round(loaded, 2), "scripts": round(scripts, 2)}
+    figures = {"seconds": seconds, "loaded": round(loaded, 2), "scripts": round(scripts, 2)}
     if asked:
         name, longest = max(asked, key=lambda each: each[1])
-        told |= {"queries": len(asked), "slowest_query": name, "slowest_query_seconds": round(longest, 2)}
-    return told
+        figures |= {"queries": len(asked), "slowest_query": name, "slowest_query_seconds": round(longest, 2)}
+    return figures
 
 
 def live(site: Site, window: Window) -> None:

@@ -75,8 +75,8 @@ def history(dataset: Dataset, json: AsJson = False) -> None:
         return output.print_json(found)
     for past in found:
         counts = (past.documents, "document"), (past.tokens, "token"), (past.shards, "shard")
-        told = "  ".join(counted(number, noun) for number, noun in counts if number)
-        print(f"~{past.ago}  {past.sha256[:12]}  {past.fault or told}")
+        sizes = "  ".join(counted(number, noun) for number, noun in counts if number)
+        print(f"~{past.ago}  {past.sha256[:12]}  {past.fault or sizes}")
 
 
 @verb(app, "slipway data diff python-stdlib ~3 ~0")
@@ -158,10 +158,10 @@ def takedown(
     with output.progress(f"looking for them in {name}") as shown, here.dagster() as instance:
         from operations.takedown import take_down
 
-        told = take_down(
+        report = take_down(
             recipe, here.tiers, here.tracking, instance, asked, near, lambda line: shown.update(f"{name}: {line}")
         )
-    output.print_json(told) if json else print("\n".join(data_lines.takedown(told)))
+    output.print_json(report) if json else print("\n".join(data_lines.takedown(report)))
 
 
 @verb(app, "slipway data stage python-stdlib --to /nvme/slipway")
@@ -266,8 +266,8 @@ def scrub(
         output.print_json(found)
     else:
         print(f"{counted(found.files, 'file')} of {words(found.bytes)} read, {len(found.damaged)} damaged")
-        for told in (*map(scrubbing.sentence, found.damaged), *(f"not read: {each}" for each in found.unread)):
-            print(told)
+        for line in (*map(scrubbing.sentence, found.damaged), *(f"not read: {each}" for each in found.unread)):
+            print(line)
     if found.lost or found.unread:
         raise typer.Exit(1)
 

@@ -64,15 +64,15 @@ def _printable(line: str) -> str:
     return "".join(f"\\x{ord(each):02x}" if category(each) == "Cc" else each for each in line)
 
 
-def takedown(told: "TakedownReport") -> Sequence[str]:
-    lines = _first([f"taken down: {each}" for each in told.documents], "taken down")
-    lines += _first([f"nearly equal, not taken down (--near): {each}" for each in told.near], "nearly equal")
-    lines += [f"{told.dataset} points at snapshot {told.snapshot}"]
-    snapshots = [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in told.snapshots.items()]
+def takedown(report: "TakedownReport") -> Sequence[str]:
+    lines = _first([f"taken down: {each}" for each in report.documents], "taken down")
+    lines += _first([f"nearly equal, not taken down (--near): {each}" for each in report.near], "nearly equal")
+    lines += [f"{report.dataset} points at snapshot {report.snapshot}"]
+    snapshots = [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in report.snapshots.items()]
     lines += _first(snapshots, "snapshots with them") or ["in no other snapshot"]
-    seen = _first([f"seen by training {each}" for each in told.trainings], "trainings that saw them")
-    seen += [f"training {each} waits to read it; to stop it: slipway stop {each}" for each in told.waiting]
-    seen += _first([f"seen by model {each}" for each in told.models], "models that saw them")
+    seen = _first([f"seen by training {each}" for each in report.trainings], "trainings that saw them")
+    seen += [f"training {each} waits to read it; to stop it: slipway stop {each}" for each in report.waiting]
+    seen += _first([f"seen by model {each}" for each in report.models], "models that saw them")
     return [_printable(line) for line in lines + (seen or ["seen by no training, and by no registered model"])]
 
 

@@ -69,15 +69,15 @@ def gc(
 
     here, limits = place.here(), ExportLimits(versions=versions, hours=hours, days=days)
     with output.progress("looking for what nothing loads") as shown:
-        told = retain(here.tiers, load(recipes_folder()), limits, not apply, shown.update)
+        retained = retain(here.tiers, load(recipes_folder()), limits, not apply, shown.update)
     if json:
-        output.print_json({**dataclasses.asdict(told), "applied": apply})
+        output.print_json({**dataclasses.asdict(retained), "applied": apply})
     else:
         verb_of = "removed" if apply else "would go"
-        rows = [(name, f"{size / 1e9:.3f} GB", verb_of) for name, size in told.going.items()]
-        rows += [(name, "", f"stays: {'; '.join(why)}") for name, why in told.staying.items()]
+        rows = [(name, f"{size / 1e9:.3f} GB", verb_of) for name, size in retained.going.items()]
+        rows += [(name, "", f"stays: {'; '.join(why)}") for name, why in retained.staying.items()]
         if rows:
             output.print_table(("export", "size", "what becomes of it"), rows)
-        print(told.sentence(not apply))
-    if told.failed:
-        raise ValueError("; ".join(told.failed))
+        print(retained.sentence(not apply))
+    if retained.failed:
+        raise ValueError("; ".join(retained.failed))

@@ -27,7 +27,7 @@ def incidents(
 ) -> None:
     """What interrupted trainings, with cause and cost: (all), show.
 
-    Without a verb and a time all incidents are listed. With --since, everything is told that happened since: incidents,
+    Without a verb and a time all incidents are listed. With --since, all that happened since is listed: incidents,
     damaged checkpoints, faults of tiers, rejections; what waits for a person comes first, however old it is.
     Example: slipway incidents --since 12h --page morning.html
     """

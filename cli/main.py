@@ -33,7 +33,7 @@ from cli import (
     trainings,
 )
 from cli.verbs import Sections
-from resources.told import is_for_people, sentence
+from resources.errors import is_for_people, sentence
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DAGSTERS_INTERRUPTION = "DagsterExecutionInterruptedError"

@@ -268,7 +268,7 @@ def _measured(tags: "Mapping[str, str]") -> str:
 def _name(here: place.Workplace, model: str) -> str:
     """The registered model that a name means. Raises ValueError that lists those that there are.
 
-    Each has a folder on the durable tier from its registration on: a wrong name is told before anything slow is
+    Each has a folder on the durable tier from its registration on: a wrong name is refused before anything slow is
     imported or asked.
     """
     from resources.mlflow import promotion

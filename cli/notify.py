@@ -14,12 +14,12 @@ def test(json: AsJson = False) -> None:
     """
     from resources.notify import trial
 
-    told: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     with output.progress("sending to each address"):
-        told.update(trial.outcomes(place.here().notifications, place.who()))
+        outcomes.update(trial.outcomes(place.here().notifications, place.who()))
     if json:
-        output.print_json(told)
+        output.print_json(outcomes)
     else:
-        output.print_table(("address", "outcome"), list(told.items()))
-    if failed := [name for name, outcome in told.items() if outcome != trial.SENT]:
+        output.print_table(("address", "outcome"), list(outcomes.items()))
+    if failed := [name for name, outcome in outcomes.items() if outcome != trial.SENT]:
         raise ValueError(f"not sent to {', '.join(failed)}")

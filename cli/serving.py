@@ -54,10 +54,10 @@ def serve(
         shown.update(f"waiting for {state.model} to answer")
         asked, state = state.number, serving.settle(state, SETTLE_SECONDS, serving.ensure)
     if state.number != asked and state.wanted is not None:
-        told = f"{state.wanted.by} has asked for something else meanwhile ({state.wanted.why})"
-        raise ValueError(f"model {state.model}: {told}; look at it with: slipway models served")
+        problem = f"{state.wanted.by} has asked for something else meanwhile ({state.wanted.why})"
+        raise ValueError(f"model {state.model}: {problem}; look at it with: slipway models served")
     if json:
-        return output.print_json(_told(serving.records, state.model))
+        return output.print_json(_served(serving.records, state.model))
     _tell(serving.records, state)
 
 
@@ -67,9 +67,9 @@ def served(json: AsJson = False) -> None:
     from serving.records import ServingRecords
 
     records = ServingRecords(place.here().durable)
-    told = [_told(records, model) for model in records.models()]
+    models_served = [_served(records, model) for model in records.models()]
     if json:
-        return output.print_json(told)
+        return output.print_json(models_served)
     rows = [
         (
             each["model"],
@@ -78,14 +78,14 @@ def served(json: AsJson = False) -> None:
             ", ".join(filter(None, ("ready" if share["ready"] else "", share["note"]))),
             each["url"],
         )
-        for each in told
+        for each in models_served
         for share in each["shares"]
     ]
     output.print_table(("model", "version", "share", "state", "url"), rows)
-    for each in told:
+    for each in models_served:
         if each["problem"]:
             output.note(f"{each['model']}: {each['problem']}")
-    if not told:
+    if not models_served:
         output.note("no model is served; to serve one: slipway models serve MODEL")
 
 
@@ -129,7 +129,7 @@ def _serving() -> "Serving":
     return Serving(here.tiers, here.compute, output.note)
 
 
-def _told(records: "ServingRecords", model: str) -> dict[str, Any]:
+def _served(records: "ServingRecords", model: str) -> dict[str, Any]:
     """What is wanted of a model and what answers, as JSON has it."""
     state, answering = records.state(model), records.answering(model)
     current = answering if answering is not None and answering.wish == state.number else None

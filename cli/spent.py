@@ -20,7 +20,7 @@ def answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
         names, rows = account_tables.ask(here.stores(trials=trials).values(), query, here.prices, _owners(), used)
     if json:
         return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
-    output.print_table(names, [[_told(value) for value in row] for row in rows])
+    output.print_table(names, [[_cell(value) for value in row] for row in rows])
     if not rows:
         output.note("the query found no row")
     if here.prices is None and "money" in query.lower():
@@ -62,7 +62,7 @@ def _plain(value: object) -> object:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def _told(value: object) -> object:
+def _cell(value: object) -> object:
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
 
 
@@ -72,12 +72,12 @@ def account(store: "TrainingStore") -> dict[str, object] | None:
 
     if (found := accounts.of_if_any(store.folder)) is None:
         return None
-    told, figures = found
+    spent, figures = found
     return {
-        "wall_seconds": told.wall,
-        "seconds": told.seconds,
-        "interruptions": told.interruptions,
-        "notes": list(told.notes),
+        "wall_seconds": spent.wall,
+        "seconds": spent.seconds,
+        "interruptions": spent.interruptions,
+        "notes": list(spent.notes),
         **vars(figures),
     }
 
@@ -98,20 +98,20 @@ def fields(store: "TrainingStore") -> dict[str, object]:
     found = accounts.of_if_any(store.folder)
     if found is None or found[0].wall <= 0:
         return {}
-    told, figures = found
-    seconds = told.seconds
+    spent, figures = found
+    seconds = spent.seconds
     ordered = sorted(seconds, key=lambda name: -seconds[name])
-    parts = ", ".join(f"{buckets.TITLES[name]} {seconds[name] / told.wall:.1%}" for name in ordered if seconds[name])
+    parts = ", ".join(f"{buckets.TITLES[name]} {seconds[name] / spent.wall:.1%}" for name in ordered if seconds[name])
     shares = {"ETTR (Meta)": figures.ettr_meta, "ETTR (ByteDance)": figures.ettr_bytedance}
     shares |= {"goodput": figures.goodput, "MFU": figures.mfu}
-    lost = sum(each.seconds for each in told.interruptions)
+    lost = sum(each.seconds for each in spent.interruptions)
     return {
-        "time": f"{told.wall:,.1f} s: {parts}",
+        "time": f"{spent.wall:,.1f} s: {parts}",
         **{name: f"{share:.1%}" for name, share in shares.items() if share is not None},
         **(
-            {"lost": f"{lost:,.1f} s to {counted(len(told.interruptions), 'interruption')}"}
-            if told.interruptions
+            {"lost": f"{lost:,.1f} s to {counted(len(spent.interruptions), 'interruption')}"}
+            if spent.interruptions
             else {}
         ),
-        **({"away": "; ".join(told.notes)} if told.notes else {}),
+        **({"away": "; ".join(spent.notes)} if spent.notes else {}),
     }

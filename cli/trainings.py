@@ -85,13 +85,13 @@ def show(training: Id, json: AsJson = False) -> None:
     here = place.here()
     store = here.training(training)
     incidents = incident_reports.of_all([store])
-    specification, told = store.specification(), summary(store, here.launcher)
+    specification, found = store.specification(), summary(store, here.launcher)
     changes, branch = updating.known(store.folder), specification.branch
     left_out = _left_out(here, specification.snapshot)
     if json:
         return output.print_json(
             {
-                **vars(told),
+                **vars(found),
                 "recipe": specification.recipe,
                 "snapshot": specification.snapshot,
                 "held_out": left_out,
@@ -105,15 +105,15 @@ def show(training: Id, json: AsJson = False) -> None:
             }
         )
     fields = {
-        "training": told.id,
+        "training": found.id,
         "recipe": specification.recipe,
         "snapshot": specification.snapshot,
-        "state": f"{told.state} since {output.when(told.since)}",
-        "step": f"{told.step} of {told.steps}" if told.steps else told.step,
-        "wanted": told.wanted or "not yet",
-        "why": told.why or "-",
-        "incarnation": told.incarnation,
-        "nodes": ", ".join(told.nodes) or "-",
+        "state": f"{found.state} since {output.when(found.since)}",
+        "step": f"{found.step} of {found.steps}" if found.steps else found.step,
+        "wanted": found.wanted or "not yet",
+        "why": found.why or "-",
+        "incarnation": found.incarnation,
+        "nodes": ", ".join(found.nodes) or "-",
         "checkpoints": ", ".join(str(commit.step) for commit in store.commits()) or "none",
         "folder": store.folder,
         **({"continues": f"{branch.training}@{branch.step}"} if branch else {}),
@@ -136,7 +136,7 @@ def _left_out(here: place.Workplace, snapshot: str) -> str:
     from trainer.data import snapshots
 
     try:
-        return unseen.told(snapshots.read(here.durable, snapshot))
+        return unseen.sentence(snapshots.read(here.durable, snapshot))
     except ValueError:
         return ""
 

@@ -1,6 +1,6 @@
 """Alone: what an operation does for each training, so that what is wrong with one does not keep it from the others.
 
-What is wrong is told once on the training, as the sensors do, and is among what the operation's run says in the end.
+A problem is shown once on the training, as the sensors do, and the operation's run lists it at its end.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,7 @@ def each(context: Context, stores: Iterable[TrainingStore], act: Callable[[Train
 
 
 def tell(context: Context, store: TrainingStore, error: Exception) -> None:
-    """Tell what is wrong with a training, in the log, and on the training unless that has been told."""
+    """Report what is wrong with a training, in the log, and on the training unless it is shown there already."""
     who = subjects.of_store(store)
     context.log.warning(f"{who.name}: {subjects.problem(error)}", exc_info=error)
     assert who.key is not None and who.partition is not None

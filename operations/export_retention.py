@@ -78,36 +78,38 @@ class RetainedExports:
 def retain(tiers: Tiers, recipes: Recipes, limits: ExportLimits, dry_run: bool, say: Say) -> RetainedExports:
     """Remove the exports that nothing loads, unless this is a dry run.
 
-    Raises OSError and ValueError, before anything is removed, where it cannot be told what refers to exports.
+    Raises OSError and ValueError, before anything is removed, where what refers to exports cannot be read.
     """
-    keeper, told = _Keeper(tiers, recipes, limits), RetainedExports()
+    keeper, retained = _Keeper(tiers, recipes, limits), RetainedExports()
     known = keeper.read()
     for model in exports.models(tiers.durable_path):
         try:
-            _retain_of(model, keeper, known, told, dry_run, say)
+            _retain_of(model, keeper, known, retained, dry_run, say)
         except (OSError, ValueError) as error:
-            told.failed.append(f"{f'model {model}' if model else exports.EXPORTS}: nothing more was removed: {error}")
-    return told
+            retained.failed.append(
+                f"{f'model {model}' if model else exports.EXPORTS}: nothing more was removed: {error}"
+            )
+    return retained
 
 
 def _retain_of(
-    model: str, keeper: "_Keeper", known: References, told: RetainedExports, dry_run: bool, say: Say
+    model: str, keeper: "_Keeper", known: References, retained: RetainedExports, dry_run: bool, say: Say
 ) -> None:  # fmt: skip
     """Bring the exports of one model under its limits. Raises OSError and ValueError."""
     if dry_run:
-        told.going |= {export.name: export.bytes for export in keeper.judged(model, known, told)}
+        retained.going |= {export.name: export.bytes for export in keeper.judged(model, known, retained)}
         return
     try:
         with exports.collecting(keeper.durable, model):
             exports.put_all_back(keeper.durable, model)
-            if going := keeper.judged(model, known, told):
-                _remove(going, keeper, told, say)
+            if going := keeper.judged(model, known, retained):
+                _remove(going, keeper, retained, say)
     except lock.Held as held:
         why = f"somebody asks for a version at this moment: {held}"
-        told.staying |= {export.name: (why,) for export in exports.found(keeper.durable, model)}
+        retained.staying |= {export.name: (why,) for export in exports.found(keeper.durable, model)}
 
 
-def _remove(going: list[Export], keeper: "_Keeper", told: RetainedExports, say: Say) -> None:
+def _remove(going: list[Export], keeper: "_Keeper", retained: RetainedExports, say: Say) -> None:
     """Set exports aside, and remove those that nothing loads still. Raises OSError and ValueError."""
     durable = keeper.durable
     aside = [(export, held) for export in going if (held := exports.set_aside(durable, export))]
@@ -121,10 +123,10 @@ def _remove(going: list[Export], keeper: "_Keeper", told: RetainedExports, say: 
     for export, held in aside:
         if reasons := stay[export.name]:
             exports.put_back(durable, held)
-            told.staying[export.name] = tuple(reasons)
+            retained.staying[export.name] = tuple(reasons)
         else:
             removal.remove_folder(durable, held)
-            told.going[export.name] = export.bytes
+            retained.going[export.name] = export.bytes
             say(f"removed {export.name}, {export.bytes / 1e9:.3f} GB")
 
 
@@ -143,10 +145,10 @@ class _Keeper:
             found.folders.setdefault(folder, []).append(why)
         return found
 
-    def judged(self, model: str, known: References, told: RetainedExports) -> list[Export]:
-        """The exports of a model that may go; why the others stay is told. Raises OSError and ValueError."""
+    def judged(self, model: str, known: References, retained: RetainedExports) -> list[Export]:
+        """The exports of a model that may go; `retained` gets why others stay. Raises OSError and ValueError."""
         why = {export: self.reasons(export, known) for export in exports.found(self.durable, model)}
-        told.staying |= {export.name: tuple(reasons) for export, reasons in why.items() if reasons}
+        retained.staying |= {export.name: tuple(reasons) for export, reasons in why.items() if reasons}
         return [export for export, reasons in why.items() if not reasons]
 
     def reasons(self, export: Export, known: References, folder: Path | None = None) -> list[str]:
@@ -221,16 +223,16 @@ def job(recipes: Recipes) -> dg.JobDefinition:
     @dg.op(description="Removes the exports that nothing loads any more.", tags=pods.tags("garbage"))
     def retain_exports(context: dg.OpExecutionContext, config: ExportRetentionConfig, tiers: Tiers) -> dg.Output[None]:
         """Raises Failure, after all others, with what could not be read or removed; else as `retain`."""
-        told = retain(tiers, recipes, config, config.dry_run, context.log.info)
-        context.log.info(told.sentence(config.dry_run))
+        retained = retain(tiers, recipes, config, config.dry_run, context.log.info)
+        context.log.info(retained.sentence(config.dry_run))
         metadata: dict[str, Any] = {
-            "exports": len(told.going),
-            "bytes": told.bytes,
-            "going": dg.MetadataValue.json(told.going),
-            "staying": dg.MetadataValue.json(told.staying),
+            "exports": len(retained.going),
+            "bytes": retained.bytes,
+            "going": dg.MetadataValue.json(retained.going),
+            "staying": dg.MetadataValue.json(retained.staying),
         }
-        if told.failed:
-            raise dg.Failure("; ".join(told.failed), metadata=metadata)
+        if retained.failed:
+            raise dg.Failure("; ".join(retained.failed), metadata=metadata)
         return dg.Output(None, metadata=metadata)
 
     @dg.job(name=NAME, description="Removes exported models that nothing loads any more from the durable tier.")

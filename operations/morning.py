@@ -21,7 +21,7 @@ FILE = "morning/page.html"
 class MorningConfig(dg.Config):
     """Since when."""
 
-    hours: float = Field(default=24.0, gt=0, description="Everything of so many hours is told, and what waits now")
+    hours: float = Field(default=24.0, gt=0, description="So many hours are reported, and what waits now")
 
 
 @dg.asset(
@@ -39,9 +39,9 @@ def morning_page(config: MorningConfig, tiers: Tiers) -> dg.MaterializeResult[No
     now, durable = time.time(), tiers.durable_path
     report = morning.report(reading.night(durable, now - config.hours * 3600, now))
     page.write(report, durable / FILE)
-    told = Notice(f"digest.{now:.0f}", NoticeKind.DIGEST, report.sentence, text.digest(report), now)
+    notice = Notice(f"digest.{now:.0f}", NoticeKind.DIGEST, report.sentence, text.digest(report), now)
     outbox = Outbox.of(durable)
-    outbox.note(told)  # it is sent where somebody is to be told
+    outbox.note(notice)  # it is sent where the settings ask for it
     outbox.prune(now)
     return dg.MaterializeResult(
         metadata={

@@ -11,21 +11,21 @@ NOBODY = "notifications: found no settings, expected those of docs/notifications
 
 
 def job(settings: NotificationSettings | None) -> dg.JobDefinition:
-    """The job, which fails with one sentence where nobody is told, or an address did not take the message."""
+    """The job, which fails with one sentence where there is no address, or one did not take the message."""
 
     @dg.op(name="send_a_test", description="Sends a message to every address.", tags=pods.tags("notices"))
     def send(context: dg.OpExecutionContext) -> dg.Output[None]:
         if settings is None:
             raise dg.Failure(NOBODY)
         try:
-            told = dict(trial.outcomes(settings, identity.of_run(context.run)))
+            outcomes = dict(trial.outcomes(settings, identity.of_run(context.run)))
         except (ValueError, OSError) as error:
             raise dg.Failure(str(error)) from None
-        if problem := trial.problem(told):
+        if problem := trial.problem(outcomes):
             raise dg.Failure(problem)
-        return dg.Output(None, metadata=told)
+        return dg.Output(None, metadata=outcomes)
 
-    @dg.job(name="notifications_test", description="Sends a message to every address that is told what happens.")
+    @dg.job(name="notifications_test", description="Sends a message to every address that gets notifications.")
     def test() -> None:
         send()
 

@@ -72,7 +72,12 @@ def _jobs_of(recipes: Recipes, model: str) -> list[dg.JobDefinition]:
 
 
 def _job(
-    recipes: Recipes, model: str, verb: str, schema: type[ConfigT], do: Callable[[Gate, ConfigT, str], str], told: str
+    recipes: Recipes,
+    model: str,
+    verb: str,
+    schema: type[ConfigT],
+    do: Callable[[Gate, ConfigT, str], str],
+    description: str,
 ) -> dg.JobDefinition:
     """The job of one verb; `do` puts it on record, by a person, and returns what was done."""
     lane = keys.lane(model)
@@ -94,9 +99,9 @@ def _job(
         except ValueError as error:
             raise dg.Failure(str(error)) from None
         context.log.info(done)
-        return dg.Output(None, metadata={"model": model, "told": done, "why": config.why})
+        return dg.Output(None, metadata={"model": model, "result": done, "why": config.why})
 
-    @dg.job(name=f"{lane}_{verb}", description=told)
+    @dg.job(name=f"{lane}_{verb}", description=description)
     def job() -> None:
         operate()
 
@@ -126,12 +131,12 @@ def _version(gate: Gate, number: int) -> Version:
 
 
 def _promote(gate: Gate, config: PromoteConfig, by: str) -> str:
-    return _told(gate.promote(_version(gate, config.version), by, config.why))
+    return _sentence(gate.promote(_version(gate, config.version), by, config.why))
 
 
 def _rollback(gate: Gate, config: RollbackConfig, by: str) -> str:
     version = _version(gate, config.version) if config.version else previous(gate)
-    return _told(gate.rollback(version, by, config.why))
+    return _sentence(gate.rollback(version, by, config.why))
 
 
 def _demote(gate: Gate, config: Asking, by: str) -> str:
@@ -160,5 +165,5 @@ def _thaw(gate: Gate, config: Asking, by: str) -> str:
     return "it may be promoted again"
 
 
-def _told(made: Promotion) -> str:
+def _sentence(made: Promotion) -> str:
     return f"version {made.version} became champion{f', after version {made.before}' if made.before else ''}"

@@ -39,11 +39,11 @@ def job_of(recipe: ModelRecipe) -> dg.JobDefinition:
         measuring = in_a_run(context, tiers, compute)  # type: ignore[arg-type]
         gate = Gate(measuring, tracking, recipe.registered_model, {recipe.name: recipe})
         try:
-            told = watch(gate, recipe, context.instance)
+            sentences = watch(gate, recipe, context.instance)
         except ValueError as error:
             raise dg.Failure(f"model {gate.model}: its champion cannot be measured: {error}") from error
-        context.log.info("; ".join(told))
-        return dg.Output(None, metadata={"told": "; ".join(told)})
+        context.log.info("; ".join(sentences))
+        return dg.Output(None, metadata={"result": "; ".join(sentences)})
 
     @dg.job(name=f"{lane}_quality", description="Measures the champion on the current snapshot, and acts on a fall.")
     def job() -> None:
@@ -74,16 +74,16 @@ def watch(gate: Gate, recipe: ModelRecipe, instance: dg.DagsterInstance) -> list
     if not found.has_fallen:
         return [f"{now}: no worse than on record"]
     assert found.then is not None
-    told = [f"{now}, on record {found.then.mean:.4f}: it has fallen"]
+    sentences = [f"{now}, on record {found.then.mean:.4f}: it has fallen"]
     if (former := quality.better_before(gate, recipe, current)) is not None:
-        told.append(come_back(gate, former, told[0]))
+        sentences.append(come_back(gate, former, sentences[0]))
     try:
         origin = {"renewal": "quality", **{name: round(value, 5) for name, value in found.figures().items()}}
         store = renew(recipe, f"quality {found.on[:12]}", origin, gate.tiers, gate.tracking, instance, BY)
-        told.append(f"{store.id} starts")
+        sentences.append(f"{store.id} starts")
     except NotRenewed as error:
-        told.append(f"no training starts: {error}")
-    return told
+        sentences.append(f"no training starts: {error}")
+    return sentences
 
 
 def come_back(gate: Gate, former: Promotion, why: str) -> str:

@@ -22,8 +22,8 @@ def reseal_checkpoints(context: dg.OpExecutionContext, tiers: Tiers) -> dg.Outpu
     """Raises Failure, with the copies, while something needs an older key or could not be read."""
     stores = (store for root in references.roots(tiers) for store in root.stores())
     done = resealing.reseal_all(stores, tiers.shared())
-    told = resealing.sentences(done)
-    for line in told:
+    lines = resealing.sentences(done)
+    for line in lines:
         context.log.info(line)
     figures: dict[str, Any] = {
         "sealed": len(done.sealed),
@@ -31,7 +31,7 @@ def reseal_checkpoints(context: dg.OpExecutionContext, tiers: Tiers) -> dg.Outpu
         "need_another_key": dict(done.needed),
     }
     if done.needed or done.failed:
-        raise dg.Failure("; ".join(told[len(done.sealed) :]), metadata=figures)
+        raise dg.Failure("; ".join(lines[len(done.sealed) :]), metadata=figures)
     return dg.Output(None, metadata=figures)
 
 

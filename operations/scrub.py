@@ -53,8 +53,8 @@ def scrub_datasets(context: dg.OpExecutionContext, config: ScrubConfig, tiers: T
         context.log.warning(sentence(each))
     figures = {"files": found.files, "bytes": found.bytes, "damaged": len(found.damaged), "lost": len(found.lost)}
     if found.lost or found.unread:
-        told = [*map(sentence, found.lost), *(f"could not be read: {each}" for each in found.unread)]
-        raise dg.Failure("; ".join(told[:10]), metadata=figures)
+        problems = [*map(sentence, found.lost), *(f"could not be read: {each}" for each in found.unread)]
+        raise dg.Failure("; ".join(problems[:10]), metadata=figures)
     return dg.Output(None, metadata=figures)
 
 

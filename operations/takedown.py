@@ -66,8 +66,8 @@ def take_down(
     found = takedown_search.meant(durable, recipe.name, kind, asked.url, asked.documents)
     if not found:
         what = asked.url or ", ".join(asked.documents)
-        untold = asked.url and recipe.reading.metadata.url is None
-        hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)" if untold else ""
+        has_no_urls = asked.url and recipe.reading.metadata.url is None
+        hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)" if has_no_urls else ""
         raise ValueError(f"dataset {recipe.name}: found no document of {what} in its source, as it was read last{hint}")
     similar = _nearly_equal(recipe, tiers, [each.name for each in found])
     if near and similar:

@@ -64,11 +64,11 @@ def start_job(recipe: TrainingRecipe) -> dg.JobDefinition:
         keys.add_partition(context.instance, keys.training_partitions(recipe.name), store.id)
         ended = store.exit()
         trained = ended is not None and ended.outcome == "succeeded"
-        told = (
+        state = (
             "has been trained already; `again` trains it once more" if trained else "is wanted; the job watch starts it"
         )
-        context.log.info(f"{store.id} {told}")
-        return dg.Output(None, metadata={"training": store.id, "told": f"{store.id} {told}"})
+        context.log.info(f"{store.id} {state}")
+        return dg.Output(None, metadata={"training": store.id, "result": f"{store.id} {state}"})
 
     @dg.job(
         name=f"{lane}_start",
@@ -129,11 +129,11 @@ def _job(
         """Raises Failure with the reason where the training cannot do so."""
         store, by = trainings(tiers).store(context.partition_key), identity.of_run(context.run)
         try:
-            told = do(TrainingRequest(store, by, tiers, tracking), config)
+            result = do(TrainingRequest(store, by, tiers, tracking), config)
         except ValueError as error:
             raise dg.Failure(str(error)) from None
-        context.log.info(told)
-        return dg.Output(None, metadata={"training": store.id, "told": told, "why": config.why})
+        context.log.info(result)
+        return dg.Output(None, metadata={"training": store.id, "result": result, "why": config.why})
 
     @dg.job(name=f"{lane}_{verb}", partitions_def=keys.training_partitions(recipe.name), description=described)
     def job() -> None:

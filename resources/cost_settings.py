@@ -36,7 +36,7 @@ class CostSettings(RecipeSection):
     FORMAT: ClassVar = "costs/1"
 
     prices: PriceSettings | None = None
-    """What a rank-hour costs; without it, costs are told in rank-hours alone."""
+    """What a rank-hour costs; without it, costs are given in rank-hours alone."""
     teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
     """Quotas and prices of teams; a team that is not named has no quota, and pays what everybody pays."""
 

@@ -77,9 +77,9 @@ def observed_values(
         where, cursor, more = dg.AssetRecordsFilter(asset_key=key, asset_partitions=some), None, True
         while more:
             page = instance.fetch_observations(where, limit=1000, cursor=cursor)
-            told = [record.asset_observation for record in page.records]
+            seen = [record.asset_observation for record in page.records]
             found |= {
-                (str(each.partition), each.metadata[name].value) for each in told if each and name in each.metadata
+                (str(each.partition), each.metadata[name].value) for each in seen if each and name in each.metadata
             }
             cursor, more = page.cursor, page.has_more
     return found

@@ -181,7 +181,7 @@ class Platform(CostSettings):
     revision: str = ""
     """Revision of the code, recorded in every checkpoint."""
     notifications: NotificationSettings | None = None
-    """Whom to tell of incidents, of what waits for a person, and more; without it, nobody is told."""
+    """Who is notified of incidents, of what waits for a person, and more; without it, nobody."""
 
     @model_validator(mode="after")
     def _knows_its_operators(self) -> Self:

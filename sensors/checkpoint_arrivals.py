@@ -152,8 +152,8 @@ def _show_and_evaluate(
     listed = partitions[arrival.recipe].get(facts.id, [])
     lacking, unlogged = sorted(arrival.shown.keys() - set(listed)), arrival.unconfirmed()
     gone = sorted(set(listed) - arrival.shown.keys() - arrival.unread)[:WITHDRAWN_AT_ONCE]
-    untold, ready_to_go = last_words.untold(tick.instance, facts, gone, memory.lasting_of(facts.id, set()))
-    tick.events += untold
+    new_faults, ready_to_go = last_words.unlogged(tick.instance, facts, gone, memory.lasting_of(facts.id, set()))
+    tick.events += new_faults
     if lacking:
         tick.partitions.append(definition.build_add_request(lacking))
     if ready_to_go:
@@ -164,7 +164,7 @@ def _show_and_evaluate(
         # A range goes by the order in which partitions were added, not by step.
         added = [partition for partition in listed if partition in ready]
         tick.request([keys.key(arrival.recipe, "evaluation")], {EVALUATES_TAG: facts.id}, added[0], added[-1])
-    if lacking or gone or unlogged or untold or arrival.waiting or arrival.unread:
+    if lacking or gone or unlogged or new_faults or arrival.waiting or arrival.unread:
         return
     memory.found_nothing(facts.id)
     if facts.over:

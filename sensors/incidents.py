@@ -49,7 +49,7 @@ class Overview:
 
     reports: dict[str, IncidentReport] = field(default_factory=dict)
     """By name."""
-    told: str = ""
+    recorded: str = ""
     """The version that the event log is known to have."""
     complete: bool = False
     """Whether the incidents of trainings that are over have been read too."""
@@ -147,7 +147,7 @@ def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: OpenDuty, 
 def _reports(
     tick: Tick, store: TrainingStore, facts: TrainingFacts, known: dict[str, IncidentReport]
 ) -> list[IncidentReport]:
-    """The incidents of a training; those that are over are not computed again, one that is damaged is told and left."""
+    """The incidents of a training; those that are over are not computed again, a damaged one is logged and left."""
     open_ones = [id for id in incidents.names(store.folder) if not _is_final(store, known.get(id))]
     claims, costs = (fence.claims(store.folder), accounts.costs(store.folder)) if open_ones else ([], {})
 
@@ -195,11 +195,11 @@ def _show_overview(tick: Tick, overview: Overview) -> None:
     overview.reports = {name: each for name, each in overview.reports.items() if each.at >= since or each.todo}
     reports = list(overview.reports.values())
     version = shown.overview_version(reports, now)
-    if version == overview.told:
+    if version == overview.recorded:
         return
     last = tick.instance.get_latest_materialization_event(shown.OVERVIEW)
     found = last.asset_materialization if last is not None else None
     if found is not None and (found.tags or {}).get(DATA_VERSION_TAG) == version:
-        overview.told = version
+        overview.recorded = version
     else:
         tick.events.append(shown.overview(reports, now))

@@ -1,9 +1,9 @@
-"""Notifications: tells people what happened, what was done and what to do, where they are, once each.
+"""Notifications: messages to people, once each, on what happened, what was done and what to do.
 
 Should be: every notice that the records give rise to is in the outbox, and every endpoint has had it.
 Is: the records of trainings that are under way, of gates, nodes and tiers; the outbox, and what each endpoint has had.
 Follows: notices are noted, and sent, in one message what happens at once. An endpoint that is away is tried again; it
-loses nothing, and nobody waits for it. Without settings nobody is told, and nothing is noted.
+loses nothing, and nobody waits for it. Without settings nothing is noted and nothing is sent.
 """
 
 import time
@@ -82,20 +82,20 @@ def _deliver(tick: Tick, courier: NoticeCourier, settings: NotificationSettings)
 def _note(
     memory: SensorMemory, outbox: Outbox, duty: OpenDuty, store: TrainingStore, since: float, tiers: Tiers
 ) -> None:
-    """Note what happened to one training; the duty is done once it is over and its incidents are told."""
+    """Note what happened to one training; the duty is done once it is over and its incidents are noted."""
     below = (files.INCIDENTS, files.CLAIMS, files.EXITS, files.DESIRED, files.FAULTS, files.SET_ASIDE)
     if memory.is_quiet(store.id, [f"{store.folder}/{name}" for name in below]):
         return
     facts, now = store.read(), time.time()
     if recorded.lacking(store, facts.failures):
         return  # the sensor `incidents` is about to write the record of a failure
-    told = morning.report(reading.night(tiers.durable_path, since, now, store))
-    for each in notices.of_report(told):
+    report = morning.report(reading.night(tiers.durable_path, since, now, store))
+    for each in notices.of_report(report):
         outbox.note(each)
     end = reading.training_end(facts)
     if end is not None and end.outcome == "succeeded" and end.at >= since:
         outbox.note(notices.finished(store.id, links.training(end.recipe, store.id), end.at))
-    if any(each.going for each in told.items):
+    if any(each.going for each in report.items):
         return
     memory.found_nothing(store.id)
     if facts.over:

@@ -1,4 +1,4 @@
-"""OpenLineage: tells a catalogue of lineage what snapshots, trainings and checkpoints were made of.
+"""OpenLineage: sends to a catalogue of lineage what snapshots, trainings and checkpoints were made of.
 
 Should be: every snapshot, every start and end of a training and every checkpoint is an event in the catalogue.
 Is: what is on record, and the events that were sent.
@@ -73,9 +73,9 @@ def _send_snapshot(tiers: Tiers, target: OpenLineage, sent: SentRecord, sha256: 
 def _send_training(tiers: Tiers, target: OpenLineage, sent: SentRecord, store: TrainingStore) -> None:
     """Send what is new of a training, and note how far that came."""
     facts, names, is_whole = store.read(), list(sent.of(store.id).names), False
-    told = TrainingEvents(facts, fence.claims(store.folder), lambda: _dataset(tiers, facts.specification.snapshot))
+    events = TrainingEvents(facts, fence.claims(store.folder), lambda: _dataset(tiers, facts.specification.snapshot))
     try:
-        for name, event in told.but(names):
+        for name, event in events.but(names):
             target.send(event)
             names.append(name)
         is_whole = facts.over

@@ -47,19 +47,19 @@ def renewals(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
         context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking
     ) -> dg.SensorResult | dg.SkipReason:
         seen: dict[str, str] = parsing.value(context.cursor or "{}")
-        told = []
+        lines = []
         for name, recipe in watched.items():
             try:
                 current = training_data.current(recipe, tiers.durable_path)
                 if current is None or _is_seen(seen, recipe, current, tiers):
                     continue
-                told.append(_look(recipe, current, tiers, tracking, context.instance))
+                lines.append(_look(recipe, current, tiers, tracking, context.instance))
                 seen[name if seen.get(name) != current else f"{name}{ASKED}"] = current
             except NotRenewed as error:
-                told.append(f"{name} waits: {error}")
+                lines.append(f"{name} waits: {error}")
             except (ValueError, OSError) as error:  # each recipe alone
-                told.append(f"{name}: {error}")
-        return dg.SensorResult(cursor=json.dumps(seen), skip_reason=dg.SkipReason("; ".join(told) or "nothing is new"))
+                lines.append(f"{name}: {error}")
+        return dg.SensorResult(cursor=json.dumps(seen), skip_reason=dg.SkipReason("; ".join(lines) or "nothing is new"))
 
     return sensor
 
@@ -71,7 +71,7 @@ def _look(recipe: TrainingRecipe, current: str, tiers: Tiers, tracking: Tracking
         return f"{recipe.name}: it was never trained"  # a person starts the first one
     before = known[-1].store.specification().snapshot
     assert recipe.renewal is not None
-    told = []
+    reasons = []
     if before == current:
         return f"{recipe.name}: it has been trained on the current snapshot"
     for reason in _reasons(recipe, before, current, tiers):
@@ -79,11 +79,11 @@ def _look(recipe: TrainingRecipe, current: str, tiers: Tiers, tracking: Tracking
             origin = {"renewal": reason.name, "before": before, **reason.figures}
             cause = f"{reason.name} {current[:12]}"
             try:
-                return f"{renew(recipe, cause, origin, tiers, tracking, instance, NAME).id}: {reason.told}"
+                return f"{renew(recipe, cause, origin, tiers, tracking, instance, NAME).id}: {reason.sentence}"
             except RenewedBefore as error:  # no later look at this snapshot finds anything else
                 return f"{recipe.name}: {error}"
-        told.append(reason.told)
-    return f"{recipe.name}: {', '.join(told)}"
+        reasons.append(reason.sentence)
+    return f"{recipe.name}: {', '.join(reasons)}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class RenewalReason:
     name: str
     holds: bool
     figures: Mapping[str, float]
-    told: str
+    sentence: str
 
 
 def _compares(renewal: RenewalSection) -> bool:
@@ -117,9 +117,9 @@ def _asked(recipe: TrainingRecipe, tiers: Tiers) -> RenewalReason | None:
     found = asked_of(tiers, recipe.registered_model)
     if found is None:
         return None
-    told = ", ".join(f"{name} of what is asked differ by {value:.3g}" for name, value in found.figures.items())
+    sentence = ", ".join(f"{name} of what is asked differ by {value:.3g}" for name, value in found.figures.items())
     holds = found.cause >= recipe.renewal.live_drift
-    return RenewalReason("live requests", holds, {"asked": found.texts, **found.figures}, told)
+    return RenewalReason("live requests", holds, {"asked": found.texts, **found.figures}, sentence)
 
 
 def _reasons(recipe: TrainingRecipe, before: str, current: str, tiers: Tiers) -> Iterator[RenewalReason]:
@@ -128,19 +128,19 @@ def _reasons(recipe: TrainingRecipe, before: str, current: str, tiers: Tiers) ->
     renewal = recipe.renewal
     if renewal.new_data is not None:
         share = new_share(before, current, tiers)
-        told = f"{share:.1%} of the documents are new"
-        yield RenewalReason("new data", share >= renewal.new_data, {"share": round(share, 4)}, told)
+        sentence = f"{share:.1%} of the documents are new"
+        yield RenewalReason("new data", share >= renewal.new_data, {"share": round(share, 4)}, sentence)
     if renewal.drift is not None:
         found = drift.between(before, current, tiers)
         figures = {name: round(value, 4) for name, value in found.items()}
-        told = ", ".join(f"{name} drifted by {value:.3g}" for name, value in found.items()) or "drift is not known"
-        yield RenewalReason("drift", max(found.values(), default=0.0) >= renewal.drift, figures, told)
+        sentence = ", ".join(f"{name} drifted by {value:.3g}" for name, value in found.items()) or "drift is not known"
+        yield RenewalReason("drift", max(found.values(), default=0.0) >= renewal.drift, figures, sentence)
     if (reason := _asked(recipe, tiers)) is not None:
         yield reason
 
 
 def new_share(before: str, current: str, tiers: Tiers) -> float:
-    """The share of the current snapshot's documents that the one before lacks; 1 where that cannot be told any more."""
+    """The share of the current snapshot's documents that the one before lacks; 1 where that is not known any more."""
     if before == current:
         return 0.0
     now = snapshots.read(tiers.durable_path, current)

@@ -37,7 +37,7 @@ NAME = "serving"
 BY = f"sensor {NAME}"
 _shown: dict[tuple[Path, str], Answering] = {}
 """What was last shown of each model; it is shown again by a new process."""
-_told: dict[tuple[Path, str], str] = {}
+_asked_shown: dict[tuple[Path, str], str] = {}
 """The day on which it was last shown what each model is asked."""
 
 
@@ -111,6 +111,6 @@ def _show(tick: Tick, tiers: Tiers, records: ServingRecords, model: str) -> None
         tick.events.append(answering_observation(model, answering, records.state(model)))
         _shown[records.folder, model] = answering
     day = today()
-    if _told.get((records.folder, model)) != day and (drift := asked_of(tiers, model)) is not None:
+    if _asked_shown.get((records.folder, model)) != day and (drift := asked_of(tiers, model)) is not None:
         tick.events.append(asked_observation(model, drift, day))
-        _told[records.folder, model] = day
+        _asked_shown[records.folder, model] = day

@@ -64,20 +64,20 @@ def _send(
     instance: dg.DagsterInstance, where: TraceTarget, sent: DeliveredRecord[SentSpans], store: TrainingStore
 ) -> None:
     """Send what is new of a training, and note how far that came."""
-    facts, told, is_whole = store.read(), sent.of(store.id), False
+    facts, progress, is_whole = store.read(), sent.of(store.id), False
     try:
         if delivery.has_spans(store.folder):
             claims = fence.claims(store.folder)
             runs, under_way = _runs(instance, facts, claims)
             exits = [ended for number in range(1, facts.incarnation + 1) if (ended := facts.exit_of(number))]
-            for batch in delivery.batches(store.folder, claims, exits, runs, told):
+            for batch in delivery.batches(store.folder, claims, exits, runs, progress):
                 where.send(batch.spans)
-                told = batch.sent
-            is_whole = facts.over and not under_way and delivery.is_whole(store.folder, told)
+                progress = batch.sent
+            is_whole = facts.over and not under_way and delivery.is_whole(store.folder, progress)
         else:
             is_whole = facts.over
     finally:
-        sent.note(store.id, told, is_whole)
+        sent.note(store.id, progress, is_whole)
 
 
 def _runs(instance: dg.DagsterInstance, facts: TrainingFacts, claims: Sequence[Claim]) -> tuple[list[AssetRun], bool]:

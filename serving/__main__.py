@@ -1,7 +1,7 @@
 """The front as a process: ``python -m serving --durable FOLDER`` serves what the records there want.
 
 One front a durable tier on one machine, by a lock; on a cluster (`--service`) several may run. It ends by itself some
-time after nothing is wanted any more, unless it is told to `--stay`.
+time after nothing is wanted any more, unless `--stay` is given.
 """
 
 import argparse

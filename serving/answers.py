@@ -17,7 +17,7 @@ from serving.problems import as_documents
 from trainer.base import parsing
 
 WAITING = 256
-"""Requests that may wait for a row of the cache; further ones are told to come back."""
+"""Requests that may wait for a row of the cache; further ones are refused, to be sent again later."""
 MAX_BYTES = 16 << 20
 LAST_SECONDS = 1.0
 
@@ -48,7 +48,7 @@ class Answers:
         for sequence in changed:
             if (news := self._news.get(sequence)) is not None:
                 news.set()
-        if self.engine.failed:  # once those who wait are told, the front starts another worker
+        if self.engine.failed:  # once those who wait have their answer, the front starts another worker
             self._loop.call_later(LAST_SECONDS, os._exit, 1)
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
@@ -71,11 +71,11 @@ class Answers:
             ask = asking.parse(await _document(request), chat)
             sequence = self._sequence(ask)
         except BadRequest as error:
-            told = answering.problem(str(error), field=error.field or None, code=error.code)
-            return web.json_response(told, status=400)
+            problem = answering.problem(str(error), field=error.field or None, code=error.code)
+            return web.json_response(problem, status=400)
         if self.engine.waiting >= WAITING or self.engine.failed:
-            told = answering.problem(self.engine.failed or f"{WAITING} requests wait already", "server_error")
-            return web.json_response(told, status=503, headers={"Retry-After": "1"})
+            problem = answering.problem(self.engine.failed or f"{WAITING} requests wait already", "server_error")
+            return web.json_response(problem, status=503, headers={"Retry-After": "1"})
         news = self._news[sequence] = asyncio.Event()
         self.engine.submit(sequence)
         try:
@@ -174,14 +174,14 @@ class Answers:
 
 
 class LogprobPieces:
-    """The log-probabilities of an answer, told with its pieces: each token once."""
+    """The log-probabilities of an answer, sent with its pieces: each token once."""
 
     def __init__(self, tokenizer: ServedTokenizer, ask: Ask, sequence: Sequence) -> None:
         self._tokenizer, self._ask, self._sequence = tokenizer, ask, sequence
-        self._told = self._characters = 0
+        self._given = self._characters = 0
 
     def take(self) -> Logprobs | None:
-        """Those of the tokens that were not told yet; None where nobody asked for any."""
+        """Those of the tokens that were not sent yet; None where the request asks for none."""
         if not self._ask.logprobs:
             return None
         sequence, echo = self._sequence, self._ask.echo
@@ -191,10 +191,10 @@ class LogprobPieces:
         chances: list[float | None] = [*([None, *sequence.chances] if echo else []), *sequence.logprobs[:new]]
         there = sequence.likeliest[0 if echo else scored : scored + new]
         best: list[list[tuple[int, float]] | None] = [*([None] if echo else []), *there]
-        since, begin, word = self._told, self._characters, self._tokenizer.token
+        since, begin, word = self._given, self._characters, self._tokenizer.token
         tokens = [word(id) for id in ids[since:]]
         likeliest = [None if each is None else [(word(id), chance) for id, chance in each] for each in best[since:]]
-        self._told, self._characters = len(ids), begin + sum(map(len, tokens))
+        self._given, self._characters = len(ids), begin + sum(map(len, tokens))
         return Logprobs(tokens, chances[since:], likeliest, begin)
 
 

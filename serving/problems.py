@@ -17,6 +17,6 @@ async def as_documents(request: web.Request, handler: Handler) -> web.StreamResp
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        told = error.text if error.status == 413 else f"{error.reason}: {request.method} {request.path}"
+        message = error.text if error.status == 413 else f"{error.reason}: {request.method} {request.path}"
         kept = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-        return web.json_response(answering.problem(str(told)), status=error.status, headers=kept)
+        return web.json_response(answering.problem(str(message)), status=error.status, headers=kept)

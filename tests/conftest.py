@@ -23,7 +23,7 @@ MARK = "SLIPWAY_TEST"
 """In the environment of all that a test starts."""
 PATIENCE_SECONDS = 300.0
 ENDING_SECONDS = 60.0
-"""What processes that are told to end, and keep others waiting, may take on a busy machine."""
+"""What processes that have to end, and keep others waiting, may take on a busy machine."""
 
 Value = TypeVar("Value")
 

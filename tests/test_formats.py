@@ -78,6 +78,6 @@ def test_every_version_of_a_format_is_documented_and_none_that_is_gone():
 
 def test_a_record_without_a_version_is_one_of_those_that_the_document_names():
     text = " ".join(DOCUMENT.read_text().split())
-    [told] = re.findall(r"These files have no version string:(.*?)## Upgrade", text)
+    [listed] = re.findall(r"These files have no version string:(.*?)## Upgrade", text)
     assert without_version() == set(WITHOUT)
-    assert {words for words in WITHOUT.values() if words not in told} == set()
+    assert {words for words in WITHOUT.values() if words not in listed} == set()

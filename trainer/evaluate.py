@@ -238,9 +238,9 @@ def _agree(world: World, action: Callable[[], Done]) -> Done:
         result = action()
     except (DamagedCheckpoint, TierUnavailable, OSError, ValueError) as error:
         fault = error
-    told = world.gather((type(fault), str(fault)) if fault else None)
+    failures = world.gather((type(fault), str(fault)) if fault else None)
     for kinds in ((DamagedCheckpoint,), (TierUnavailable, OSError, ValueError)):
-        for one in told:
+        for one in failures:
             if one is not None and issubclass(one[0], kinds):
                 raise fault if fault and isinstance(fault, kinds) else _like(*one)
     return result  # as no rank has failed, there is one

@@ -21,21 +21,21 @@ class GrantedSteps:
     def __init__(self, store: Path, world: World) -> None:
         """Raises OSError, on all ranks, where the grants cannot be read."""
         self._store, self._world = store, world
-        self._grant = self._told(0)
+        self._grant = self._newest(0)
 
     def are_done(self, step: int) -> bool:
         """Whether the step after `step` is not granted. Raises OSError, on all ranks."""
         if self._grant is None or step < self._grant.until:
             return False
-        self._grant = self._told(step)
+        self._grant = self._newest(step)
         return self._grant is not None and step >= self._grant.until
 
     def wait_for_more(self, step: int, stop: object) -> bool:
         """Stay for a while, as the grant says, while rank 0 is not asked to stop; whether more steps are granted."""
-        self._grant = self._told(step, waits=True, stop=stop)
+        self._grant = self._newest(step, waits=True, stop=stop)
         return self._grant is None or step < self._grant.until
 
-    def _told(self, step: int, waits: bool = False, stop: object = False) -> StepGrant | None:
+    def _newest(self, step: int, waits: bool = False, stop: object = False) -> StepGrant | None:
         """The newest grant, on all ranks; rank 0 waits for one that goes beyond `step`, as long as the newest says."""
         found, fault = None, ""
         if self._world.leads:

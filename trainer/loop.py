@@ -204,7 +204,7 @@ class Trainer:
         if updated and self._step_phase is phases.COMPILING:
             self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
         self._step_phase = phases.TRAINING if updated else self._step_phase
-        stopping, choice, change, self.newcomers.told = done.others
+        stopping, choice, change, self.newcomers.waiting = done.others
         with self.timeline.part("communication"):
             together = self.together = self.engine.synchronise_if_due(self.step)
             self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
@@ -224,7 +224,7 @@ class Trainer:
         return together and stopping > 0
 
     def _gradients(self, stop: StopRequest | bool) -> StepTotals:
-        """The gradients of the next batch, in the model; what the step is told about itself, over all ranks."""
+        """The gradients of the next batch, in the model; the loss and the other sums of the step, over all ranks."""
         with self.timeline.part("data"):
             rows, places = self.feed.rows(self.step)
 
@@ -240,7 +240,7 @@ class Trainer:
         return done
 
     def _words(self, stop: StopRequest | bool) -> tuple[float, float, float, float]:
-        """What this rank tells in a step: whether to stop, the tiers of a checkpoint, a change, newcomers."""
+        """What this rank sends to the others in a step: whether to stop, a checkpoint's tiers, a change, newcomers."""
         choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
         return float(bool(stop)), choice, self.updates.number(), self.newcomers.number()
 

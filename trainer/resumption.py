@@ -116,7 +116,7 @@ class Resumption:
     def from_memory(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
         """Continue from what the memory of the nodes holds; None where it holds nothing as new as the newest commit."""
         begun, commit = time.time(), self._newest_commit()
-        if isinstance(commit, str):  # that it cannot be read is told by who reads the checkpoints
+        if isinstance(commit, str):  # the code that reads the checkpoints reports this fault
             return None
         needed = functools.partial(state.files_to_load, engine, self.world.rank, self.world.size)
         least, words = commit.step if commit else 0, RestoreWords(self.record, self.world.leads, self.moved)

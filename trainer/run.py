@@ -99,7 +99,7 @@ def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
         elif trainer.together and trainer.due(trainer.config.storage.memory_steps):
             with trainer.timeline.part("checkpoint"):
                 trainer.saver.hold(trainer.engine, trainer.progress())
-        if trainer.newcomers.told and trainer.together and not last:
+        if trainer.newcomers.waiting and trainer.together and not last:
             _make_room(trainer)
         if asked_to_stop and trainer.step < trainer.config.run.steps:
             trainer.finish_commits()

@@ -68,7 +68,7 @@ def inspect(durable: Path, made: Snapshot, examples: int = 3, reason: str = "") 
         there = ", ".join(each.reason for each in found) or "none"
         raise ValueError(f"reason {reason}: found no document that was left out for it, expected one of {there}")
     texts = isinstance(made, TextSnapshot)
-    told = warehouse.statistics(table) if texts else None
+    statistics = warehouse.statistics(table) if texts else None
     kept, index = warehouse.kept(table), extracts.newest(durable, made.dataset)
     removals = tuple(
         LeftOutDocuments(each.reason, each.documents, _examples(table, each.reason, examples, index, durable, texts))
@@ -81,8 +81,8 @@ def inspect(durable: Path, made: Snapshot, examples: int = 3, reason: str = "") 
         kept.documents + sum(each.documents for each in found),
         kept.documents,
         kept.bytes,
-        told.splits if told else (),
-        told.languages if told else (),
+        statistics.splits if statistics else (),
+        statistics.languages if statistics else (),
         removals,
         tuple(unread.files(durable, made.dataset)),
     )

@@ -135,8 +135,8 @@ def _title(dataset: str, shown: Mapping[str, Any]) -> str:
     """Such as: 575 documents, 3,033,339 tokens: dataset python-stdlib."""
     values = _values(shown)
     counts = {"documents": values.get("dagster/row_count"), "tokens": values.get("tokens")}
-    told = ", ".join(f"{frame.number(value)} {name}" for name, value in counts.items() if isinstance(value, int))
-    return f"{told}: dataset {dataset}" if told else f"Dataset {dataset}"
+    sizes = ", ".join(f"{frame.number(value)} {name}" for name, value in counts.items() if isinstance(value, int))
+    return f"{sizes}: dataset {dataset}" if sizes else f"Dataset {dataset}"
 
 
 NAMES = {"unigram_entropy": "unigram entropy, nats per token", "reused": "taken from an earlier build"}

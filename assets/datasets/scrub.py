@@ -5,7 +5,7 @@ content is read and hashed again. A damaged shard or manifest is brought anew fr
 no place has is set aside under another name: to every reader it is missing then, and the next build of its dataset
 makes it anew from the source. A damaged tokenizer stays where it is: a build would train another one in its place.
 
-A file that cannot be read now is told, and touched by nobody: an error of a file system is not damage.
+A file that cannot be read now is reported, and not touched: an error of a file system is not damage.
 """
 
 import re

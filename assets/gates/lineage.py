@@ -27,6 +27,6 @@ def faults(record: ModelRecord, durable: Path, wanted: str, on_a_cluster: bool) 
     return found
 
 
-def told(found: list[str], whole: str) -> Mapping[str, object]:
+def metadata(found: list[str], whole: str) -> Mapping[str, object]:
     """What the check shows: what is missing, and what the checkpoint's verification said."""
     return {"missing": found, **({"damaged": whole} if whole else {})}

@@ -54,8 +54,8 @@ def compare(
     arrays of different lengths, without an example, or with a loss that is not finite.
     """
     if not len(candidate) == len(champion) == len(sizes):
-        told = f"{len(candidate)}, {len(champion)} and {len(sizes)}"
-        raise ValueError(f"found {told} examples, expected the same examples for both models")
+        counts = f"{len(candidate)}, {len(champion)} and {len(sizes)}"
+        raise ValueError(f"found {counts} examples, expected the same examples for both models")
     differences = np.asarray(candidate, np.float64) - np.asarray(champion, np.float64)
     if not len(sizes) or not np.isfinite(differences).all() or not sizes.sum() > 0:
         raise ValueError("found no example, or a loss that is not finite, expected finite losses of examples with size")

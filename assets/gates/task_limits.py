@@ -59,8 +59,8 @@ def _task(
     high = worse.high if np.isfinite(worse.high) else None
     shown |= {"champion": float(theirs.mean()), "worse": worse.mean, "interval_high": high, "margin": limit.margin}
     if not worse.high < limit.margin:
-        told = f"up to {high:.4g} lower" if high is not None else f"{len(own)} examples are too few to compare it"
-        faults.append(f"{metric} is {mean:.4g}, the champion's {float(theirs.mean()):.4g}: {told} at {confidence:.1%} "
+        below = f"up to {high:.4g} lower" if high is not None else f"{len(own)} examples are too few to compare it"
+        faults.append(f"{metric} is {mean:.4g}, the champion's {float(theirs.mean()):.4g}: {below} at {confidence:.1%} "
                       f"confidence, expected below {limit.margin:g}")  # fmt: skip
     return shown, faults
 

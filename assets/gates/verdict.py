@@ -13,7 +13,7 @@ WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
 """The checks of a version that comes back."""
 
 
-def told(judgement: Judgement, champion: Promotion | None) -> str:
+def reasons(judgement: Judgement, champion: Promotion | None) -> str:
     """Why a judged candidate is not the champion: what each check found that failed; empty for one that passed, or that
     waits for a person.
 

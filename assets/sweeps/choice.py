@@ -45,10 +45,10 @@ def choose(sweep: SweepState) -> FullScaleChoice | None:
     gain = float(its[step] or 0.0) - float(mine[step] or 0.0)
     margin = band(mine, its, step, sweep.plan.scheduler.get("noise"))
     known = "is not known, as there are too few reports" if margin is None else f"is {margin:.4g}"
-    told = f"after step {step} it is {gain:.4g} below the recipe as it is written, and the noise {known}"
+    comparison = f"after step {step} it is {gain:.4g} below the recipe as it is written, and the noise {known}"
     if gain > (margin or 0.0):
-        return FullScaleChoice(best.number, dict(best.parameters), f"{found}: {told}", _schedule(sweep, best))
-    return FullScaleChoice(WRITTEN, {}, f"{found}, but {told}: the recipe stays as it is")
+        return FullScaleChoice(best.number, dict(best.parameters), f"{found}: {comparison}", _schedule(sweep, best))
+    return FullScaleChoice(WRITTEN, {}, f"{found}, but {comparison}: the recipe stays as it is")
 
 
 def _schedule(sweep: SweepState, best: Trial) -> tuple[tuple[float, Mapping[str, Any]], ...]:

@@ -90,7 +90,7 @@ def sweeps(folder: Path) -> list["SweepStore"]:
 
 
 def _is_sweep(folder: Path) -> bool:
-    """Whether a folder has a specification, or it cannot be told."""
+    """Whether a folder has a specification, or the folder cannot be read."""
     try:
         (folder / SPECIFICATION).stat()
     except (FileNotFoundError, NotADirectoryError):

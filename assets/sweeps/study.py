@@ -28,7 +28,7 @@ class _Mirrored:
     number: int | None
     """Its number in the study; None for one outside the space, which no sampler can learn from."""
     over: TrialObservation | None = None
-    """What the study was told."""
+    """The outcome that the study was given."""
 
 
 class SweepStudy:
@@ -38,7 +38,7 @@ class SweepStudy:
         self._coding, self._plan = coding, plan
         self._study: optuna.Study | None = None
         self._mirrored: list[_Mirrored] = []
-        self._told: list[int] = []
+        self._told_numbers: list[int] = []
         self._asked_last: tuple[int, dict[str, Any]] | None = None
 
     def ask(self, sweep: SweepState, seed: int) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class SweepStudy:
         import optuna
 
         self._study = optuna.create_study()
-        self._mirrored, self._told, self._asked_last = [], [], None
+        self._mirrored, self._told_numbers, self._asked_last = [], [], None
 
     @property
     def _begun(self) -> "optuna.Study":
@@ -79,7 +79,7 @@ class SweepStudy:
 
     def _follow(self, sweep: SweepState) -> bool:
         """Take in what is new. False for a sweep that does not continue what the study has."""
-        if len(self._mirrored) > len(sweep.trials) or self._told != list(sweep.over[: len(self._told)]):
+        if len(self._mirrored) > len(sweep.trials) or self._told_numbers != list(sweep.over[: len(self._told_numbers)]):
             return False
         for mirrored in self._mirrored:
             now = sweep.trials[mirrored.trial.number]
@@ -116,12 +116,12 @@ class SweepStudy:
 
     def _tell(self, sweep: SweepState, over: int) -> None:
         """Tell the study of the first `over` trials that were over."""
-        for number in sweep.over[len(self._told) : over]:
+        for number in sweep.over[len(self._told_numbers) : over]:
             mirrored = self._mirrored[number]
             mirrored.over = sweep.observation(sweep.trials[number])
             if mirrored.number is not None:
                 self._tell_one(mirrored.number, mirrored.over)
-            self._told.append(number)
+            self._told_numbers.append(number)
 
     def _tell_one(self, number: int, observed: TrialObservation) -> None:
         """Complete trials rank by value; stopped ones after them, by how far they came, and failed ones last.

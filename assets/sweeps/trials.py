@@ -1,4 +1,4 @@
-"""The trials of a sweep as trainings: what is asked of a trial is done to its training, and what that did is told.
+"""The trials of a sweep as trainings: what is asked of a trial is done to its training, and the result is returned.
 
 A trial is a training like any other (specification, fence, ledger), in the folder of the sweep; the same state machine
 starts, watches and stops it. It is granted its steps up to where it pauses (`trainer.record.grants`). Every method may

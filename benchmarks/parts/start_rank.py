@@ -62,8 +62,8 @@ def _measured(action: "Action", config: Config, data: Data, world: World, folder
     before, begun = _start_of_peak(), time.perf_counter()
     engine = action(config, data, world, folder)
     seconds = time.perf_counter() - begun
-    told = world.gather({"seconds": seconds, "peak": _peak() - before, **_sizes(engine)})
-    return {name: max(each[name] for each in told) for name in told[0]}
+    gathered = world.gather({"seconds": seconds, "peak": _peak() - before, **_sizes(engine)})
+    return {name: max(each[name] for each in gathered) for name in gathered[0]}
 
 
 def _draw(config: Config, data: Data, world: World, _: Path) -> Engine:

@@ -2,7 +2,7 @@
 
 Nobody walks a peer's pages by hand. All of them are opened, each with the clicks that it takes from the peer's first
 page, and a question counts as answered where one of them, of the question's own subject, shows what answers it: its
-text has the words (`told` in benchmarks/cases/questions.json, in anybody's wording), or it draws the curve. The page of
+text has the words (`answer` in benchmarks/cases/questions.json, in any wording), or it draws the curve. The page of
 the fewest clicks is opened once more, which gives the seconds.
 """
 
@@ -84,20 +84,22 @@ class Peer:
 
     def asked(self, window: Window, question: Mapping[str, Any]) -> PeerAnswer:
         """Whether a page answers the question, and what it takes."""
-        able = [each for each in self.shown if question["about"] in each.page.about and self._is_told(question, each)]
+        able = [
+            each for each in self.shown if question["about"] in each.page.about and self._is_answered(question, each)
+        ]
         if not able:
             return PeerAnswer(False)
         page = min(able, key=lambda each: each.page.clicks).page
         begun = time.perf_counter()
         try:
             _open(window, page)
-            until(lambda: self._is_told(question, _now(window, page)), str(question["asked"]), ANSWER_SECONDS)
+            until(lambda: self._is_answered(question, _now(window, page)), str(question["asked"]), ANSWER_SECONDS)
         except (Error, AssertionError):
             return PeerAnswer(False)
         return PeerAnswer(True, page.clicks, round(time.perf_counter() - begun, 3), page.name)
 
-    def _is_told(self, question: Mapping[str, Any], shown: ShownPage) -> bool:
-        pattern = str(question["told"])
+    def _is_answered(self, question: Mapping[str, Any], shown: ShownPage) -> bool:
+        pattern = str(question["answer"])
         for name, value in self.words.items():
             pattern = pattern.replace(f"<{name}>", value)
         return re.search(pattern, shown.text, re.IGNORECASE) is not None and ("seen" not in question or shown.plots > 0)

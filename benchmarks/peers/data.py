@@ -40,8 +40,8 @@ def main(name: str, corpus: Path, tokenizer: Path, folder: Path, workers: int) -
     run = build(corpus, tokenizer, folder, workers)
     begun, used = time.perf_counter(), _cpu()
     documents, tokens = run()
-    told = {"cpu": _cpu() - used, "wall": time.perf_counter() - begun, "documents": documents, "tokens": tokens}
-    print(json.dumps(told))
+    figures = {"cpu": _cpu() - used, "wall": time.perf_counter() - begun, "documents": documents, "tokens": tokens}
+    print(json.dumps(figures))
 
 
 def _cpu() -> float:

@@ -40,19 +40,19 @@ def main(logged: str, hold: str) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig  # type: ignore[import-not-found]
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # type: ignore[import-not-found]
 
-    told = json.loads(Path(logged).read_text())
+    logged_run = json.loads(Path(logged).read_text())
     for name in ("dataset", "documents", "tokens", "left_out", "best_trial"):
-        print(f"{name}: {told[name]}")
-    for trial in told["trials"]:
+        print(f"{name}: {logged_run[name]}")
+    for trial in logged_run["trials"]:
         print(f"trial {trial['number']}: validation_loss {trial['validation_loss']}, {json.dumps(trial['parameters'])}")
-    print("champion:", told["champion"]["name"], json.dumps(told["champion"]["scores"]))
-    print("configuration:", json.dumps(told["running"]["parameters"]), flush=True)
+    print("champion:", logged_run["champion"]["name"], json.dumps(logged_run["champion"]["scores"]))
+    print("configuration:", json.dumps(logged_run["running"]["parameters"]), flush=True)
     DataParallelTrainer(
         train,
         train_loop_config={"logged": logged, "hold": hold},
         scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
         run_config=RunConfig(
-            name=told["running"]["name"],
+            name=logged_run["running"]["name"],
             storage_path=str(Path(hold).parent / "results"),
             failure_config=FailureConfig(max_failures=1),
         ),

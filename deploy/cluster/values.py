@@ -240,7 +240,7 @@ class PlatformValues(Values):
     quarantine: Quarantine  # type: ignore[valid-type]
     """When nodes are taken out of service, and measured. With `apply`, the code location may cordon nodes."""
     prices: PriceValues  # type: ignore[valid-type]
-    """What a rank-hour costs; empty: costs are told in rank-hours alone."""
+    """What a rank-hour costs; empty: costs are given in rank-hours alone."""
     teams: dict[TeamName, TeamValues]  # type: ignore[valid-type]
     """Quotas and prices of teams, by name; empty: no team has a quota."""
     notifications: Notifications  # type: ignore[valid-type]

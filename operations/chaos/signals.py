@@ -105,7 +105,7 @@ def control_plane_stopped(seconds: float) -> Act:
 
 
 def object_store_away(seconds: float) -> Act:
-    """The object store that the job's processes are told of stands still, where it runs on this machine."""
+    """The object store that the job's processes use stands still, where it runs on this machine."""
 
     def act(target: JobTarget, draw: float) -> Done | None:
         given = {processes.environment(each.pid).get(ENDPOINT_VARIABLE, "") for each in target.processes}

@@ -93,8 +93,10 @@ def _granting(call: Call) -> str:
 def _unnamed_fields(answer: dict[str, Any]) -> str:
     """The wrong fields that the message does not name."""
     causes = _details(answer).get("causes")
-    told = [each for each in causes if isinstance(each, dict) and each.get("field")] if isinstance(causes, list) else []
-    unnamed = [cause for cause in told if str(cause["field"]) not in _message(answer)]
+    named = (
+        [each for each in causes if isinstance(each, dict) and each.get("field")] if isinstance(causes, list) else []
+    )
+    unnamed = [cause for cause in named if str(cause["field"]) not in _message(answer)]
     return "".join(f"; {cause['field']}: {cause.get('message', '')}" for cause in unnamed)
 
 

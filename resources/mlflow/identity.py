@@ -1,7 +1,7 @@
 """Identity: who asks for something to be done, for the record, and whether they may decide about champions.
 
 A run that a sensor or a schedule started is the platform's own. One from the webserver has the person's name where a
-proxy told it (`resources.run_coordinator`), and so has one that was ended there. On the command line it is the user of
+proxy gave it (`resources.run_coordinator`), and so has one that was ended there. On the command line it is the user of
 the operating system.
 """
 
@@ -29,7 +29,7 @@ class Asker(str):
         return made
 
     def __reduce__(self) -> "tuple[type[Asker], tuple[str, str]]":
-        return Asker, (str(self), self.person)  # a copy is told the person too
+        return Asker, (str(self), self.person)  # a copy has the person too
 
 
 class TaggedRun(Protocol):

@@ -137,7 +137,7 @@ class Promotions:
         return judged(self.durable, self.model, manifest)
 
     def admit(self, by: str, what: str) -> None:
-        """Raises NotAPromoter for a person who may not decide about champions; `what` they ask for is told."""
+        """Raises NotAPromoter for a person who may not decide about champions; its message names `what`."""
         if reason := identity.refusal(by, self.registry.promoters):
             raise NotAPromoter(f"model {self.model}: cannot {what}: {reason}")
 
@@ -262,8 +262,8 @@ def models(durable: Path) -> list[str]:
 
 def is_mirrored(durable: Path, model: str) -> bool:
     """Whether MLflow's alias follows the last promotion, as far as we had it follow."""
-    told = codec.read_if_whole(_folder(durable, model) / "mirrored.json", dict[str, int])
-    return (told or {}).get("promotions", 0) == len(history(durable, model))
+    mirrored = codec.read_if_whole(_folder(durable, model) / "mirrored.json", dict[str, int])
+    return (mirrored or {}).get("promotions", 0) == len(history(durable, model))
 
 
 def judged(durable: Path, model: str, manifest: str) -> Judgement | None:

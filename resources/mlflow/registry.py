@@ -132,8 +132,8 @@ def one_writer(durable: Path, model: str) -> Iterator[None]:
         try:
             held.enter_context(lock.within(durable / "models" / model, WRITER_SECONDS))
         except lock.Held as error:
-            told = f"another process has worked on it for {WRITER_SECONDS:.0f} s: {error}"
-            raise Unavailable(f"model {model}: {told}") from None
+            problem = f"another process has worked on it for {WRITER_SECONDS:.0f} s: {error}"
+            raise Unavailable(f"model {model}: {problem}") from None
         yield
 
 

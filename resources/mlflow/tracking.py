@@ -173,8 +173,8 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         deadline = time.monotonic() + DELIVERY_SECONDS
         for segment in ledger.segments(store.folder):
             for reading in _parts(segment, shipped.offsets.get(segment.name, 0)):
-                if told := _environment_tags(reading.events):
-                    client.log_batch(shipped.run, tags=told)
+                if environment := _environment_tags(reading.events):
+                    client.log_batch(shipped.run, tags=environment)
                 for batch in _batches(list(_metrics(reading.events))):
                     client.log_batch(shipped.run, metrics=batch)
                 shipped.code += [each for each in artefacts.of_starts(reading.events) if each not in shipped.code]
@@ -282,10 +282,10 @@ def _environment_tags(events: list[journal.JournalEvent]) -> "list[RunTag]":
         return []
     known = {"revision": started[-1].get("revision", ""), "world": started[-1].get("world", "")}
     known |= started[-1].get("environment", {})
-    told = {f"slipway.{name}": str(value) for name, value in known.items() if value != ""}
+    tags = {f"slipway.{name}": str(value) for name, value in known.items() if value != ""}
     if known["revision"]:
-        told["mlflow.source.git.commit"] = str(known["revision"]).partition("+")[0]
-    return [RunTag(name, value) for name, value in told.items()]
+        tags["mlflow.source.git.commit"] = str(known["revision"]).partition("+")[0]
+    return [RunTag(name, value) for name, value in tags.items()]
 
 
 def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":

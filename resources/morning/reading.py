@@ -247,8 +247,8 @@ def _models(durable: Path, found: _Night) -> None:
     from resources.morning import verdicts
 
     def read(name: str) -> None:
-        told, champion = verdicts.of_model(durable, name, found.since)
-        found.verdicts += told
+        verdicts_of_model, champion = verdicts.of_model(durable, name, found.since)
+        found.verdicts += verdicts_of_model
         found.champions |= {champion} if champion else set()
 
     for name in names:

@@ -1,7 +1,7 @@
 """The report of a night, from its facts. Pure.
 
 An item has something to do (`todo`) exactly where a person is needed; only such an item is red on the page. What the
-platform has dealt with, and what a person or a policy decided (a stop, a restart, a rejection), is told and not red.
+platform has dealt with, and what a person or a policy decided (a stop, a restart, a rejection), is never red.
 """
 
 from collections.abc import Iterator

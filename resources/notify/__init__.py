@@ -1,1 +1,1 @@
-"""Notifications: what people are told where they are, once each, by mail, chat or webhook."""
+"""Notifications: what people are notified of, once each, by mail, chat or webhook."""

@@ -1,4 +1,4 @@
-"""Notices: what people are to be told, from the report of a night, and how several become one message. Pure."""
+"""Notices: what people are notified of, from the report of a night, and how several become one message. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from resources.morning.report import MorningItem, MorningReport
 from resources.notify.settings import NoticeKind, NotificationSettings
 
 RECOVERY_SECONDS = 300.0
-"""An incident is told once the training has gone on, or after so long: then it says that it has not."""
+"""A notice of an incident is sent once the training has gone on, or after so long: then it says that it has not."""
 AT_ONCE = 20
-"""So many notices are told in one message; the rest are counted."""
+"""A message has at most so many notices; the rest are counted."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Notice:
     """One thing to tell."""
 
     id: str
-    """What is told under an id is told once."""
+    """A notice is sent once for each id."""
     kind: NoticeKind
     title: str
     body: str
@@ -37,7 +37,7 @@ class NoticeMessage:
 
 
 def of_report(report: MorningReport) -> list[Notice]:
-    """What is to be told of a night. An incident that recovers is told a little later, with where it went on."""
+    """The notices of a night. That of an incident from which a training recovers comes later, with where it went on."""
     return [found for each in report.items if (found := _notice(each, report.until))]
 
 
@@ -108,7 +108,7 @@ def _notice(each: MorningItem, now: float) -> Notice | None:
 
 
 def _kind(each: MorningItem) -> NoticeKind | None:
-    """None for what nobody need be told: a restart, what waits for nobody."""
+    """None for what needs no notice: a restart, what waits for nobody."""
     if each.cause == "nearly full":
         return NoticeKind.DISK
     if each.todo:

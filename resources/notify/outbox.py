@@ -1,6 +1,6 @@
 """The outbox: the notices that were noted, and which of them each endpoint has had. It survives every process.
 
-    <durable>/notifications/begun.json           since when notices are noted: what was before is not told
+    <durable>/notifications/begun.json           since when notices are noted: nothing older is sent
                             outbox/<id>.json     a notice: create-only, so that each is noted once
                             endpoints/<n>.jsonl  a journal of what an endpoint has had, <n> from the hash of its address
 
@@ -17,7 +17,7 @@ from trainer.base import codec, digest, journal, listing
 
 FORMAT = "slipway.notice/1"
 KEPT_SECONDS = 90 * 86_400.0
-"""After so long a notice is removed: one that still waits then is told again."""
+"""After so long a notice is removed: one that still waits then is sent again."""
 
 
 @dataclass(frozen=True)

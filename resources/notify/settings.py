@@ -58,15 +58,15 @@ class NotificationSettings(RecipeSection):
     """The file of the addresses, one a line, as Apprise writes them: mailto://, slack://, json://; # begins a comment.
     Such as a mounted secret; a relative path is one in the home."""
     kinds: list[KindName] = Field(default=list(NoticeKind))
-    """Of what people are told: incident, person, finished, gate, disk, digest."""
+    """Which kinds are sent: incident, person, finished, gate, disk, digest."""
     quiet_hours: str = ""
-    """HH:MM-HH:MM: what is not in `through_quiet_hours` waits until they end, and is then told in one message."""
+    """HH:MM-HH:MM: what is not in `through_quiet_hours` waits until they end, and is then sent in one message."""
     through_quiet_hours: list[KindName] = Field(default=[NoticeKind.PERSON])
-    """What people are told of in the quiet hours too."""
+    """Which kinds are sent in the quiet hours too."""
     timezone: Text = "UTC"
     """Of the quiet hours, such as Europe/Berlin."""
     group_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """What happens within so long is told in one message; that a person is needed is told at once."""
+    """What happens within so long is sent in one message; that a person is needed is sent at once."""
     address: PublicAddress = ""
     """The webserver's, for links: https://slipway.example."""
 

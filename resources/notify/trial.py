@@ -17,7 +17,7 @@ def outcomes(settings: NotificationSettings, by: str) -> Iterator[tuple[str, str
     An address is named by its kind and its line in the file, since it holds a password or a token. Raises OSError, and
     ValueError for a file without any address.
     """
-    message = NoticeMessage("Slipway: a test", f"This address is told what happens ({by}).", False)
+    message = NoticeMessage("Slipway: a test", f"This address gets notifications ({by}).", False)
     for endpoint in endpoints.read(Path(settings.urls_file)):
         try:
             endpoint.send(message)

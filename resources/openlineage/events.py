@@ -83,14 +83,14 @@ class TrainingEvents:
 
     def _started(self, claim: Claim, kind: str) -> RunEvent:
         start = {"incarnation": claim.token.incarnation, "nodes": list(claim.nodes)}
-        told = _own("RunFacet", **start, cause=claim.cause, by=claim.by)
-        return self._of_run(kind, claim.at, {"slipway_start": told})
+        facet = _own("RunFacet", **start, cause=claim.cause, by=claim.by)
+        return self._of_run(kind, claim.at, {"slipway_start": facet})
 
     def _committed(self, commit: Commit) -> RunEvent:
-        told = {"training": self.facts.id, "step": commit.step, "token": str(commit.token), "folder": commit.folder}
+        facts = {"training": self.facts.id, "step": commit.step, "token": str(commit.token), "folder": commit.folder}
         facets = {
             "version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=commit.manifest),
-            "slipway_checkpoint": _own("DatasetFacet", **told, metrics=dict(commit.metrics)),
+            "slipway_checkpoint": _own("DatasetFacet", **facts, metrics=dict(commit.metrics)),
         }
         output = {"namespace": NAMESPACE, "name": f"{self.facts.specification.recipe}/checkpoint", "facets": facets}
         return self._of_run("RUNNING", commit.at, {}, [output])
@@ -98,8 +98,8 @@ class TrainingEvents:
     def _ended(self, ended: Exit) -> RunEvent:
         facets: dict[str, Any] = {}
         if ended.outcome == "failed":
-            told = {"message": ended.reason or ended.kind or "failed", "programmingLanguage": "Python"}
-            facets["errorMessage"] = _facet("1-0-1/ErrorMessageRunFacet", **told)
+            error = {"message": ended.reason or ended.kind or "failed", "programmingLanguage": "Python"}
+            facets["errorMessage"] = _facet("1-0-1/ErrorMessageRunFacet", **error)
         return self._of_run(_ENDS[ended.outcome], ended.at, facets)
 
     def _of_run(
@@ -145,8 +145,8 @@ def _run(name: str, **facets: Any) -> dict[str, Any]:
 
 
 def _job(name: str, kind: str) -> dict[str, Any]:
-    told = {"processingType": "BATCH", "integration": "SLIPWAY", "jobType": kind}
-    return {"namespace": NAMESPACE, "name": name, "facets": {"jobType": _facet("2-0-4/JobTypeJobFacet", **told)}}
+    job_type = {"processingType": "BATCH", "integration": "SLIPWAY", "jobType": kind}
+    return {"namespace": NAMESPACE, "name": name, "facets": {"jobType": _facet("2-0-4/JobTypeJobFacet", **job_type)}}
 
 
 def _facet(name: str, /, **fields: Any) -> dict[str, Any]:

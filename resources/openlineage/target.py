@@ -45,10 +45,10 @@ class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
             else:
                 self._post(event)
         except urllib.error.HTTPError as error:
-            told = f"{self.url}: it answered {error.code} {error.reason}"
+            problem = f"{self.url}: it answered {error.code} {error.reason}"
             if 400 <= error.code < 500 and error.code not in REFUSALS:
-                raise ValueError(f"{told} to an event: {error.read(500).decode(errors='replace')}") from None
-            raise Unavailable(told) from None
+                raise ValueError(f"{problem} to an event: {error.read(500).decode(errors='replace')}") from None
+            raise Unavailable(problem) from None
         except (OSError, ValueError) as error:
             if not isinstance(error, OSError):
                 raise

@@ -80,20 +80,20 @@ class TrainingTrace:
         return self._span(job_key(ended.incarnation), within, name, first.at, ended.at, known, fault)
 
     def of_rank(self, token: fence.Token, events: Sequence[JournalEvent]) -> TraceSpan | None:
-        """The span of a rank that is over, by all its events; None for one that has told nothing."""
-        told = next((event for event in events if event["event"] == "rank"), None)
-        if told is None:
+        """The span of a rank that is over, by all its events; None for one that has recorded nothing."""
+        rank_event = next((event for event in events if event["event"] == "rank"), None)
+        if rank_event is None:
             return None
-        number, last = int(told["rank"]), max(float(event["t"]) for event in events)
+        number, last = int(rank_event["rank"]), max(float(event["t"]) for event in events)
         known = {
             "slipway.training": self.training,
             "slipway.rank": number,
-            "slipway.node": str(told["node"]),
+            "slipway.node": str(rank_event["node"]),
             "slipway.incarnation": token.incarnation,
             "slipway.generation": token.generation,
         }
         key = _rank(token, number)
-        return self._span(key, job_key(token.incarnation), f"rank {number}", float(told["since"]), last, known)
+        return self._span(key, job_key(token.incarnation), f"rank {number}", float(rank_event["since"]), last, known)
 
     def inside_rank(self, token: fence.Token, events: Sequence[JournalEvent]) -> Iterator[TraceSpan]:
         """The spans of a rank's phases and steps, as its events say them."""

@@ -42,10 +42,10 @@ class TraceTarget:
     seconds: float = 10.0
     """How long one request may take."""
 
-    def send(self, told: Sequence[TraceSpan]) -> None:
+    def send(self, spans: Sequence[TraceSpan]) -> None:
         """Send spans. Raises Unavailable while the place is away, and ValueError when it refuses them."""
-        for first in range(0, len(told), AT_ONCE):
-            self._post(json.dumps(otlp.request(told[first : first + AT_ONCE], self.resource)).encode())
+        for first in range(0, len(spans), AT_ONCE):
+            self._post(json.dumps(otlp.request(spans[first : first + AT_ONCE], self.resource)).encode())
 
     def _post(self, body: bytes) -> None:
         headers = {"Content-Type": "application/json", **self.headers}
@@ -54,10 +54,10 @@ class TraceTarget:
             with urllib.request.urlopen(asked, timeout=self.seconds) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
-            told = f"{self.url}: it answered {error.code} {error.reason}"
+            problem = f"{self.url}: it answered {error.code} {error.reason}"
             if 400 <= error.code < 500 and error.code not in LATER:
-                raise ValueError(f"{told} to a trace: {error.read(500).decode(errors='replace')}") from None
-            raise Unavailable(told) from None
+                raise ValueError(f"{problem} to a trace: {error.read(500).decode(errors='replace')}") from None
+            raise Unavailable(problem) from None
         except OSError as error:
             raise Unavailable(f"{self.url}: {error}") from None
 

@@ -201,7 +201,7 @@ def aged(sights: Sequence[Sight], beats: Iterable[Beat]) -> list[Sight]:
 
 
 def _rare(durable: Path, store: TrainingStore, facts: TrainingFacts) -> RareParts:
-    """What changes rarely; a part that cannot be read is told and keeps no other from being shown."""
+    """What changes rarely; a part that cannot be read is reported, and keeps no other from being shown."""
     faults: list[str] = []
 
     def part(name: str, read: Callable[[], Any], otherwise: Any) -> Any:

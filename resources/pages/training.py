@@ -26,7 +26,7 @@ FIGURES = {
     "learning_rate": "learning rate",
     "gradient_norm": "gradient norm, before clipping,",
 }
-"""What is told of the last step."""
+"""The figures of the last step that are shown."""
 
 
 def address(training: str) -> str:

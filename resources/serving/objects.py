@@ -122,7 +122,7 @@ class _PodMaker:
                 "ports": [{"name": "http", "containerPort": PORT}],
                 "readinessProbe": _probe("/health", settings.ready_seconds, 10),
                 "livenessProbe": _probe("/health", settings.live_seconds, 30),
-                # The Service forgets a pod that ends some seconds later than the pod is told.
+                # The Service forgets a pod that ends some seconds after the pod got SIGTERM.
                 "lifecycle": {"preStop": {"exec": {"command": ["sleep", "15"]}}},
             }
         spec = {

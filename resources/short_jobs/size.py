@@ -105,14 +105,14 @@ def places(
     most = possible[-1]
     if found is None:
         return most
-    told = "".join(
+    needs = "".join(
         f"; of {each.ranks} ranks, each needs {size.of_rank(each.ranks) / 1e9:,.2f} GB and has "
         f"{max(0, _rank_bytes(found, each)) / 1e9:,.2f} GB"
         for each in dict.fromkeys((possible[0], most))
     )
     remedy = "take more ranks (evaluation.ranks)" if evaluation.ranks else "allow more nodes (placement.nodes.max)"
     raise ValueError(
-        f"evaluation: weights of {size.weights / 1e9:,.2f} GB do not fit {found.name}{told}; {remedy}, or divide "
+        f"evaluation: weights of {size.weights / 1e9:,.2f} GB do not fit {found.name}{needs}; {remedy}, or divide "
         "matrices too (evaluation.tensor)"
     )
 

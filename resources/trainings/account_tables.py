@@ -127,7 +127,7 @@ def ask(
     return warehouse.query(query, COLUMNS, rows(stores, prices, owners, quotas))
 
 
-def _add(found: Rows, training: str, folder: Path, prices: Prices | None, told: CostSubject) -> None:
+def _add(found: Rows, training: str, folder: Path, prices: Prices | None, subject: CostSubject) -> None:
     known = accounts.of_if_any(folder)
     if known is None:
         return
@@ -136,10 +136,10 @@ def _add(found: Rows, training: str, folder: Path, prices: Prices | None, told: 
     found["trainings"].append((training, account.begin, account.wall, *shares, len(account.interruptions)))
     found["spent"] += [(training, bucket, seconds) for bucket, seconds in _positive(account.seconds)]
     held = costs.of_if_any(folder)
-    team = told.team or (held.owner if held else "")
+    team = subject.team or (held.owner if held else "")
     price = prices.of(team) if prices else None
     if held is not None:
-        whose = (training, told.recipe, told.sweep, told.trial, team, told.cause)
+        whose = (training, subject.recipe, subject.sweep, subject.trial, team, subject.cause)
         found["cost"] += [
             (*whose, each.day, each.bucket, held.spot, each.rank_hours, held.money(each.rank_hours, price))
             for each in held.shares

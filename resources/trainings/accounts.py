@@ -112,9 +112,9 @@ def _read_on(path: Path, reading: SegmentReading) -> None:
 
 def _mark(event: JournalEvent) -> dict[str, float | str]:
     """What counts of an event of another writer; all its values are numbers or texts."""
-    told = {name: event[name] for name in ("event", "t", "kind", "reason", "cause", "ended_at", "seconds")
+    fields = {name: event[name] for name in ("event", "t", "kind", "reason", "cause", "ended_at", "seconds")
             if event.get(name) is not None}  # fmt: skip
-    return {**told, "nodes": ",".join(event.get("nodes", ()))}
+    return {**fields, "nodes": ",".join(event.get("nodes", ()))}
 
 
 def _writer(name: str) -> str:

@@ -16,7 +16,7 @@ class CheckpointFault:
     """One thing that happened to one checkpoint."""
 
     id: str
-    """Names it for ever: what is told under an id is told once."""
+    """Names it for ever: a fault is reported once for each id."""
     commit: str
     what: str
     reason: str

@@ -36,7 +36,7 @@ def job(
 ) -> Job:
     """The job of the newest incarnation; `run` is the Dagster run that submits it, empty for a sensor.
 
-    Its ranks are told the `grace` in seconds, so that they can say when their saves do not fit into it.
+    Its ranks get the `grace` in seconds, so that they can say when their saves do not fit into it.
 
     `fabric` is the cluster's profile of network settings, for a training whose recipe names none.
 

@@ -35,7 +35,7 @@ class LogLine:
     """One line."""
 
     at: float
-    """When it was written, in seconds since the epoch, as far as can be told."""
+    """When it was written, in seconds since the epoch, as far as is known."""
     incarnation: int
     node: str
     rank: int | None

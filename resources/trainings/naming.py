@@ -46,7 +46,7 @@ def special(specification: Specification, terms: Terms) -> str:
         words.append(f"parameters of trial {origin.get('trial', '?')} of {origin['sweep']}")
     words += [str(each) for each in origin.get(GIVEN, ())]
     if specification.cause:
-        words.append(_told(specification, terms))
+        words.append(_cause(specification, terms))
     text = ", ".join(words)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
@@ -64,7 +64,7 @@ def kind_of_cause(specification: Specification, terms: Terms) -> str:
     return "schedule" if "schedule" in origin else "again" if specification.cause else ""
 
 
-def _told(specification: Specification, terms: Terms) -> str:
+def _cause(specification: Specification, terms: Terms) -> str:
     """The cause in words; that of a renewal has them already."""
     kind = kind_of_cause(specification, terms)
     return f"{kind}: {specification.cause}" if kind in ("schedule", "again") else specification.cause

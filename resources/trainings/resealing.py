@@ -58,15 +58,15 @@ def reseal_all(stores: Iterable[TrainingStore], tiers: Mapping[str, Tier], dry_r
 
 def sentences(done: Resealed) -> list[str]:
     """What a run did and found, for a person: the last ones say whether older keys can go."""
-    told = [f"{copy}: sealed anew" for copy in done.sealed] + [f"not sealed: {each}" for each in done.failed]
+    lines = [f"{copy}: sealed anew" for copy in done.sealed] + [f"not sealed: {each}" for each in done.failed]
     for key, copies in done.needed.items():
         which = "an older key, which is not known from here," if key == UNKNOWN else f"key {key}"
-        told.append(f"{which} is needed by {len(copies)} copies: {', '.join(copies[:NAMED])}")
+        lines.append(f"{which} is needed by {len(copies)} copies: {', '.join(copies[:NAMED])}")
     if not done.keys:
-        return [*told, "no training encrypts its checkpoints"]
+        return [*lines, "no training encrypts its checkpoints"]
     if not done.needed:
-        told.append(f"nothing needs another key than {' and '.join(done.keys)}: the lines below it can go")
-    return told
+        lines.append(f"nothing needs another key than {' and '.join(done.keys)}: the lines below it can go")
+    return lines
 
 
 def reseal(store: TrainingStore, tiers: Mapping[str, Tier], done: Resealed, dry_run: bool = False) -> None:

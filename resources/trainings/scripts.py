@@ -54,7 +54,7 @@ def folder(name: str, durable: Path) -> Path:
 
 
 def _is_whole(place: Path) -> bool:
-    """Whether the code of this digest is kept, every byte of it. Raises OSError when that cannot be told."""
+    """Whether the code of this digest is kept, every byte of it. Raises OSError when it cannot be read."""
     try:
         return _digest(_files(place)) == place.name
     except (ValueError, FileNotFoundError):

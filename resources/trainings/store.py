@@ -334,7 +334,7 @@ class Trainings:
 
 
 def _proposed(folder: Path) -> bool:
-    """Whether there is a specification in a folder, or it cannot be told."""
+    """Whether there is a specification in a folder, or the folder cannot be read."""
     try:
         (folder / files.SPECIFICATION).stat()
     except (FileNotFoundError, NotADirectoryError):

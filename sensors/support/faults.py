@@ -1,6 +1,6 @@
-"""Faults: which subjects of a sensor something is wrong with, what was told about each, and when each is tried again.
+"""Faults: which subjects of a sensor have a problem, which problem was shown last, and when each is tried again.
 
-A fault is told once, as an observation of its subject, and not again while it is the same. The subject is tried again
+A fault is shown once, as an observation of its subject, and not again while it is the same. The subject is tried again
 after a time that doubles with each failure. All of this is kept in the sensor's cursor, which Dagster keeps beside the
 event log: a database that is restored brings back both.
 """
@@ -24,8 +24,8 @@ FIRST_SECONDS, LONGEST_SECONDS = 2.0, 60.0
 class Fault:
     """What is wrong with one subject."""
 
-    told: str
-    """The digest of what was told last."""
+    shown: str
+    """The digest of the problem that was shown last."""
     failures: int
     """In a row."""
     again: float
@@ -54,24 +54,24 @@ class Faults:
             self._now[subject.name] = fault
 
     def add(self, subject: Subject, error: Exception) -> list[dg.AssetObservation]:
-        """Something is wrong with a subject; its observation, unless the same was told before."""
+        """Something is wrong with a subject; its observation, unless the same was shown before."""
         before, problem = self._before.get(subject.name), subjects.problem(error)
-        told = digest.sha256(problem.encode())[:12]
-        self.rest(subject, told)
-        if subject.key is None or (before and before.told == told):
+        shown = digest.sha256(problem.encode())[:12]
+        self.rest(subject, shown)
+        if subject.key is None or (before and before.shown == shown):
             return []
         return [subjects.observation(subject, self._sensor, error)]
 
-    def rest(self, subject: Subject, told: str = "") -> None:
+    def rest(self, subject: Subject, shown: str = "") -> None:
         """Leave a subject alone for a while, the longer the more often it failed in a row."""
         before = self._before.get(subject.name)
         failures = before.failures + 1 if before else 1
         seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 10))
-        self._now[subject.name] = Fault(told, failures, self._clock() + seconds)
+        self._now[subject.name] = Fault(shown, failures, self._clock() + seconds)
 
     def cursor(self) -> str:
         """What the next tick has to know; empty when nothing is wrong."""
-        rows = {name: [each.told, each.failures, each.again] for name, each in sorted(self._now.items())}
+        rows = {name: [each.shown, each.failures, each.again] for name, each in sorted(self._now.items())}
         return json.dumps(rows) if rows else ""
 
 
@@ -79,6 +79,6 @@ def _read(cursor: str | None) -> dict[str, Fault]:
     """What the cursor says; nothing where it is not one of ours."""
     try:
         rows = parsing.value(cursor) if cursor else {}
-        return {name: Fault(str(told), int(failures), float(again)) for name, (told, failures, again) in rows.items()}
+        return {name: Fault(str(shown), int(failures), float(again)) for name, (shown, failures, again) in rows.items()}
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -27,7 +27,7 @@ def unshown(
 ) -> list[dg.AssetObservation]:
     """The observations of those incidents that the event log does not have yet; keeps what the nodes wrote.
 
-    `settled` are the incarnations about which nothing is left to show; it grows. An exit that cannot be read is told
+    `settled` are the incarnations about which nothing is left to show; it grows. An unreadable exit is reported
     and keeps nothing else from being shown.
     """
     key = keys.key(facts.specification.recipe, "training")

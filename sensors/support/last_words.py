@@ -16,20 +16,20 @@ from resources.trainings.checkpoint_faults import CheckpointFault
 from resources.trainings.facts import TrainingFacts
 
 
-def untold(
-    instance: dg.DagsterInstance, facts: TrainingFacts, going: Sequence[str], told: set[str]
+def unlogged(
+    instance: dg.DagsterInstance, facts: TrainingFacts, going: Sequence[str], logged: set[str]
 ) -> tuple[list[dg.AssetObservation], list[str]]:
     """What the event log lacks of what happened to a training's checkpoints, and which partitions may go now.
 
-    `going` are the partitions that are to go. `told` are the faults that the event log is known to have, by their ids;
+    `going` are the partitions that are to go. `logged` are the ids of the faults that the event log has;
     it grows. Raises OSError and ValueError.
     """
     steps = {partition: keys.parse_checkpoint_partition(partition)[1] for partition in going}
     last = checkpoint_faults.of_gone(facts, steps.values())
     faults = [*checkpoint_faults.known(facts), *last.values()]
-    told |= _logged(instance, facts, [fault for fault in faults if fault.id not in told])
-    lacking = {fault.id: checkpoint_observation(facts, fault) for fault in faults if fault.id not in told}
-    return list(lacking.values()), [partition for partition, step in steps.items() if last[step].id in told]
+    logged |= _logged(instance, facts, [fault for fault in faults if fault.id not in logged])
+    lacking = {fault.id: checkpoint_observation(facts, fault) for fault in faults if fault.id not in logged}
+    return list(lacking.values()), [partition for partition, step in steps.items() if last[step].id in logged]
 
 
 def _logged(instance: dg.DagsterInstance, facts: TrainingFacts, faults: Sequence[CheckpointFault]) -> set[str]:

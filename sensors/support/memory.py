@@ -4,7 +4,7 @@ It is a saving and no truth: it lives in this process, and is forgotten when the
 backup was restored, so that its newest record is older), and after some time in any case: that of each training at a
 moment of its own, so that no tick has to look at all of them at once.
 
-Whether something changed on disk is told by the times of the folders of a training's records: each record is a new
+Whether something changed on disk is seen by the times of the folders of a training's records: each record is a new
 file. Two changes may carry one time, as file systems count in steps; so a look counts only when the time had stood
 still for a while before it, by this process's own clock.
 """

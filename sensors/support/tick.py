@@ -1,8 +1,8 @@
 """One tick of a sensor: its subjects one after the other, each alone, and what the tick gives back to Dagster.
 
-Whatever is wrong with one subject (a training, a sweep, a dataset, the fleet) is told on that subject once, with what
+Whatever is wrong with one subject (a training, a sweep, a dataset, the fleet) is shown on it once, with what
 to do, and the subject is tried again after a while (`sensors.support.faults`); the tick goes on with the next one. A
-launcher or a fleet that cannot be asked is nobody's fault, and is tried again by the next tick. A tick has a deadline,
+launcher or a fleet that cannot be asked is tried again by the next tick. A tick has a deadline,
 as Dagster drops all that a tick has collected when it takes a minute: the subjects that it did not reach come first in
 the next one.
 """
@@ -88,10 +88,10 @@ class Tick:
         return True
 
     def fail(self, subject: Subject, error: Exception) -> None:
-        """Tell what is wrong with a subject, unless it was told before."""
-        told = self._faults.add(subject, error)
-        self.events += told
-        if told or subject.key is None:
+        """Show what is wrong with a subject, unless it was shown before."""
+        observations = self._faults.add(subject, error)
+        self.events += observations
+        if observations or subject.key is None:
             trace = "" if isinstance(error, ValueError | OSError) else "\n" + "".join(traceback.format_exception(error))
             self.log.error(f"{subject.name}: {error}{trace}")
 

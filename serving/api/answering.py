@@ -19,7 +19,7 @@ class Logprobs:
     likeliest: Sequence[Sequence[tuple[str, float]] | None]
     """The likeliest tokens at each place, the likeliest first, and how likely each was."""
     begin: int = 0
-    """How many characters the tokens before these have, of an answer that is told in pieces."""
+    """How many characters the tokens before these have, of an answer that is sent in pieces."""
 
     def document(self) -> dict[str, Any]:
         """As completions have it."""
@@ -60,7 +60,7 @@ class AnswerHead:
     model: str
     fingerprint: str
     top: int = 0
-    """How many of the likeliest tokens a chat is told at each place."""
+    """How many of the likeliest tokens a chat gets at each place."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -70,8 +70,8 @@ class AnswerHead:
             choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
         else:
             choice = {"text": text}
-        told = {"index": 0, **choice, "logprobs": self._logprobs(logprobs), "finish_reason": finish}
-        return self._document("", [told], usage=dict(usage))
+        choices = {"index": 0, **choice, "logprobs": self._logprobs(logprobs), "finish_reason": finish}
+        return self._document("", [choices], usage=dict(usage))
 
     def event(self, text: str, finish: str | None, first: bool, logprobs: Logprobs | None = None) -> bytes:
         """The next piece of a stream; `logprobs` are of the tokens since the piece before."""
@@ -80,8 +80,8 @@ class AnswerHead:
             choice: dict[str, Any] = {"delta": delta}
         else:
             choice = {"text": text}
-        told = {"index": 0, **choice, "logprobs": self._logprobs(logprobs), "finish_reason": finish}
-        return _event(self._document(".chunk", [told]))
+        choices = {"index": 0, **choice, "logprobs": self._logprobs(logprobs), "finish_reason": finish}
+        return _event(self._document(".chunk", [choices]))
 
     def _logprobs(self, logprobs: Logprobs | None) -> dict[str, Any] | None:
         if logprobs is None:

@@ -29,7 +29,7 @@ UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
 }
 """Fields that we do not have, and the values of each that change nothing; those of vLLM are among them."""
 LIKELIEST = 20
-"""The most tokens that are told at each place of an answer, as at OpenAI."""
+"""The most likely tokens that an answer gives at each place, as at OpenAI."""
 COMPLETION_TOKENS = 16
 """OpenAI's default for completions."""
 ROLES = ("system", "developer", "user", "assistant")
@@ -69,7 +69,7 @@ class Ask:
     echo: bool
     logprobs: bool
     top: int = 0
-    """How many of the likeliest tokens are told at each place, where `logprobs`."""
+    """How many of the likeliest tokens are given at each place, where `logprobs`."""
 
 
 def parse(document: Any, chat: bool) -> Ask:

@@ -125,7 +125,9 @@ class AnswerEngine:
                 self.counts.busy_seconds += time.monotonic() - began
                 if changed:
                     self._deliver(changed)
-        except Exception as error:  # an engine that broke answers nobody: everyone is told, and the process ends
+        except (
+            Exception
+        ) as error:  # an engine that broke answers nobody: all requests are refused, and the process ends
             self.failed = f"{type(error).__name__}: {error}"
             left = [*self._active, *([self._reading] if self._reading else []), *self._waiting]
             for sequence in left:

@@ -110,8 +110,8 @@ class Front:
             for model in self._answered()
             for each in (model, *(share.version.named(model) for share in self.switches[model].shares()))
         ]
-        told = f"model: found {name!r}, expected one of: {', '.join(known) or 'none yet'}"
-        return web.json_response(answering.problem(told, field="model", code="model_not_found"), status=404)
+        problem = f"model: found {name!r}, expected one of: {', '.join(known) or 'none yet'}"
+        return web.json_response(answering.problem(problem, field="model", code="model_not_found"), status=404)
 
     def _answered(self) -> list[str]:
         """The models that are wanted."""
@@ -144,7 +144,7 @@ class Front:
 
     async def _serving(self, _: web.Request) -> web.Response:
         """Who answers for each model, for the page and for people."""
-        told = {
+        answer = {
             name: {
                 "wish": switch.state.number,
                 "shares": [
@@ -163,7 +163,7 @@ class Front:
             }
             for name, switch in self.switches.items()
         }
-        return web.json_response(told)
+        return web.json_response(answer)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         ready: dict[Labels, float] = {}

@@ -1,8 +1,8 @@
 """Passing on: one request to a backend and its answer back, so that nothing is lost that can be saved.
 
 Until the first byte has gone to the client, a backend that dies or fails is only one attempt: the request goes to
-another version, or waits for the backend that is started anew. Afterwards nothing can be taken back, and the client is
-told. What a client asks wrongly is its own affair, and no attempt; a request that every backend answers with a fault
+another version, or waits for the backend that is started anew. Afterwards nothing can be taken back, and the client
+gets the error. A wrong request is the client's own affair, and no attempt; a request that each backend fails at
 ends after a few tries, and speaks against none of them.
 """
 
@@ -41,9 +41,9 @@ PAUSE_SECONDS = 0.05
 class _Failed(Exception):
     """An attempt failed before anything went to the client."""
 
-    def __init__(self, told: str, answered: bool = False) -> None:
+    def __init__(self, problem: str, answered: bool = False) -> None:
         """`answered` says whether the backend said so itself."""
-        super().__init__(told)
+        super().__init__(problem)
         self.answered = answered
 
 
@@ -119,8 +119,8 @@ class Passing:
                 headers={"Content-Type": "application/json"},
             ) as response:
                 if response.status >= 500 and response.status != BUSY:
-                    told = f"{backend.version.named(self.switch.model)}: {(await response.text())[:500]}"
-                    raise _Failed(told, answered=True)
+                    problem = f"{backend.version.named(self.switch.model)}: {(await response.text())[:500]}"
+                    raise _Failed(problem, answered=True)
                 if response.content_type == "text/event-stream":
                     return await self._stream(backend, response)
                 whole = await response.read()
@@ -199,13 +199,13 @@ class Passing:
         counter[labels(model=self.switch.model, version=backend.version.number, **more)] += 1
 
     def _nobody(self) -> web.Response:
-        told = self.switch.problem or f"model {self.switch.model}: nobody was ready within {WAIT_SECONDS:.0f} s"
-        return self._failed(told, BUSY)
+        problem = self.switch.problem or f"model {self.switch.model}: nobody was ready within {WAIT_SECONDS:.0f} s"
+        return self._failed(problem, BUSY)
 
-    def _failed(self, told: str, status: int = 502) -> web.Response:
+    def _failed(self, problem: str, status: int = 502) -> web.Response:
         self.figures.requests[labels(model=self.switch.model, version="", status=str(status))] += 1
         headers = {"Retry-After": "5"} if status == BUSY else {}
-        return web.json_response(answering.problem(told, "server_error"), status=status, headers=headers)
+        return web.json_response(answering.problem(problem, "server_error"), status=status, headers=headers)
 
 
 @contextlib.contextmanager

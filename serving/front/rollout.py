@@ -140,8 +140,8 @@ def _errors(policy: SwitchPolicy, old: Answered, new: Answered) -> str:
     none, all = new.failed + new.given_up, new.requests + new.given_up
     old_none, old_all = old.failed + old.given_up, old.requests + old.given_up
     if all >= policy.least_requests and _surely_more(none, all, old_none, old_all, margin):
-        told = f"{none} of {all} requests failed or were given up before an answer came"
-        return f"{told}, {_before(old_none, old_all, margin)}"
+        finding = f"{none} of {all} requests failed or were given up before an answer came"
+        return f"{finding}, {_before(old_none, old_all, margin)}"
     return ""
 
 
@@ -180,8 +180,8 @@ def _latency(policy: SwitchPolicy, old: Answered, new: Answered) -> RolloutFindi
         if now <= was * policy.latency_ratio or now - was <= SETTLED:
             continue
         if _rank_sum(before, [each / policy.latency_ratio for each in after]) > SLOWER:
-            told = f"{what} takes {now:.3f} s, before it {was:.3f} s: more than {policy.latency_ratio:g} times"
-            return RolloutFinding(fault=told)
+            fault = f"{what} takes {now:.3f} s, before it {was:.3f} s: more than {policy.latency_ratio:g} times"
+            return RolloutFinding(fault=fault)
         doubt = doubt or f"{what} takes more than {policy.latency_ratio:g} times as long"
     return RolloutFinding(doubt=doubt)
 
@@ -199,11 +199,11 @@ def _quality(policy: SwitchPolicy, pairs: Sequence[float]) -> RolloutFinding:
     texts = max(each for each in LOOKS if each <= len(pairs))
     mean, error = _mean(pairs[:texts])
     if mean - LOOKS[texts] * error > policy.quality_margin:
-        told = (
+        fault = (
             f"it predicts what people write worse: by {mean:.3f} ± {LOOKS[texts] * error:.3f} bits per byte on {texts} "
             f"texts, and {policy.quality_margin:g} is allowed"
         )
-        return RolloutFinding(fault=told)
+        return RolloutFinding(fault=fault)
     seems = statistics.fmean(pairs) > policy.quality_margin
     return RolloutFinding(doubt="it predicts what people write worse" if seems else "")
 

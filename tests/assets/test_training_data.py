@@ -140,9 +140,9 @@ def test_a_takedown_finds_the_mixture_of_a_snapshot_with_the_document(recipe: Mo
 def test_a_catalogue_hears_what_a_mixture_was_made_of(recipe: ModelRecipe, durable: Path) -> None:
     made = training_data.read(recipe, durable)
     assert made is not None
-    told = events.of_snapshot(made, 0.0)
-    assert [each["name"] for each in told["inputs"]] == ["code", "web"]
-    assert [each["name"] for each in told["outputs"]] == ["code+web"]
+    event = events.of_snapshot(made, 0.0)
+    assert [each["name"] for each in event["inputs"]] == ["code", "web"]
+    assert [each["name"] for each in event["outputs"]] == ["code+web"]
 
 
 def test_a_branch_may_change_the_mix_from_its_step_on_and_not_before(recipe: ModelRecipe, durable: Path) -> None:

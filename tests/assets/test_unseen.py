@@ -94,7 +94,7 @@ def test_documents_that_the_weights_were_trained_on_leave_the_validation_split(
         "documents": len(held_out & trained),
         "seen": [older.sha256],
     }
-    assert f"{len(held_out & trained)} validation documents are left out" in unseen.told(made)
+    assert f"{len(held_out & trained)} validation documents are left out" in unseen.sentence(made)
 
 
 def test_of_a_mixture_each_snapshot_is_without_what_the_weights_were_trained_on(
@@ -116,7 +116,7 @@ def test_of_a_mixture_each_snapshot_is_without_what_the_weights_were_trained_on(
     found = snapshots.read(tiers.durable_path, unseen.snapshot_for(weights(tiers, older.sha256), younger.sha256, tiers))
     assert isinstance(found, MixtureSnapshot)
     left = younger.splits["validation"].documents - found.splits["validation"].documents
-    assert left and unseen.told(found).startswith(f"{left} validation documents are left out")
+    assert left and unseen.sentence(found).startswith(f"{left} validation documents are left out")
     learnt = {text for each in mixtures.sources_of(older) for text in texts_in(tiers, each, "train")}
     for before, after in zip(mixtures.sources_of(younger), mixtures.sources_of(found), strict=True):
         assert validation_of(tiers, after) == validation_of(tiers, before) - learnt

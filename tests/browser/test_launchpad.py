@@ -58,10 +58,10 @@ def test_a_person_pauses_a_training_and_reads_what_follows(
     store = _shown(instance, homes.running(home, ALONE, 25))
     asked = "{alone_pause_training: {config: {why: the nodes are needed}}}"
     run = _launched(window, url, "alone_pause", asked, store.id)
-    told = server.execute(run)["told"]
+    result = server.execute(run)["result"]
     desired = store.desired()
     assert desired is not None and (desired.want, desired.why) == ("stop", "paused: the nodes are needed")
-    expect(window.page.get_by_text(told).first).to_be_visible(timeout=PATIENCE)
+    expect(window.page.get_by_text(result).first).to_be_visible(timeout=PATIENCE)
 
 
 def test_a_person_reads_what_deleting_a_training_removes_before_anything_goes(
@@ -76,7 +76,7 @@ def test_a_person_reads_what_deleting_a_training_removes_before_anything_goes(
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "message"),
     [
         ("drill_alone_promote", "it has no candidate yet"),
         ("drill_alone_rollback", "it has no former champion"),
@@ -86,11 +86,11 @@ def test_a_person_reads_what_deleting_a_training_removes_before_anything_goes(
     ],
 )
 def test_a_person_launches_a_dialog_as_it_opens_and_reads_what_follows(
-    url: str, window: Window, server: Webserver, job: str, told: str
+    url: str, window: Window, server: Webserver, job: str, message: str
 ):
     run = _launched(window, url, job, "")
     server.execute(run)
-    expect(window.page.get_by_text(told).first).to_be_visible(timeout=PATIENCE)
+    expect(window.page.get_by_text(message).first).to_be_visible(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("verb", ["export", "replay"])
@@ -109,10 +109,10 @@ def test_a_person_stops_a_training_and_lets_it_go_on(
 ):
     store = _shown(instance, homes.running(home, ALONE, 30, snapshot="2" * 64))
     for job, want in (("alone_stop", "stop"), ("alone_resume", "run")):
-        told = server.execute(_launched(window, url, job, "", store.id))["told"]
+        result = server.execute(_launched(window, url, job, "", store.id))["result"]
         desired = store.desired()
         assert desired is not None and desired.want == want
-        expect(window.page.get_by_text(told).first).to_be_visible(timeout=PATIENCE)
+        expect(window.page.get_by_text(result).first).to_be_visible(timeout=PATIENCE)
 
 
 def test_a_field_that_is_none_is_refused_before_a_run_begins(url: str, window: Window):

@@ -6,7 +6,7 @@ from tests.cli.conftest import Call
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--fault", "pod-deleted"], "--fault: found 'pod-deleted', which cannot be done on an embedded instance; exp"),
         (["--fault", "gremlins"], "--fault: found 'gremlins', which is unknown; expected one of rank-killed, "),
@@ -17,6 +17,6 @@ from tests.cli.conftest import Call
         (["--apply"], "found no training that makes steps now, expected one to do harm to"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_one_sentence(slipway: Call, arguments: list[str], told: str) -> None:
+def test_what_cannot_be_done_is_refused_in_one_sentence(slipway: Call, arguments: list[str], message: str) -> None:
     said = slipway("chaos", *arguments)
-    assert said.code == 1 and said.err.startswith(f"slipway: {told}") and said.out == ""
+    assert said.code == 1 and said.err.startswith(f"slipway: {message}") and said.out == ""

@@ -29,16 +29,16 @@ def test_everything_since_a_time_is_told_what_waits_for_a_person_first(slipway: 
 def test_the_same_is_had_as_json_and_as_a_page(slipway: Call, night: SeededNight, tmp_path: Path):
     night.of_ten_faults()
     said = slipway("incidents", "--since", "1d", "--json", "--page", tmp_path / "morning.html")
-    told = json.loads(said.out)
-    assert len([each for each in told["items"] if each["todo"]]) == 2 and told["sentence"] in (
+    report = json.loads(said.out)
+    assert len([each for each in report["items"] if each["todo"]]) == 2 and report["sentence"] in (
         (tmp_path / "morning.html").read_text()
     )
 
 
-def test_of_one_training_only_its_own_is_told(slipway: Call, night: SeededNight):
+def test_of_one_training_only_its_own_is_reported(slipway: Call, night: SeededNight):
     night.of_ten_faults()
-    told = json.loads(slipway("incidents", "--since", "1d", "--training", "killed", "--json").out)
-    assert [each["subject"].partition("-")[0] for each in told["items"]] == ["killed"]
+    report = json.loads(slipway("incidents", "--since", "1d", "--training", "killed", "--json").out)
+    assert [each["subject"].partition("-")[0] for each in report["items"]] == ["killed"]
 
 
 def test_a_home_without_trainings_needs_nobody(slipway: Call):

@@ -110,7 +110,7 @@ def test_without_a_champion_a_version_is_to_be_named_for_an_export(slipway: Call
 
 
 @pytest.mark.parametrize("verb", ["promote", "rollback"])
-def test_a_version_that_is_not_there_is_told_with_those_that_are(slipway: Call, model: Promotions, verb: str):
+def test_a_version_that_is_not_there_is_reported_with_those_that_are(slipway: Call, model: Promotions, verb: str):
     promoted(model, 10)
     promoted(model, 20)
     said = slipway("models", verb, MODEL, 9)
@@ -120,7 +120,7 @@ def test_a_version_that_is_not_there_is_told_with_those_that_are(slipway: Call, 
 @pytest.mark.parametrize(
     "asked", [("show",), ("promote", 3), ("rollback",), ("demote",), ("freeze",), ("evaluate", 1)], ids=str
 )
-def test_a_model_that_is_not_there_is_told_before_the_registry_is_asked(
+def test_a_model_that_is_not_there_is_reported_before_the_registry_is_asked(
     slipway: Call, model: Promotions, monkeypatch: pytest.MonkeyPatch, asked: tuple[object, ...]
 ):
     registered(model, 10)
@@ -131,11 +131,11 @@ def test_a_model_that_is_not_there_is_told_before_the_registry_is_asked(
     monkeypatch.setattr(Registry, "__init__", opened)
     verb, *rest = asked
     said = slipway("models", verb, "nope", *rest)
-    told = f"slipway: model nope: found none that begins so, expected one of {MODEL}\n"
-    assert (said.code, said.err) == (1, told)
+    message = f"slipway: model nope: found none that begins so, expected one of {MODEL}\n"
+    assert (said.code, said.err) == (1, message)
 
 
-def test_a_rollback_without_a_former_champion_is_told_before_the_registry_is_asked(
+def test_a_rollback_without_a_former_champion_is_reported_before_the_registry_is_asked(
     slipway: Call, model: Promotions, monkeypatch: pytest.MonkeyPatch
 ):
     registered(model, 10)

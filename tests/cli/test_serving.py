@@ -43,11 +43,11 @@ def test_who_answers_is_a_line_a_version(slipway: Call, records: ServingRecords)
         "ready",
         "http://127.0.0.1:9",
     ]
-    [told] = json.loads(slipway("models", "served", "--json").out)
-    assert (told["want"], told["follows"], told["verdict"]["outcome"]) == ("serve", True, "all")
+    [served] = json.loads(slipway("models", "served", "--json").out)
+    assert (served["want"], served["follows"], served["verdict"]["outcome"]) == ("serve", True, "all")
 
 
-def test_a_server_that_does_not_answer_is_told(slipway: Call, records: ServingRecords):
+def test_a_server_that_does_not_answer_is_reported(slipway: Call, records: ServingRecords):
     said = slipway("models", "ask", "slip", "def")
     assert said.code == 1 and "http://127.0.0.1:9: the server does not answer" in said.err
 
@@ -90,8 +90,8 @@ def test_who_waits_for_a_version_is_told_that_somebody_has_asked_for_something_e
 
     monkeypatch.setattr(Serving, "settle", asked_meanwhile)
     said = slipway("models", "serve", MODEL, "--stop")
-    told = "somebody else has asked for something else meanwhile (it is better)"
-    assert said.code == 1 and said.err.endswith(f"model {MODEL}: {told}; look at it with: slipway models served\n")
+    message = "somebody else has asked for something else meanwhile (it is better)"
+    assert said.code == 1 and said.err.endswith(f"model {MODEL}: {message}; look at it with: slipway models served\n")
 
 
 def test_a_person_stops_a_model(slipway: Call, records: ServingRecords):
@@ -110,5 +110,5 @@ def test_what_nothing_loads_is_listed_first_and_removed_with_apply(slipway: Call
     said = slipway("models", "gc")
     assert said.code == 0 and "would remove 2 exports of 0.000 GB; 0 stay" in said.out, said.err
     assert folder.exists()
-    told = json.loads(slipway("models", "gc", "--apply", "--json").out)
-    assert told["applied"] and len(told["going"]) == 2 and not folder.exists()
+    removed = json.loads(slipway("models", "gc", "--apply", "--json").out)
+    assert removed["applied"] and len(removed["going"]) == 2 and not folder.exists()

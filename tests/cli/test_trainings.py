@@ -127,8 +127,8 @@ def test_what_was_kept_of_a_failed_start_stands_for_its_logs(slipway: Call, home
     (store.folder / "tails").mkdir()
     (store.folder / "tails" / "000001.json").write_text(json.dumps({"node-0": "last words", "node-1": "others"}))
     assert slipway("logs", "tiny", "--node", "node-0").out.endswith(" i1 node-0 r- | last words\n")
-    told = [json.loads(line) for line in slipway("logs", "tiny", "--json").out.splitlines()]
-    assert [(each["node"], each["incarnation"], each["text"]) for each in told] == [
+    lines = [json.loads(line) for line in slipway("logs", "tiny", "--json").out.splitlines()]
+    assert [(each["node"], each["incarnation"], each["text"]) for each in lines] == [
         ("node-0", 1, "last words"),
         ("node-1", 1, "others"),
     ]

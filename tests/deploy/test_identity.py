@@ -151,7 +151,7 @@ def test_mlflow_takes_requests_for_its_host():
 
 
 @pytest.mark.parametrize(
-    ("section", "given", "told"),
+    ("section", "given", "message"),
     [
         ("proxy", {"image": ""}, "proxy.image: found none"),
         ("identity", {"secret": ""}, "identity.secret: found none"),
@@ -162,24 +162,24 @@ def test_mlflow_takes_requests_for_its_host():
         ("dex", {"secret": ""}, "dex.secret: found none"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(section: str, given: dict[str, Any], told: str):
+def test_values_that_contradict_each_other_are_refused(section: str, given: dict[str, Any], message: str):
     with pytest.raises(HelmError) as refused:
         render.workloads(changed(section, **given))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"issuer": "http://login.example"}, "/identity/issuer"),
         ({"peers": []}, "/identity/peers"),
         ({"hosts": {"ui": "a.example"}}, "'ui'"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str):
+def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], message: str):
     with pytest.raises(HelmValuesError) as refused:
         render.workloads(changed("identity", **given))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def changed(section: str, **given: Any) -> dict[str, Any]:

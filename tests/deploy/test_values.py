@@ -62,7 +62,7 @@ def test_every_value_has_a_description():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "/images/platform"),
         ({"images": {"platform": "registry.example/slipway"}}, "/images/platform"),
@@ -82,14 +82,14 @@ def test_every_value_has_a_description():
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str):
+def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], message: str):
     with pytest.raises(HelmValuesError) as refused:
         workloads(_merged(MINIMAL, given) if given else {})
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"mlflow": {"enabled": False}}, "platform.tracking.uri: found none"),
         ({"platform": {"tracking": {"uri": "http://elsewhere"}}}, "platform.tracking.uri: found a value"),
@@ -99,14 +99,14 @@ def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str
         ({"dask": {"enabled": True}}, "dask.secret: found none, expected an existing Secret with ca.crt"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], told: str):
+def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], message: str):
     with pytest.raises(HelmError) as refused:
         workloads(_merged(MINIMAL, given))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "may be on one of its own nodes"),
         ({"node_selector": {"fleet": "h200"}}, "takes a node of the fleet where no other has room for it"),
@@ -114,10 +114,10 @@ def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], to
     ],
 )
 def test_who_installs_the_chart_is_told_where_a_rendezvous_store_can_be_on_a_node_that_trains(
-    given: dict[str, Any], told: str
+    given: dict[str, Any], message: str
 ):
     said = " ".join(notes(_merged(MINIMAL, {"platform": {"cluster": given}})).split())
-    assert told in said and ("store_node_selector" in said) == bool(told)
+    assert message in said and ("store_node_selector" in said) == bool(message)
 
 
 def test_helm_lint_finds_nothing():

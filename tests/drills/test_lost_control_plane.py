@@ -102,8 +102,8 @@ def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself
     (incident,) = incidents.names(training.folder)
     partition = keys.incident_partition(training.id, incident)
     key = keys.key(small_recipes.PAIR, "incident")
-    told = wait_until(lambda: instance.materialisations(key, partition), "its incident is shown")[0]
-    assert told.metadata["kind"].value == KILLED
+    materialised = wait_until(lambda: instance.materialisations(key, partition), "its incident is shown")[0]
+    assert materialised.metadata["kind"].value == KILLED
     tracking, due = Tracking(uri=instance.home.tracking_uri), trainings(instance.tiers)
     wait_until(lambda: training.id not in due.opened(Duty.TRACKING), "MLflow has its metrics", 240)
     losses = tracking.client().get_metric_history(tracking.run_of(training), "loss")

@@ -73,6 +73,6 @@ def test_a_sweep_on_pictures_is_read_and_its_pictures_are_counted(chain: Chain):
 
 
 @pytest.mark.parametrize(("bits", "words"), [(1.605, "1.605 bits per byte"), (0.0, "accuracy 98.2%")])
-def test_a_checkpoint_is_told_by_bits_per_byte_or_else_by_its_accuracy(bits: float, words: str):
+def test_a_checkpoint_is_reported_by_bits_per_byte_or_else_by_its_accuracy(bits: float, words: str):
     score = Score("000000020.000001.0000", 0.17, 1.2, bits, 0.982, 55)
     assert report.measured(score) == words

@@ -13,8 +13,8 @@ from trainer.base import processes
 LIMIT = 600.0
 
 
-class Told:
-    """A clock, runs and jobs that a test tells of."""
+class WatchedRun:
+    """A run of work, and its clock, that a test moves."""
 
     def __init__(self) -> None:
         self.now, self.used, self.lives = 0.0, 0.0, False
@@ -34,24 +34,24 @@ class Told:
 
 
 def test_an_evaluation_that_says_nothing_for_an_hour_is_waited_for():
-    assert Told().passes(3600.0, share=0.1) == 0.0
+    assert WatchedRun().passes(3600.0, share=0.1) == 0.0
 
 
 def test_a_job_that_lives_is_waited_for():
-    told = Told()
-    told.lives = True
-    assert told.passes(3600.0) == 0.0
+    run = WatchedRun()
+    run.lives = True
+    assert run.passes(3600.0) == 0.0
 
 
 def test_a_run_that_only_waits_ends_the_patience():
-    assert Told().passes(LIMIT + LOOK_SECONDS, share=0.005) > LIMIT
+    assert WatchedRun().passes(LIMIT + LOOK_SECONDS, share=0.005) > LIMIT
 
 
 def test_news_breaks_the_silence_and_it_begins_anew():
-    told = Told()
-    told.passes(LIMIT)
-    told.silence.broken()
-    assert told.passes(LIMIT) == LIMIT
+    run = WatchedRun()
+    run.passes(LIMIT)
+    run.silence.broken()
+    assert run.passes(LIMIT) == LIMIT
 
 
 def test_a_run_that_ended_and_one_that_is_new_do_not_hide_each_other():

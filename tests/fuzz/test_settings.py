@@ -81,10 +81,10 @@ def read_secret(name: str, data: bytes) -> None:
         try:
             SECRETS[name](file)
         except (ValueError, OSError, Unavailable) as error:
-            told = f"{error} {error!r}"
-            assert SECRET.decode() not in told, told
+            message = f"{error} {error!r}"
+            assert SECRET.decode() not in message, message
             named = (file, target.PREFIX) if isinstance(error, ValueError) else ("",)
-            assert any(str(each) in str(error) for each in named), told
+            assert any(str(each) in str(error) for each in named), message
 
 
 @pytest.mark.parametrize("name", SECRETS)

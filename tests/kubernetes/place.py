@@ -105,7 +105,7 @@ def holds(object: Object, type: str) -> bool:
     return condition(object, type).get("status") == "True"
 
 
-def told(object: Object, type: str) -> tuple[str, str, str]:
+def condition_of(object: Object, type: str) -> tuple[str, str, str]:
     found = condition(object, type)
     return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 

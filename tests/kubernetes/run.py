@@ -42,19 +42,21 @@ def described(lab: ClusterLab, store: TrainingStore, home: Path) -> dict[str, An
     }
 
 
-def execute(told: dict[str, Any]) -> bool:
+def execute(described: dict[str, Any]) -> bool:
     """Materialise the training; returns whether the run succeeded."""
-    resources = {"tiers": Tiers(**told["tiers"]), "compute": KubernetesCompute(settings=told["compute"])}
+    resources = {"tiers": Tiers(**described["tiers"]), "compute": KubernetesCompute(settings=described["compute"])}
     with (
         tempfile.TemporaryDirectory() as folder,
-        dg.DagsterInstance.local_temp(told["home"]) as instance,
+        dg.DagsterInstance.local_temp(described["home"]) as instance,
     ):
         recipe = load(small_recipes.write(Path(folder), trial_steps=20), {}).trainings[small_recipes.ALONE]
         partitions = keys.training_partitions(recipe.name)
         assert partitions.name is not None
-        instance.add_dynamic_partitions(partitions.name, [told["training"]])
+        instance.add_dynamic_partitions(partitions.name, [described["training"]])
         assets = training_assets(recipe)
-        return dg.materialize(assets, partition_key=told["training"], instance=instance, resources=resources).success
+        return dg.materialize(
+            assets, partition_key=described["training"], instance=instance, resources=resources
+        ).success
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def platform(cluster: Cluster, tmp_path: Path, **more: object) -> tuple[Tiers, KubernetesCompute]:
-    told = {**GIVEN, "demand_priority": "slipway-demand", **more}
-    compute = settings(kubeconfig=str(cluster.kubeconfig), launcher="job", cluster=told)["compute"]
+    given = {**GIVEN, "demand_priority": "slipway-demand", **more}
+    compute = settings(kubeconfig=str(cluster.kubeconfig), launcher="job", cluster=given)["compute"]
     return Tiers(durable=str(Home(tmp_path).durable), nvme="/mnt/nvme"), KubernetesCompute(settings=compute)
 
 

@@ -12,7 +12,7 @@ import pytest
 from kubernetes import client, config, watch
 
 from tests.conftest import until
-from tests.kubernetes.place import ENDS, Object, Place, condition, holding, holds, holds_not, refusal, told
+from tests.kubernetes.place import ENDS, Object, Place, condition, condition_of, holding, holds, holds_not, refusal
 from tests.kubernetes.simulated.cluster import Cluster
 
 
@@ -159,7 +159,7 @@ class TestPods:
     def test_a_pod_that_fits_on_no_node_says_why_and_is_removed_at_once(self, place: Place):
         place.pod("true", nodeSelector={"kubernetes.io/hostname": "nowhere"})
         pod = until(lambda: holds_not(place.read_pod(), "PodScheduled"), "the scheduler's verdict")
-        status, reason, message = told(pod, "PodScheduled")
+        status, reason, message = condition_of(pod, "PodScheduled")
         nodes = len(place.core.list_node().items)
         assert (status, reason) == ("False", "Unschedulable")
         why = f"{nodes} node(s) didn't match Pod's node affinity/selector"
@@ -192,7 +192,7 @@ class TestJobs:
         place.job('echo "$JOB_COMPLETION_INDEX $(hostname 2>/dev/null) $HOSTNAME"', completions=2, parallelism=2)
         job = place.ended()
         reached = ("True", "CompletionsReached", "Reached expected number of succeeded pods")
-        assert told(job, "SuccessCriteriaMet") == told(job, "Complete") == reached
+        assert condition_of(job, "SuccessCriteriaMet") == condition_of(job, "Complete") == reached
         status = job["status"]
         assert (status["succeeded"], status["completedIndexes"], "failed" in status) == (2, "0,1", False)
         assert status["startTime"] <= status["completionTime"]
@@ -209,7 +209,9 @@ class TestJobs:
         [pod] = place.pods()
         name = f"{place.namespace}/{pod['metadata']['name']}"
         message = f"Container main for pod {name} failed with exit code 42 matching FailJob rule at index 0"
-        assert told(job, "FailureTarget") == told(job, "Failed") == ("True", "PodFailurePolicy", message)
+        assert (
+            condition_of(job, "FailureTarget") == condition_of(job, "Failed") == ("True", "PodFailurePolicy", message)
+        )
         assert (job["status"]["failed"], job["status"]["ready"], job["status"]["terminating"]) == (1, 0, 0)
         assert "completionTime" not in job["status"]
 
@@ -218,7 +220,7 @@ class TestJobs:
         place.job(script, completions=2, parallelism=2)
         job = place.ended()
         limit = ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-        assert told(job, "FailureTarget") == told(job, "Failed") == limit
+        assert condition_of(job, "FailureTarget") == condition_of(job, "Failed") == limit
         assert job["status"]["failed"] == 2
         [pod] = until(
             lambda: [each for each in place.pods() if "deletionTimestamp" not in each["metadata"]], "one left"
@@ -235,17 +237,20 @@ class TestJobs:
         )
         job = place.ended()
         message = f"Pod {place.namespace}/{name} has condition DisruptionTarget matching FailJob rule at index 0"
-        assert told(job, "Failed") == ("True", "PodFailurePolicy", message)
+        assert condition_of(job, "Failed") == ("True", "PodFailurePolicy", message)
 
     def test_a_suspended_job_has_no_pods_and_a_resumed_one_starts_anew(self, place: Place):
         place.job("exec sleep 600", suspend=True)
         job = until(lambda: holding(place.read("jobs"), "Suspended"), "the suspension")
-        assert told(job, "Suspended") == ("True", "JobSuspended", "Job suspended") and "startTime" not in job["status"]
+        assert (
+            condition_of(job, "Suspended") == ("True", "JobSuspended", "Job suspended")
+            and "startTime" not in job["status"]
+        )
         patch = place.batch.patch_namespaced_job
         patch("job", place.namespace, {"spec": {"suspend": False}})
         until(lambda: place.pods(field_selector="status.phase=Running"), "the pod to run")
         job = place.read("jobs")
-        assert told(job, "Suspended") == ("False", "JobResumed", "Job resumed") and "startTime" in job["status"]
+        assert condition_of(job, "Suspended") == ("False", "JobResumed", "Job resumed") and "startTime" in job["status"]
         patch("job", place.namespace, {"spec": {"suspend": True}})
         until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in place.pods()), "the pod to be deleted")
         assert not any(holds(place.read("jobs"), end) for end in ENDS)
@@ -281,7 +286,7 @@ class TestCustomJobs:
     def test_a_job_set_names_its_pods_in_the_dns_and_completes(self, place: Place):
         place.custom("jobsets", {"kind": "JobSet", "metadata": {"name": "job"}, "spec": self.job_set(place, "true")})
         job_set = place.ended("jobsets")
-        assert told(job_set, "Completed") == ("True", "AllJobsCompleted", "jobset completed successfully")
+        assert condition_of(job_set, "Completed") == ("True", "AllJobsCompleted", "jobset completed successfully")
         assert job_set["status"]["terminalState"] == "Completed"
         first, _ = sorted(place.pods(), key=lambda pod: pod["metadata"]["name"])
         assert (first["spec"]["hostname"], first["spec"]["subdomain"]) == ("job-node-0-0", "job")
@@ -294,14 +299,14 @@ class TestCustomJobs:
         place.custom("jobsets", {"kind": "JobSet", "metadata": {"name": "job"}, "spec": spec})
         job_set = place.ended("jobsets")
         message = "jobset failed due to one or more job failures (first failed job: job-node-0)"
-        assert told(job_set, "Failed") == ("True", "FailedJobs", message)
+        assert condition_of(job_set, "Failed") == ("True", "FailedJobs", message)
         assert job_set["status"].get("restarts", 0) == 0
 
     def test_a_suspended_job_set_waits_with_suspended_jobs(self, place: Place):
         spec = {**self.job_set(place, "true"), "suspend": True}
         place.custom("jobsets", {"kind": "JobSet", "metadata": {"name": "job"}, "spec": spec})
         job_set = until(lambda: holding(place.read("jobsets"), "Suspended"), "the suspension")
-        assert told(job_set, "Suspended") == ("True", "SuspendedJobs", "jobset is suspended")
+        assert condition_of(job_set, "Suspended") == ("True", "SuspendedJobs", "jobset is suspended")
         assert place.read("jobs", "job-node-0")["spec"]["suspend"] is True and not place.pods()
 
     def test_a_train_job_makes_a_job_set_of_its_name_and_copies_its_conditions(self, place: Place):
@@ -311,7 +316,7 @@ class TestCustomJobs:
         reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "job"}
         place.custom("trainjobs", {"kind": "TrainJob", "metadata": metadata, "spec": {"runtimeRef": reference}})
         train_job = place.ended("trainjobs")
-        assert told(train_job, "Complete") == ("True", "AllJobsCompleted", "jobset completed successfully")
+        assert condition_of(train_job, "Complete") == ("True", "AllJobsCompleted", "jobset completed successfully")
         [owner] = place.read("jobsets")["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["controller"]) == ("TrainJob", "job", True)
 
@@ -323,7 +328,7 @@ class TestCustomJobs:
         place.custom("pytorchjobs", {"kind": "PyTorchJob", "metadata": {"name": "job"}, "spec": spec})
         job = place.ended("pytorchjobs")
         done = ("True", "PyTorchJobSucceeded", f"PyTorchJob {place.namespace}/job successfully completed.")
-        assert told(job, "Succeeded") == done and condition(job, "Running")["status"] == "False"
+        assert condition_of(job, "Succeeded") == done and condition(job, "Running")["status"] == "False"
         assert sorted(pod["metadata"]["name"] for pod in place.pods()) == ["job-worker-0", "job-worker-1"]
         assert place.core.read_namespaced_service("job-worker-1", place.namespace).spec.cluster_ip == "None"
         labels = place.read_pod("job-worker-1")["metadata"]["labels"]

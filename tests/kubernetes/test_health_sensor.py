@@ -34,8 +34,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def platform(cluster: Cluster, tmp_path: Path, apply: bool) -> tuple[Tiers, KubernetesCompute]:
-    told = {"image": "trainer", "node_selector": LABELS}
-    compute = settings(kubeconfig=str(cluster.kubeconfig), cluster=told, quarantine={"apply": apply})["compute"]
+    given = {"image": "trainer", "node_selector": LABELS}
+    compute = settings(kubeconfig=str(cluster.kubeconfig), cluster=given, quarantine={"apply": apply})["compute"]
     return Tiers(durable=str(Home(tmp_path).durable), nvme="/mnt/nvme"), KubernetesCompute(settings=compute)
 
 

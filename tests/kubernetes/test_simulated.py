@@ -11,7 +11,7 @@ from kubernetes import client, config, watch
 from urllib3.exceptions import HTTPError
 
 from tests.conftest import Marked, until
-from tests.kubernetes.place import Place, condition, holds, refusal, told
+from tests.kubernetes.place import Place, condition, condition_of, holds, refusal
 from tests.kubernetes.simulated.cluster import Cluster
 from tests.kubernetes.simulated.kinds import NODES, PODS, WORKLOADS, Object
 
@@ -68,13 +68,13 @@ class TestNodes:
         assert not marked.pids()
         node = place.json(place.core.read_node(name))
         lost = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
-        assert told(node, "Ready") == lost
+        assert condition_of(node, "Ready") == lost
         taints = {(taint["key"], taint["effect"]) for taint in node["spec"]["taints"]}
         assert taints == {("node.kubernetes.io/unreachable", effect) for effect in ("NoSchedule", "NoExecute")}
         [pod] = place.pods()
         assert pod["status"]["phase"] == "Running" and not holds(pod, "Ready")
         why = ("True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
-        assert told(pod, "DisruptionTarget") == why
+        assert condition_of(pod, "DisruptionTarget") == why
         assert not condition(place.read("jobs"), "Failed") and place.read("jobs")["status"]["terminating"] == 1
         refused = refusal(place.core.read_namespaced_pod_log, pod["metadata"]["name"], place.namespace)
         assert refused["code"] == 500 and "no route to host" in refused["message"]
@@ -82,12 +82,15 @@ class TestNodes:
     def test_a_node_that_boots_lets_its_pods_go_and_the_job_ends(self, cluster: Cluster, place: Place):
         cluster.power_on(self.job_on_a_lost_node(cluster, place))
         job = place.ended()
-        assert told(job, "Failed")[1] == "PodFailurePolicy" and "DisruptionTarget" in told(job, "Failed")[2]
+        assert (
+            condition_of(job, "Failed")[1] == "PodFailurePolicy"
+            and "DisruptionTarget" in condition_of(job, "Failed")[2]
+        )
 
     def test_pods_are_removed_with_their_deleted_node(self, cluster: Cluster, place: Place):
         node = self.job_on_a_lost_node(cluster, place)
         place.core.delete_node(node)
-        assert told(place.ended(), "Failed")[1] == "PodFailurePolicy"
+        assert condition_of(place.ended(), "Failed")[1] == "PodFailurePolicy"
         until(lambda: not place.pods(), "the pod to be removed")
 
     def test_pods_of_a_node_that_is_cut_off_run_on(self, cluster: Cluster, place: Place, marked: Marked):
@@ -111,7 +114,7 @@ class TestNodes:
         place.batch.create_namespaced_job(place.namespace, body)
         assert {pod["spec"]["nodeName"] for pod in running(place, 2)} == {"node-0", "node-1"}
         [waits] = place.pods(field_selector="status.phase=Pending")
-        message = told(waits, "PodScheduled")[2]
+        message = condition_of(waits, "PodScheduled")[2]
         assert message.startswith("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")
         cluster.add_nodes("node-2")
         running(place, 3)
@@ -261,7 +264,7 @@ class TestQueues:
         [workload] = until(lambda: cluster.all_of(WORKLOADS, place.namespace), "the workload")
         short = "insufficient unused quota for pods in flavor default, 1 more needed"
         message = f"couldn't assign flavors to pod set main: {short}"
-        assert told(workload, "QuotaReserved") == ("False", "Pending", message) and not place.pods()
+        assert condition_of(workload, "QuotaReserved") == ("False", "Pending", message) and not place.pods()
         cluster.quota(place.namespace, "queue", pods=2)
         running(place, 2)
 
@@ -276,11 +279,11 @@ class TestQueues:
             "it",
         )
         [workload] = cluster.all_of(WORKLOADS, place.namespace)
-        assert told(workload, "Evicted")[:2] == ("True", "Preempted") and not holds(workload, "Admitted")
+        assert condition_of(workload, "Evicted")[:2] == ("True", "Preempted") and not holds(workload, "Admitted")
         cluster.quota(place.namespace, "queue", pods=1)
         running(place)
 
     def test_a_missing_queue_is_named(self, cluster: Cluster, place: Place):
         self.queued(place, "job")
         [workload] = until(lambda: cluster.all_of(WORKLOADS, place.namespace), "the workload")
-        assert told(workload, "QuotaReserved") == ("False", "Inadmissible", "LocalQueue queue doesn't exist")
+        assert condition_of(workload, "QuotaReserved") == ("False", "Inadmissible", "LocalQueue queue doesn't exist")

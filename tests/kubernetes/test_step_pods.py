@@ -80,7 +80,7 @@ def instance(
         yield made
 
 
-def told(instance: dg.DagsterInstance) -> list[str]:
+def messages(instance: dg.DagsterInstance) -> list[str]:
     """What the log of the only run says, the errors of its steps included."""
     records = instance.get_run_records()
     entries = [entry for record in records for entry in instance.all_logs(record.dagster_run.run_id)]
@@ -92,7 +92,7 @@ def told(instance: dg.DagsterInstance) -> list[str]:
 def test_a_step_that_fits_on_no_node_fails_with_what_is_missing(instance: dg.DagsterInstance, client: Client):
     done = dg.execute_job(dg.reconstructable(too_large), instance)
     assert not done.success
-    [reason] = [each for each in told(instance) if "fits on no node" in each]
+    [reason] = [each for each in messages(instance) if "fits on no node" in each]
     assert "it asks for memory 4Ti, and the largest node, node-" in reason and "has memory 512Gi" in reason
     assert "placement.steps.evaluation" in reason and "compute.steps.needs.evaluation" in reason
     assert client.list(JOBS, {}) == []
@@ -106,7 +106,7 @@ def test_a_step_that_waits_says_why_and_has_the_amounts_of_the_cluster(
     run = threading.Thread(target=lambda: dg.execute_job(dg.reconstructable(lowered), instance))
     run.start()
     try:
-        until(lambda: any("evaluation waits: 1 pod: Unschedulable" in each for each in told(instance)), "a word")
+        until(lambda: any("evaluation waits: 1 pod: Unschedulable" in each for each in messages(instance)), "a word")
         [pod] = client.list(PODS, {})
         resources = pod["spec"]["containers"][0]["resources"]
         assert resources["limits"] == LOWERED["most"]

@@ -110,7 +110,9 @@ def test_a_pod_that_dies_under_supervisors_is_replaced_and_one_that_ends_by_itse
 
 @pytest.mark.parametrize("kind", ["jobset", "job", "trainjob"])
 @pytest.mark.parametrize("job", [LONE, replace(RICH, command=("python", "train.py"))], ids=["one pod", "a script"])
-def test_where_nobody_can_take_a_pod_back_none_is_replaced_and_a_disruption_is_told_from_an_error(kind: str, job: Job):
+def test_where_nobody_can_take_a_pod_back_none_is_replaced_and_a_disruption_is_distinguished_from_an_error(
+    kind: str, job: Job
+):
     spec = job_spec(kind, job=job)
     disruption, error = spec["podFailurePolicy"]["rules"]
     assert spec["backoffLimit"] == 0 and spec["template"]["spec"]["restartPolicy"] == "Never"

@@ -71,5 +71,5 @@ def test_the_steps_after_a_checkpoint_that_is_chosen_are_done_again_and_are_the_
     platform.add(keys.checkpoint_partitions(TINY), partition)
     result = execute(platform, "replay", "replay_steps", partition, steps=2)
     assert result.success, refusal(result)
-    [told] = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
-    assert told.step_output_data.metadata["verdict"].value == "equal"
+    [output] = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    assert output.step_output_data.metadata["verdict"].value == "equal"

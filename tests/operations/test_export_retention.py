@@ -63,9 +63,9 @@ def answered(records: ServingRecords, version: ServedVersion, share: float = 1.0
 
 
 def retained(tiers: Tiers, limits: ExportLimits = NOW, dry_run: bool = False) -> RetainedExports:
-    told = retain(tiers, Recipes(), limits, dry_run, print)
-    assert told.failed == []
-    return told
+    found = retain(tiers, Recipes(), limits, dry_run, print)
+    assert found.failed == []
+    return found
 
 
 def there(records: ServingRecords) -> str:
@@ -78,11 +78,11 @@ def test_what_answers_a_canary_and_the_version_before_stay_and_the_others_go(tie
     for version in versions[:3]:
         answered(records, version)
     answered(records, versions[3], share=0.1, outcome="")
-    told = retained(tiers)
+    found = retained(tiers)
     assert there(records) == "234"
-    assert set(told.going) == {versions[0].folder, versions[4].folder}
-    assert told.bytes == sum(told.going.values()) > 2000
-    why = {folder[-1]: reasons for folder, reasons in told.staying.items()}
+    assert set(found.going) == {versions[0].folder, versions[4].folder}
+    assert found.bytes == sum(found.going.values()) > 2000
+    why = {folder[-1]: reasons for folder, reasons in found.staying.items()}
     assert why["2"] == ("version 2 of small answered before",) and why["3"] == ("version 3 of small answers",)
     assert why["4"] == ("version 4 of small is about to answer",)
 
@@ -176,9 +176,9 @@ def test_what_a_killed_export_left_goes_and_one_that_is_written_stays(tiers: Tie
         folder.mkdir(parents=True)
         (folder / "weights").write_bytes(bytes(10))
     aged(old)
-    told = retained(tiers, ExportLimits(versions=1, hours=24.0, days=30.0))
+    found = retained(tiers, ExportLimits(versions=1, hours=24.0, days=30.0))
     assert [path for path in (old, new) if path.exists()] == [new]
-    assert list(told.staying.values()) == [("it may be being written",)]
+    assert list(found.staying.values()) == [("it may be being written",)]
 
 
 def test_a_model_whose_records_cannot_be_read_keeps_all_of_its_exports_and_the_others_go_on(
@@ -188,9 +188,9 @@ def test_a_model_whose_records_cannot_be_read_keeps_all_of_its_exports_and_the_o
     exported(records, 2)
     other = exported(records, 3, "other")
     (records.folder / MODEL / "wanted" / "000001.json").write_text("{")
-    told = retain(tiers, Recipes(), NOW, False, print)
-    assert set(told.going) == {other.folder} and there(records) == "12"
-    [failed] = told.failed
+    found = retain(tiers, Recipes(), NOW, False, print)
+    assert set(found.going) == {other.folder} and there(records) == "12"
+    [failed] = found.failed
     assert failed.startswith("model small: nothing more was removed: ") and "000001.json" in failed
 
 
@@ -238,11 +238,11 @@ def test_what_a_person_asked_for_goes_after_its_days_while_its_checkpoint_can_gi
     starts = asked_for(tiers, f"{trained(tiers, 'two').id}.5-bf16")
     trained(tiers, "three", init=str(starts))
     os.utime(young)
-    told = retained(tiers, ExportLimits())
-    assert told.going.keys() == {f"exports/{again.name}"}
+    found = retained(tiers, ExportLimits())
+    assert found.going.keys() == {f"exports/{again.name}"}
     assert [path.exists() for path in (again, young, last_copy, starts)] == [False, True, True, True]
-    assert "cannot be made again" in told.staying[f"exports/{last_copy.name}"][0]
-    assert "three" in told.staying[f"exports/{starts.name}"][0]
+    assert "cannot be made again" in found.staying[f"exports/{last_copy.name}"][0]
+    assert "three" in found.staying[f"exports/{starts.name}"][0]
 
 
 @pytest.mark.nightly
@@ -255,8 +255,8 @@ def test_the_operation_shows_what_goes_and_what_stays_and_removes_nothing_when_i
         ops = {"ops": {"retain_exports": {"config": {"dry_run": dry_run}}}}
         done = export_retention.job(Recipes()).execute_in_process(ops, resources={"tiers": tiers})
         [output] = [event for event in done.all_events if event.event_type_value == "STEP_OUTPUT"]
-        told = output.step_output_data.metadata
-        going, staying = told["going"].value, told["staying"].value
+        metadata = output.step_output_data.metadata
+        going, staying = metadata["going"].value, metadata["staying"].value
         assert isinstance(going, list) and isinstance(staying, list)
         assert going == [old.folder] and len(staying) == 1
         assert there(records) == ("12" if dry_run else "1")

@@ -98,13 +98,13 @@ def test_a_training_is_paused_and_resumed_and_the_run_says_what_follows(
     store = homes.running(home, ALONE, 25)
     known(instance, store.id)
     paused = server.launch("alone_pause", {"alone_pause_training": {"why": "the nodes are needed"}}, store.id)
-    assert "its job saves a checkpoint" in server.execute(paused)["told"]
+    assert "its job saves a checkpoint" in server.execute(paused)["result"]
     desired = store.desired()
     assert desired is not None and (desired.want, desired.why) == ("stop", "paused: the nodes are needed")
     twice = server.execute(server.again(paused))
     assert twice["failure"] == f"training {store.id}: found one that is not wanted, expected one that runs or waits"
     resumed = server.launch("alone_resume", partition=store.id)
-    assert "from its newest checkpoint" in server.execute(resumed)["told"]
+    assert "from its newest checkpoint" in server.execute(resumed)["result"]
     desired = store.desired()
     assert desired is not None and desired.want == "run"
 
@@ -127,11 +127,11 @@ def test_a_training_that_has_ended_is_deleted_once_a_person_has_read_what_goes(
     Trainings(store.folder.parent).close(store.id, Duty.CHECKPOINTS)  # nothing waits for an evaluation
     instance.add_dynamic_partitions(keys.training_partitions(PAIR).name or "", [store.id])
     shown = server.execute(server.launch("pair_delete", partition=store.id))
-    assert "nothing is removed yet" in shown["told"] and "checkpoints of steps 50, 75 go" in shown["told"]
+    assert "nothing is removed yet" in shown["result"] and "checkpoints of steps 50, 75 go" in shown["result"]
     assert not store.read().let_go
     asked = {"pair_delete_training": {"remove": True, "why": "a wrong rate"}}
     done = server.execute(server.launch("pair_delete", asked, store.id))
-    assert "the next retention removes it" in done["told"] and store.read().let_go
+    assert "the next retention removes it" in done["result"] and store.read().let_go
     server.execute(server.launch("pair_resume", partition=store.id))
     assert not store.read().let_go
     refused = server.execute(server.launch("pair_delete", partition=store.id))

@@ -16,8 +16,8 @@ def test_it_shows_what_waits_for_a_person_and_writes_the_page_and_the_digest(pla
     done = platform.materialise([morning.KEY])
     assert done.success
     [shown] = done.asset_materializations_for_node("platform__morning")
-    told = {name: value.value for name, value in shown.metadata.items()}
-    assert told["waiting_for_a_person"] == 1 and "recipe" in str(told["to_be_done"])
+    figures = {name: value.value for name, value in shown.metadata.items()}
+    assert figures["waiting_for_a_person"] == 1 and "recipe" in str(figures["to_be_done"])
     page = (platform.home.durable / morning.FILE).read_text()
     assert page.count('<article class="red">') == 1 and store.id in page
     [noted] = Outbox.of(platform.home.durable).noted()

@@ -1,7 +1,7 @@
 """Planted secrets: what a user hands to Slipway as a secret is found nowhere but in the file that holds it.
 
 Everything that a small platform leaves is scanned, byte by byte: Dagster's and MLflow's databases, event logs, failed
-runs, artefacts, records of trainings, jobs, backups, and what the webserver is told of the definitions.
+runs, artefacts, records of trainings, jobs, backups, and what the webserver gets of the definitions.
 """
 
 import base64
@@ -29,7 +29,7 @@ KEY = "c0ffee5ec2e7" * 5 + "beef"
 
 
 class Refuses(http.server.BaseHTTPRequestHandler):
-    """An MLflow that answers each request with an error, or hangs up, and keeps what it was told of who asks."""
+    """An MLflow that answers each request with an error, or hangs up, and keeps who asked it."""
 
     logins: ClassVar[set[str]] = set()
     hangs_up: ClassVar[bool] = False
@@ -110,8 +110,8 @@ def back_up(platform: Platform) -> None:
 
 
 def test_the_webserver_is_told_no_secret(guarded: Platform):
-    told = dg.serialize_value(RepositorySnap.from_def(guarded.repository))
-    assert TINY in told and SECRET not in told and KEY not in told
+    snapshot = dg.serialize_value(RepositorySnap.from_def(guarded.repository))
+    assert TINY in snapshot and SECRET not in snapshot and KEY not in snapshot
 
 
 @pytest.mark.slow

@@ -42,6 +42,6 @@ def test_a_former_champion_comes_back_with_the_fall_as_its_reason(gate: Gate):
 def test_a_former_champion_whose_bytes_have_changed_does_not_come_back_and_the_watch_goes_on(gate: Gate):
     [former, _] = history(gate.tiers.durable_path, MODEL)
     os.truncate(gate.tiers.durable_path / former.tags[FOLDER_TAG] / "weights", 3)
-    told = quality.come_back(gate, former, FALL)
-    assert told.startswith("version 1 does not come back: ") and "its bytes are not what was committed" in told
+    sentence = quality.come_back(gate, former, FALL)
+    assert sentence.startswith("version 1 does not come back: ") and "its bytes are not what was committed" in sentence
     assert len(history(gate.tiers.durable_path, MODEL)) == 2

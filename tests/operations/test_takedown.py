@@ -92,15 +92,15 @@ def test_the_next_snapshot_is_without_it_and_what_has_seen_it_is_named(
     registry = Registry(tracking, tiers.durable_path)
     for model, tags in (("one", {SNAPSHOT_TAG: before}), ("two", {TRAINING_TAG: heir.id}), ("three", {})):
         registry.register(model, tiers.durable_path, "", {MANIFEST_TAG: "0" * 64} | tags)
-    told = asked(recipe, tiers, tracking, url=URL)
-    assert told.documents == ("pages.jsonl#0",) and told.snapshots == {before: recipe.name}
-    assert told.trainings == tuple(sorted((saw.id, heir.id, branch.id))) and told.models == ("one 1", "two 1")
-    assert told.snapshot not in (before, "") and told.near == ()
+    report = asked(recipe, tiers, tracking, url=URL)
+    assert report.documents == ("pages.jsonl#0",) and report.snapshots == {before: recipe.name}
+    assert report.trainings == tuple(sorted((saw.id, heir.id, branch.id))) and report.models == ("one 1", "two 1")
+    assert report.snapshot not in (before, "") and report.near == ()
     (noted,) = takedowns.read(tiers.durable_path, recipe.name)
     assert (noted.why, noted.by, noted.time > 0) == ("asked", "test", True)
 
 
-def test_trainings_that_wait_are_told_apart_from_those_that_were_started(tiers: Tiers):
+def test_trainings_that_wait_are_distinguished_from_those_that_were_started(tiers: Tiers):
     there, other = "a" * 64, "b" * 64
     saw = started(tiers, "saw", there)
     waits = waiting(tiers, "waits", there)

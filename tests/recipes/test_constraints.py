@@ -65,7 +65,7 @@ def test_it_names_its_fields():
         ("-optimiser.kind == 3", '"muon" beside + - * / // %'),
     ],
 )
-def test_what_it_cannot_be_worked_out_with_is_told_in_words_and_does_not_hold(text: str, found: str):
+def test_what_it_cannot_be_worked_out_with_is_reported_in_words_and_does_not_hold(text: str, found: str):
     with pytest.raises(InvalidConstraint) as caught:
         parse(text).check(VALUES)
     assert str(caught.value) == found

@@ -135,7 +135,7 @@ def test_a_recipe_is_planned_without_torch():
     assert done.stdout.strip() == "False", done.stderr
 
 
-def test_a_grace_that_is_shorter_than_a_save_is_told_with_the_field():
+def test_a_grace_that_is_shorter_than_a_save_is_reported_with_the_field():
     fields = ["placement.kubernetes.grace_seconds=60"]
     known = assignments.load_with(FOLDER / "examples", "trainings", "llama-1b", fields).trainings["llama-1b"]
     assert "grace_seconds: found 60, expected more than the 90 s" in grace_warning(known, "h200-32", 90.0)

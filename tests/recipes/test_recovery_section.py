@@ -11,7 +11,7 @@ GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"hang_seconds": 600}, "hang_seconds: found 600, expected no_progress_seconds (60) at most, as no step has"),
         ({"skips": 1000, "skip_steps": 10}, "skips: found 1000, expected skip_steps (10) at most: otherwise batches"),
@@ -41,10 +41,10 @@ GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
         ({"grow": 1}, "grow: found 1, expected true or false"),
     ],
 )
-def test_what_contradicts_itself_is_refused_at_its_field(fields: dict[str, Any], told: str) -> None:
+def test_what_contradicts_itself_is_refused_at_its_field(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedValue) as refused:
         validate(RecoverySection, {**GIVEN, **fields})
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(message)
 
 
 def test_a_usual_value_that_another_one_makes_idle_is_no_contradiction() -> None:

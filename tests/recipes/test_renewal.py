@@ -30,5 +30,5 @@ def test_a_renewal_that_cannot_be_is_reported(folder: Folder, section: str, prob
 
 def test_a_schedule_whose_day_never_comes_is_reported(folder: Folder):
     line = folder.edit(TRAINING, RETRAIN, 'retrain: "0 3 31 2 *"')
-    told = "expected a cron string whose day of the month comes in one of its months"
-    assert folder.problems() == [f'{TRAINING}:{line}: retrain: found "0 3 31 2 *", {told}']
+    expected = "expected a cron string whose day of the month comes in one of its months"
+    assert folder.problems() == [f'{TRAINING}:{line}: retrain: found "0 3 31 2 *", {expected}']

@@ -40,10 +40,10 @@ def test_a_bad_training_takes_its_sweep_with_it_and_leaves_the_others(folder: Pa
     found = usable(folder, None, {})
     assert list(found.recipes.scripts) == ["bigram"] and list(found.recipes.datasets) == ["python-stdlib"]
     assert found.recipes.trainings == {} and found.recipes.sweeps == {}
-    told = broken(folder)
-    assert "model.colour: found an unknown field" in told["trainings/tiny-decoder"][0]
+    problems = broken(folder)
+    assert "model.colour: found an unknown field" in problems["trainings/tiny-decoder"][0]
     needs = "trainings/tiny-decoder.yaml cannot be used, and sweeps/tiny-decoder.yaml needs it"
-    assert told["sweeps/tiny-decoder"] == (needs,)
+    assert problems["sweeps/tiny-decoder"] == (needs,)
 
 
 def test_a_bad_dataset_takes_all_that_stands_on_it(folder: Path):
@@ -58,8 +58,10 @@ def test_a_bad_dataset_takes_all_that_stands_on_it(folder: Path):
 
 
 def test_a_bad_variable_is_a_problem_of_the_recipe_that_it_names(folder: Path):
-    told = broken(folder, SLIPWAY_SWEEPS__TINY_DECODER__TRIALS="many")
-    assert list(told) == ["sweeps/tiny-decoder"] and told["sweeps/tiny-decoder"][0].startswith("SLIPWAY_SWEEPS__")
+    problems = broken(folder, SLIPWAY_SWEEPS__TINY_DECODER__TRIALS="many")
+    assert list(problems) == ["sweeps/tiny-decoder"] and problems["sweeps/tiny-decoder"][0].startswith(
+        "SLIPWAY_SWEEPS__"
+    )
 
 
 def test_a_variable_that_names_no_recipe_is_refused(folder: Path):

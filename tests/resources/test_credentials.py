@@ -68,6 +68,6 @@ def test_a_secret_that_its_client_would_show_is_refused_in_a_file_too(tmp_path: 
     assert "PLANTED" not in str(refused.value)
 
 
-def test_variables_that_hold_secrets_are_told_from_those_that_name_files():
+def test_variables_that_hold_secrets_are_distinguished_from_those_that_name_files():
     names = ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "AWS_SHARED_CREDENTIALS_FILE", "NCCL_DEBUG", "KEYS"]
     assert credentials.secret_variables(names) == ["AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "WANDB_API_KEY"]

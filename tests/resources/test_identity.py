@@ -1,4 +1,4 @@
-"""Identity: who asks is told by the run's tags or by the system's user, and only promoters decide about champions."""
+"""Identity: who asks is known by the run's tags or by the system's user, and only promoters decide about champions."""
 
 import copy
 import getpass

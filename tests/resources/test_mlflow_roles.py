@@ -166,8 +166,8 @@ def test_a_viewer_of_a_real_mlflow_deletes_nothing(mlflow: RunningMlflow, monkey
     assert searched[0] == 200 and run.info.run_id in searched[1]
     assert mlflow.send(VIEWER, "GET", f"{API}/registered-models/get?name=tiny")[0] == 200
     delete, unregister = (f"{API}/experiments/delete", {"experiment_id": experiment}), {"name": "tiny"}
-    status, told = mlflow.send(VIEWER, "POST", *delete)
-    assert status == 403 and json.loads(told)["error_code"] == "PERMISSION_DENIED" and VIEWER in told
+    status, body = mlflow.send(VIEWER, "POST", *delete)
+    assert status == 403 and json.loads(body)["error_code"] == "PERMISSION_DENIED" and VIEWER in body
     for person in (VIEWER, OPERATOR):
         assert mlflow.send(person, "DELETE", f"{API}/registered-models/delete", unregister)[0] == 403
     assert client.get_experiment(experiment).lifecycle_stage == "active"

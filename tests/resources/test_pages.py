@@ -103,7 +103,7 @@ def test_a_page_that_is_a_file_links_to_no_server():
     assert 'href="/' not in kept and '<a href="/assets/x">rank 1 was killed</a>' in served
 
 
-def test_every_figure_is_told_with_its_unit_and_of_which_step_it_is():
+def test_every_figure_is_reported_with_its_unit_and_of_which_step_it_is():
     stands = replace(STANDS, figures=(("tokens_per_second", 12345.0), ("learning_rate", 1e-3)))
     ended = replace(stands, state="stopped", words="stopped at 9 of 10: resume goes on from step 8")
     for standing, when in ((stands, "now"), (ended, "at step 9")):
@@ -112,7 +112,7 @@ def test_every_figure_is_told_with_its_unit_and_of_which_step_it_is():
             assert tile in page, tile
 
 
-def test_what_bounds_its_speed_is_told_while_it_runs_and_before_that_when_it_will_be():
+def test_what_bounds_its_speed_is_reported_while_it_runs_and_before_that_when_it_will_be():
     early, late = view(steps=3), view(steps=30)
     late.fold.add([{"event": "bound", "t": 31.0, "advice": "12% of the time goes into X."}], "000001.0000", "rank-0")
     assert "What bounds its speed is known from step 11 on." in training.html(early)

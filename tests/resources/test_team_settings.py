@@ -1,4 +1,4 @@
-"""What a platform's settings say wrong of teams is told with its line, its field, and what is expected."""
+"""What is wrong in a platform's settings of teams is reported with its line, its field, and what is expected."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.kubernetes import settings
 
 
 def problems(folder: Path, teams: object) -> list[str]:
-    """What is told of settings with this section, without the file's own path."""
+    """The message about settings with this section, without the file's own path."""
     file = folder / "platform.yaml"
     document = {**settings.settings(folder / "durable", folder / "nvme"), "teams": teams}
     file.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -26,7 +26,7 @@ def problems(folder: Path, teams: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("team", "told"),
+    ("team", "message"),
     [
         ({"quota": {"rank_hours": 0}}, "teams.research.quota.rank_hours"),
         ({"quota": {"rank_hours": "many"}}, "teams.research.quota.rank_hours"),
@@ -36,15 +36,15 @@ def problems(folder: Path, teams: object) -> list[str]:
         ({"prices": {"on_demand": -1, "spot": 1}}, "teams.research.prices.on_demand"),
     ],
 )
-def test_a_bad_field_of_a_team_is_told_by_its_name(tmp_path: Path, team: object, told: str):
+def test_a_bad_field_of_a_team_is_reported_by_its_name(tmp_path: Path, team: object, message: str):
     [problem] = problems(tmp_path, {"research": team})
-    assert problem.startswith(f"{told}: found ") and "expected " in problem
+    assert problem.startswith(f"{message}: found ") and "expected " in problem
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("team:research", "expected the name without team:"), ("two words", "expected a name without spaces")],
 )
-def test_a_bad_name_of_a_team_is_told_with_what_is_expected(tmp_path: Path, name: str, expected: str):
+def test_a_bad_name_of_a_team_is_reported_with_what_is_expected(tmp_path: Path, name: str, expected: str):
     [problem] = problems(tmp_path, {name: {}})
     assert expected.removeprefix("expected ") in problem

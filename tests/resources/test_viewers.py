@@ -24,9 +24,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def refused(answer: Answer, person: str) -> bool:
     """Whether a mutation was not let through, with the sentence that says why."""
-    told = json.loads(answer.text)
+    body = json.loads(answer.text)
     found = f"found {person or 'nobody known'}, expected one of the platform's operators: oda@x.example, pia@x.example"
-    return told["data"] is None and [each["message"].partition(": ")[2] for each in told["errors"]] == [found]
+    return body["data"] is None and [each["message"].partition(": ")[2] for each in body["errors"]] == [found]
 
 
 @pytest.mark.parametrize("person", ["", "vic@x.example"])

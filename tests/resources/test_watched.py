@@ -27,6 +27,6 @@ def test_a_process_that_works_for_longer_is_not_ended(tmp_path: Path, marked: Ma
     assert watched.run([sys.executable, "-c", WORKS], tmp_path, idle_seconds=2.0).code == 0
 
 
-def test_how_a_process_failed_is_told(tmp_path: Path, marked: Marked):
+def test_how_a_process_failed_is_reported(tmp_path: Path, marked: Marked):
     ended = watched.run([sys.executable, "-c", "raise SystemExit('no such model')"], tmp_path)
     assert (ended.code, ended.error.strip()) == (1, "no such model")

@@ -162,7 +162,7 @@ def test_a_training_that_still_runs_is_watched_further(platform: Platform):
     assert platform.trainings.opened(Duty.CHECKPOINTS) == [store.id]
 
 
-def told(platform: Platform, partition: str) -> list[dict[str, object]]:
+def metadata_of(platform: Platform, partition: str) -> list[dict[str, object]]:
     """The observations of a checkpoint, the newest first."""
     key = keys.key("tiny", "checkpoint")
     found = platform.instance.fetch_observations(dg.AssetRecordsFilter(key, asset_partitions=[partition]), limit=10)
@@ -184,7 +184,7 @@ def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platf
     assert partition not in platform.partitions(CHECKPOINTS)
     for _ in range(2):
         platform.apply("checkpoint_arrivals")
-    aside, copy = sorted(told(platform, partition), key=lambda each: str(each["what"]), reverse=True)
+    aside, copy = sorted(metadata_of(platform, partition), key=lambda each: str(each["what"]), reverse=True)
     assert (aside["what"], aside["tier"], aside["reason"]) == ("set aside", "all", copy["reason"])
     assert aside["what_to_do"] == (
         f"slipway checkpoints release {store.id}@{EVERY} takes it back, once every byte of a copy verifies"
@@ -193,13 +193,13 @@ def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platf
     assert platform.trainings.opened(Duty.CHECKPOINTS) == []
 
 
-def test_a_fault_of_a_tier_is_told_once_on_the_checkpoint(platform: Platform):
+def test_a_fault_of_a_tier_is_reported_once_on_the_checkpoint(platform: Platform):
     store = platform.finished(Duty.CHECKPOINTS)
     last = store.commits()[-1]
     faults.note(store.folder, last.name, "backup", faults.NOT_COPIED, "s3://bucket: access denied")
     for _ in range(4):
         platform.apply("checkpoint_arrivals")
-    [event] = told(platform, partitions(store)[-1])
+    [event] = metadata_of(platform, partitions(store)[-1])
     assert (event["what"], event["tier"], event["reason"]) == ("not copied", "backup", "s3://bucket: access denied")
     assert platform.partitions(CHECKPOINTS) == partitions(store)
 
@@ -212,7 +212,7 @@ def test_a_checkpoint_that_retention_removed_says_so_last(platform: Platform):
     platform.trainings.start(store, BY, "a test", (Duty.CHECKPOINTS,))
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
-    assert [each["what"] for each in told(platform, partitions(store)[0])] == ["removed"]
+    assert [each["what"] for each in metadata_of(platform, partitions(store)[0])] == ["removed"]
     assert platform.partitions(CHECKPOINTS) == partitions(store)[1:]
 
 
@@ -227,4 +227,4 @@ def test_a_released_checkpoint_is_shown_again_and_says_so(platform: Platform):
     for _ in range(4):
         platform.apply("checkpoint_arrivals")
     assert sorted(platform.partitions(CHECKPOINTS)) == sorted(partitions(store))
-    assert "released" in [each["what"] for each in told(platform, partitions(store)[0])]
+    assert "released" in [each["what"] for each in metadata_of(platform, partitions(store)[0])]

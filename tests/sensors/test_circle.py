@@ -64,8 +64,8 @@ class People:
                 return
             prompt = self.texts[number % len(self.texts)][:40]
             try:
-                told = client.complete(self.url, {"model": MODEL, "prompt": prompt, "max_tokens": 4})
-                self.answered[told["model"]] = self.answered.get(told["model"], 0) + 1
+                answer = client.complete(self.url, {"model": MODEL, "prompt": prompt, "max_tokens": 4})
+                self.answered[answer["model"]] = self.answered.get(answer["model"], 0) + 1
             except client.NotAnswered as error:
                 self.failed.append(str(error))
 

@@ -1,4 +1,4 @@
-"""Each subject alone: whatever is wrong with one training or sweep, the others go on, and it is told once."""
+"""Each subject alone: whatever is wrong with one training or sweep, the others go on, and it is shown once."""
 
 import dataclasses
 import shutil
@@ -58,11 +58,11 @@ WRONG: dict[str, Callable[[TrainingStore], object]] = {
 
 
 def problems(platform: Platform, key: dg.AssetKey, partition: str | None = None) -> list[str]:
-    """What was told about a subject, the latest first."""
+    """The problems that were shown of a subject, the latest first."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None)
     found = platform.instance.fetch_observations(where, limit=100).records
-    told = [record.asset_observation.metadata for record in found if record.asset_observation]
-    return [str(each["problem"].value) for each in told if "problem" in each]
+    metadata = [record.asset_observation.metadata for record in found if record.asset_observation]
+    return [str(each["problem"].value) for each in metadata if "problem" in each]
 
 
 def without_nodes(platform: Platform) -> None:
@@ -71,7 +71,7 @@ def without_nodes(platform: Platform) -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_told_once(
+def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_reported_once(
     platform: Platform, monkeypatch: pytest.MonkeyPatch, wrong: str
 ):
     monkeypatch.setattr(faults, "FIRST_SECONDS", 0.0)
@@ -85,18 +85,18 @@ def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_told
     assert len(platform.materialisations("training", good.id)) == 1
     assert len(platform.partitions(CHECKPOINTS)) == len(good.commits())
     assert platform.trainings.opened(Duty.RUN) in ([], [broken.id])
-    told = problems(platform, keys.key(TINY, "training"), broken.id)
-    assert 1 <= len(told) <= 4, "once by each sensor that met it"
+    shown = problems(platform, keys.key(TINY, "training"), broken.id)
+    assert 1 <= len(shown) <= 4, "once by each sensor that met it"
 
 
-def test_a_damaged_old_exit_is_told_and_the_training_goes_on_to_its_end(platform: Platform):
+def test_a_damaged_old_exit_is_reported_and_the_training_goes_on_to_its_end(platform: Platform):
     without_nodes(platform)
     store = platform.wanted(cause="another")
     a_damaged_old_exit(store)
     for _ in range(3):
         platform.apply("job_watch")
-    [told] = problems(platform, keys.key(TINY, "training"), store.id)
-    assert "exits/000001.json" in told
+    [problem] = problems(platform, keys.key(TINY, "training"), store.id)
+    assert "exits/000001.json" in problem
     shown = [{name: each.value for name, each in seen.metadata.items()} for seen in platform.observations(store.id)]
     assert [each["incarnation"] for each in shown if "cause" in each] == [2]
     assert platform.trainings.opened(Duty.RUN) == []
@@ -109,8 +109,8 @@ def test_a_training_of_a_recipe_that_is_gone_keeps_no_other_from_its_run(platfor
     platform.trainings.start(gone, BY, "a test")
     [request] = platform.apply("job_watch")
     assert request.tags[keys.TRAINING_TAG] == other.id
-    [told] = problems(platform, keys.key("gone", "training"), gone.id)
-    assert told.startswith("found no recipe that makes gone/training")
+    [problem] = problems(platform, keys.key("gone", "training"), gone.id)
+    assert problem.startswith("found no recipe that makes gone/training")
 
 
 def test_a_partition_that_is_no_training_fails_its_run_and_opens_no_duty(platform: Platform):
@@ -159,7 +159,7 @@ def test_what_a_restored_older_database_lacks_is_shown_again(platform: Platform,
         assert restored.trainings.owed() == set()
 
 
-def test_a_sweep_that_two_runs_opened_stops_no_tick_and_is_told_on_it(
+def test_a_sweep_that_two_runs_opened_stops_no_tick_and_is_reported_on_it(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     subject = current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers, platform.tracking)
@@ -168,5 +168,5 @@ def test_a_sweep_that_two_runs_opened_stops_no_tick_and_is_told_on_it(
     monkeypatch.setattr(type(store), "state", lambda self: (_ for _ in ()).throw(AssertionError("opened twice")))
     for _ in range(2):
         platform.apply("sweep_completions")
-    [told] = problems(platform, keys.key(SEARCH, "sweep"))
-    assert told == "AssertionError: opened twice"
+    [problem] = problems(platform, keys.key(SEARCH, "sweep"))
+    assert problem == "AssertionError: opened twice"

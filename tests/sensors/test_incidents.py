@@ -41,7 +41,7 @@ def partitions(platform: Platform) -> list[str]:
     return platform.partitions(keys.incident_partitions(TINY))
 
 
-def told(platform: Platform, key: dg.AssetKey, partition: str | None = None) -> list[dict[str, Any]]:
+def metadata_of(platform: Platform, key: dg.AssetKey, partition: str | None = None) -> list[dict[str, Any]]:
     """The metadata of each materialisation, the newest first."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None)
     records = platform.instance.fetch_materializations(where, limit=100).records
@@ -56,13 +56,13 @@ def test_a_failed_incarnation_is_an_incident_with_its_cause_and_it_says_what_it_
     platform.apply("incidents")
     name = keys.incident_partition(store.id, "000001.0000")
     assert partitions(platform) == [name]
-    [first] = told(platform, KEY, name)
+    [first] = metadata_of(platform, KEY, name)
     assert (first["state"], first["cause"], first["step"]) == ("recovering", "node-1: rank 1 was killed", 10)
     assert (first["nodes"], first["ranks"], first["to_be_done"]) == ("node-1", "1", "nothing")
     assert "seconds_lost" not in first
     goes_on(store)
     platform.apply("incidents")
-    last, _ = told(platform, KEY, name)
+    last, _ = metadata_of(platform, KEY, name)
     assert (last["state"], last["steps_lost"], last["resumed_from"]) == ("over", 2, 8)
     assert last["went_on"].startswith("incarnation 2 on node-0 from step 8")
     assert last["seconds_lost"] == pytest.approx(accounts.costs(store.folder)["000001.0000"].seconds, abs=0.01)
@@ -90,7 +90,7 @@ def test_an_incident_that_a_generation_survived_has_a_partition_with_its_step(pl
     platform.apply("incidents")
     name = keys.incident_partition(store.id, "000001.0002.000000007")
     assert partitions(platform) == [name]
-    [only] = told(platform, KEY, name)
+    [only] = metadata_of(platform, KEY, name)
     assert (only["state"], only["action"], only["steps_lost"]) == ("over", "skipped the batch", 0)
 
 
@@ -98,9 +98,9 @@ def test_a_training_that_was_given_up_waits_for_a_person_and_the_page_says_so_fi
     store = failed(platform, "model: found 3 heads, expected an even number", causes.CONFIGURATION)
     store.want("stop", "job watch", "it would fail again", by_platform=True)
     platform.apply("incidents")
-    [only] = told(platform, KEY, keys.incident_partition(store.id, "000001.0000"))
+    [only] = metadata_of(platform, KEY, keys.incident_partition(store.id, "000001.0000"))
     assert only["state"] == "waits for a person" and "recipe" in only["to_be_done"]
-    [page] = told(platform, shown.OVERVIEW)
+    [page] = metadata_of(platform, shown.OVERVIEW)
     assert page["waiting_for_a_person"] == 1
     assert "1 waits for a person" in page["summary"] and only["to_be_done"] in page["to_be_done"]
     platform.apply("incidents")
@@ -109,13 +109,13 @@ def test_a_training_that_was_given_up_waits_for_a_person_and_the_page_says_so_fi
 
 def test_the_page_of_a_quiet_night_says_that_nothing_is_to_be_done(platform: Platform):
     platform.apply("incidents")
-    [page] = told(platform, shown.OVERVIEW)
+    [page] = metadata_of(platform, shown.OVERVIEW)
     assert page["summary"] == "0 incidents in 24 hours, 0 s and 0 steps lost; nothing is to be done"
     assert page["to_be_done"] == "nothing" and page["page"].endswith("There is no incident.\n")
     assert not platform.tick("incidents").asset_events
 
 
-def test_a_damaged_record_is_told_and_keeps_no_other_from_being_shown(platform: Platform):
+def test_a_damaged_record_is_reported_and_keeps_no_other_from_being_shown(platform: Platform):
     store = failed(platform)
     (store.folder / "incidents").mkdir()
     (store.folder / "incidents" / "000001.0009.json").write_text("{torn")

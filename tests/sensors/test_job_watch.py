@@ -86,7 +86,7 @@ def test_a_run_that_was_cancelled_before_the_training_was_last_wanted_does_not_s
 
 
 @pytest.mark.parametrize("skew", [-3600.0, 3600.0])
-def test_the_order_of_cancelling_and_wanting_is_not_told_by_clocks(
+def test_the_order_of_cancelling_and_wanting_is_not_known_by_clocks(
     platform: Platform, monkeypatch: pytest.MonkeyPatch, skew: float
 ):
     """What is wanted was written on a machine whose clock is an hour off; nothing of the training has run yet."""

@@ -47,6 +47,6 @@ def test_what_the_record_lacks_is_named_with_what_to_do(tracked: Platform, monke
     monkeypatch.setattr(record, "of_checkpoint", lacking)
     found = judged(demanding(tracked))
     assert not found.passed
-    told = str(found.metadata["missing"])
-    assert "environment.packages is not known" in told and "environment.kernel is not known" in told
-    assert "code.revision is not known: run from a checkout of git, or set revision" in told
+    missing = str(found.metadata["missing"])
+    assert "environment.packages is not known" in missing and "environment.kernel is not known" in missing
+    assert "code.revision is not known: run from a checkout of git, or set revision" in missing

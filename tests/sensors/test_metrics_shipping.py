@@ -149,8 +149,8 @@ def test_what_differs_between_ranks_is_in_the_run_rank_by_rank(tracked: Platform
     store = tracked.finished(Duty.TRACKING)
     for rank in (0, 1):
         figures = {"steps": 3, "forward_seconds": 1.0 + rank}
-        told = {"rank": rank, "step": 3, "figures": figures}
-        ledger.note(store.folder, Token(1), f"figures-{rank}", rank_figures.EVENT, **told)
+        event = {"rank": rank, "step": 3, "figures": figures}
+        ledger.note(store.folder, Token(1), f"figures-{rank}", rank_figures.EVENT, **event)
     tracked.apply("metrics_shipping")
     found = tracked.tracking.client().get_run(tracked.tracking.run_of(store)).data.metrics
     assert (found["rank/0/forward_seconds"], found["rank/1/forward_seconds"]) == (1.0, 2.0)

@@ -71,8 +71,8 @@ def test_the_run_measures_groups_of_embedded_nodes_and_what_it_found_stays_on_re
         config, instance=platform.instance, resources=platform.resources
     )
     assert result.success
-    [told] = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
-    metadata = told.step_output_data.metadata
+    [output] = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    metadata = output.step_output_data.metadata
     assert metadata["about"].value == f"{store.id}/{Token(1)}"
     named = {node for what in ("bad", "good", "unresolved") for node in str(metadata[what].value).split(", ")}
     assert set(NODES) <= named

@@ -18,7 +18,7 @@ from trainer.record import causes
 
 
 @pytest.fixture
-def told(platform: Platform, tmp_path: Path) -> NotificationSettings:
+def settings(platform: Platform, tmp_path: Path) -> NotificationSettings:
     """A platform that tells what happens to the addresses in a file, at once."""
     settings = NotificationSettings(urls_file=str(tmp_path / "urls"), group_seconds=0.0)
     platform.repository = build(platform.recipes, platform.resources, notifications=settings).get_repository_def()
@@ -29,9 +29,9 @@ def noted(platform: Platform) -> list[tuple[NoticeKind, str]]:
     return [(each.notice.kind, each.notice.title) for each in Outbox.of(platform.home.durable).noted()]
 
 
-def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Platform, told: NotificationSettings):
+def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Platform, settings: NotificationSettings):
     with servers.webhook() as hook:
-        Path(told.urls_file).write_text(hook.webhook)
+        Path(settings.urls_file).write_text(hook.webhook)
         platform.apply("notifications")
         store = platform.wanted("failing")
         assert store.claim(1, ("node-0",), "first start", BY)
@@ -52,8 +52,8 @@ def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Pl
         assert platform.trainings.opened(Duty.NOTICES) == []
 
 
-def test_a_training_that_is_finished_is_told(platform: Platform, told: NotificationSettings):
-    Path(told.urls_file).write_text("json://127.0.0.1:1/x")
+def test_a_training_that_is_finished_is_reported(platform: Platform, settings: NotificationSettings):
+    Path(settings.urls_file).write_text("json://127.0.0.1:1/x")
     platform.apply("notifications")
     store = platform.wanted("short")
     assert store.claim(1, ("node-0",), "first start", BY)
@@ -63,8 +63,8 @@ def test_a_training_that_is_finished_is_told(platform: Platform, told: Notificat
     assert platform.trainings.opened(Duty.NOTICES) == []
 
 
-def test_addresses_that_cannot_be_read_are_told_and_what_happens_is_noted_all_the_same(
-    platform: Platform, told: NotificationSettings
+def test_addresses_that_cannot_be_read_are_reported_and_what_happens_is_noted_all_the_same(
+    platform: Platform, settings: NotificationSettings
 ):
     platform.apply("notifications")
     store = platform.wanted("short")

@@ -73,7 +73,7 @@ def test_without_a_target_nothing_is_sent_and_nothing_is_noted(platform: Platfor
     assert not (platform.home.durable / "openlineage").exists()
 
 
-def test_snapshot_training_and_checkpoints_are_told_once_in_valid_events(platform: Platform):
+def test_snapshot_training_and_checkpoints_are_reported_once_in_valid_events(platform: Platform):
     store, path = platform.finished(), platform.root / "events.jsonl"
     telling(platform, OpenLineage(file=str(path)))
     for _ in range(2):
@@ -88,8 +88,8 @@ def test_snapshot_training_and_checkpoints_are_told_once_in_valid_events(platfor
     start, *checkpoints = [each for each in events if each["job"]["name"] == "tiny"][:-1]
     assert start["inputs"][0] | {"facets": {}} == {"namespace": "slipway", "name": "texts", "facets": {}}
     assert start["inputs"][0]["facets"]["version"]["datasetVersion"] == snapshot
-    told = [each["outputs"][0]["facets"]["version"]["datasetVersion"] for each in checkpoints]
-    assert told == [commit.manifest for commit in store.commits()]
+    versions = [each["outputs"][0]["facets"]["version"]["datasetVersion"] for each in checkpoints]
+    assert versions == [commit.manifest for commit in store.commits()]
 
 
 def test_a_server_hears_of_a_checkpoint_when_it_is_there(platform: Platform, catalogue: Catalogue):  # noqa: F811

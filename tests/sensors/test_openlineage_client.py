@@ -35,20 +35,20 @@ def read(event: dict[str, Any]) -> Any:
 
 def facets(holder: dict[str, Any]) -> dict[str, Any]:
     """The client's object of each facet: that of its own class, or of the base that a facet of ours extends."""
-    return {name: facet(name, told) for name, told in holder["facets"].items()}
+    return {name: facet(name, fields_of) for name, fields_of in holder["facets"].items()}
 
 
-def facet(name: str, told: dict[str, Any]) -> Any:
-    kind = told["_schemaURL"].rpartition("/")[2]
-    fields = {key: value for key, value in told.items() if key not in ("_producer", "_schemaURL")}
+def facet(name: str, given: dict[str, Any]) -> Any:
+    kind = given["_schemaURL"].rpartition("/")[2]
+    fields = {key: value for key, value in given.items() if key not in ("_producer", "_schemaURL")}
     if name.startswith("slipway_"):
         base = getattr(importlib.import_module("openlineage.client.generated.base"), kind)
-        return base(producer=told["_producer"]).with_additional_properties(**fields)
+        return base(producer=given["_producer"]).with_additional_properties(**fields)
     module = importlib.import_module(f"openlineage.client.generated.{MODULES[kind]}")
-    return getattr(module, kind)(producer=told["_producer"], **fields)
+    return getattr(module, kind)(producer=given["_producer"], **fields)
 
 
-def told(event: dict[str, Any]) -> dict[str, Any]:
+def rebuilt(event: dict[str, Any]) -> dict[str, Any]:
     """An event as the client writes it: without the empty facets that it adds to every dataset."""
     written = importlib.import_module("openlineage.client.serde").Serde.to_dict(read(event))
     for side, added in (("inputs", "inputFacets"), ("outputs", "outputFacets")):
@@ -68,7 +68,7 @@ def test_the_events_of_a_snapshot_and_a_training_that_succeeds_come_out_as_they_
     platform.finished()
     made = events(platform)
     assert {each["job"]["facets"]["jobType"]["jobType"] for each in made} == {"DATASET", "TRAINING"}
-    assert [told(event) for event in made] == made
+    assert [rebuilt(event) for event in made] == made
 
 
 def test_the_events_of_a_training_that_fails_come_out_as_they_were(platform: Platform):
@@ -78,7 +78,7 @@ def test_the_events_of_a_training_that_fails_come_out_as_they_were(platform: Pla
     store.want("stop", BY, "a test")
     *_, last = made = events(platform)
     assert (last["eventType"], last["run"]["facets"]["errorMessage"]["message"]) == ("FAIL", "the disk is full")
-    assert [told(event) for event in made] == made
+    assert [rebuilt(event) for event in made] == made
 
 
 def test_a_facet_with_a_field_that_the_standard_lacks_is_refused(platform: Platform):

@@ -152,8 +152,8 @@ def test_a_candidate_waits_while_the_champion_is_damaged_and_is_judged_when_ther
     for _ in range(2):
         assert tracked.apply("promotions") == []
     assert tracked.trainings.opened(Duty.PROMOTION) == [store.id]
-    [told] = tracked.observations(store.id)
-    assert "its candidate waits: the champion, version 1, cannot be compared with" in str(told.metadata)
+    [observation] = tracked.observations(store.id)
+    assert "its candidate waits: the champion, version 1, cannot be compared with" in str(observation.metadata)
     waiting = undecided(tracked.home.durable, store.commits()[0].manifest)
     assert waiting is not None and "cannot be compared with" in waiting.undecided
     Promotions(registry(tracked), tracked.home.durable, MODEL).record(
@@ -273,8 +273,8 @@ def test_a_candidate_that_is_worse_than_the_champion_is_rejected_for_good(
     store = worse(tracked)
     result = judge(tracked)
     assert result.success and checks(result)[BEATS_CHAMPION] is False  # a rejection is no failure
-    [told] = tracked.observations(store.id, "champion")
-    assert "which a guess by frequency alone reaches: train it for more steps" in str(told.description)
+    [observation] = tracked.observations(store.id, "champion")
+    assert "which a guess by frequency alone reaches: train it for more steps" in str(observation.description)
     assert registry(tracked).aliased(MODEL, CHAMPION) == champion
     candidate = registry(tracked).aliased(MODEL, CANDIDATE)
     assert candidate is not None and candidate.tags["slipway.training"] == store.id

@@ -107,8 +107,8 @@ def test_a_champion_that_came_back_is_champion_no_more_and_the_record_says_why(
     assert back.by == "sensor serving" and back.before == bad.number
     assert back.why == f"version {bad.number} came back from its canary: 3 of 4 requests failed"
     assert back.judgement is not None and back.judgement.figures["failed"] == 0.75
-    [told] = [each for each in shown(tracked) if "sent_back" in each.metadata]
-    assert "3 of 4 requests failed" in str(told.metadata["sent_back"].value)
+    [observation] = [each for each in shown(tracked) if "sent_back" in each.metadata]
+    assert "3 of 4 requests failed" in str(observation.metadata["sent_back"].value)
     tracked.apply("promotions")
     aliased = Registry(tracked.tracking, tracked.home.durable).aliased(MODEL, CHAMPION)
     assert aliased is not None and aliased.number == good.number

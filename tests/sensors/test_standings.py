@@ -20,9 +20,11 @@ def newest(platform: Platform, id: str) -> dict[str, object]:
 def test_one_that_waits_says_so_at_the_first_look_and_has_a_page(platform: Platform):
     store = platform.wanted("waiting")
     platform.apply("standings")
-    told = newest(platform, store.id)
-    assert told["state"] == "waiting" and told["name"] and told["report"] == f"/slipway/trainings/{store.id}"
-    assert str(told["standing"]) in (store.folder / kept.PAGE).read_text().lower()
+    metadata = newest(platform, store.id)
+    assert (
+        metadata["state"] == "waiting" and metadata["name"] and metadata["report"] == f"/slipway/trainings/{store.id}"
+    )
+    assert str(metadata["standing"]) in (store.folder / kept.PAGE).read_text().lower()
 
 
 def test_nothing_is_shown_again_while_nothing_changes(platform: Platform):

@@ -46,8 +46,8 @@ def test_a_suite_that_a_new_snapshot_gives_away_is_found_out_by_one_run(platform
     assert platform.apply("suites") == []  # nobody has needed it yet
     made = making.named(durable, SUITE)
     assert platform.apply("suites") == []  # it was made without what this snapshot gives away
-    told = [each for each in suite.examples(durable, made) if each.task == suite.DOCUMENTS]
-    longest = max(told, key=lambda each: each.bytes)
+    asked = [each for each in suite.examples(durable, made) if each.task == suite.DOCUMENTS]
+    longest = max(asked, key=lambda each: each.bytes)
     give_away(platform, longest.text)
     current = pointer.current(durable, "texts")
     assert current is not None and shards.read_manifest(durable, current).sha256 != made.snapshot

@@ -187,7 +187,7 @@ def test_a_sweep_that_was_stopped_fails_its_run_and_shows_its_report(platform: P
     store.cancel(BY, "enough")
     ended = platform.materialise([keys.key(SEARCH, "sweep")])
     [failed] = [event for event in ended.all_events if event.is_step_failure]
-    told = failed.step_failure_data.user_failure_data
-    assert told is not None and told.description == f"sweep {store.sweep} stopped: enough"
-    assert told.metadata["trials"].value == len(begun.trials)
-    assert {"report", "page", "curves"} <= told.metadata.keys()
+    failure = failed.step_failure_data.user_failure_data
+    assert failure is not None and failure.description == f"sweep {store.sweep} stopped: enough"
+    assert failure.metadata["trials"].value == len(begun.trials)
+    assert {"report", "page", "curves"} <= failure.metadata.keys()

@@ -1,4 +1,4 @@
-"""The tick of a sensor: each subject alone, what is wrong is told once and tried again, what the tick gives back."""
+"""The tick of a sensor: each subject alone, what is wrong is shown once and tried again, what the tick gives back."""
 
 import functools
 from collections.abc import Iterator
@@ -70,36 +70,36 @@ def test_what_is_wrong_with_one_subject_does_not_keep_the_tick_from_the_next(tic
 
 def test_what_is_wrong_is_observed_on_its_subject_with_what_to_do(tick: Tick):
     tick.visit(WHO, lambda: fail(IsADirectoryError(21, "Is a directory", "/a/record")))
-    [told] = tick.events
-    assert isinstance(told, dg.AssetObservation)
-    assert (told.asset_key, told.partition) == (keys.key("tiny", "training"), "tiny-0123456789ab")
-    assert told.metadata["problem"].value == "[Errno 21] Is a directory: '/a/record'"
-    assert str(told.metadata["what_to_do"].value).startswith("/a/record: see that it can be read")
-    assert told.metadata["noticed_by"].value == "a_sensor"
+    [observation] = tick.events
+    assert isinstance(observation, dg.AssetObservation)
+    assert (observation.asset_key, observation.partition) == (keys.key("tiny", "training"), "tiny-0123456789ab")
+    assert observation.metadata["problem"].value == "[Errno 21] Is a directory: '/a/record'"
+    assert str(observation.metadata["what_to_do"].value).startswith("/a/record: see that it can be read")
+    assert observation.metadata["noticed_by"].value == "a_sensor"
 
 
-def test_the_same_is_not_told_again_and_something_else_is(
+def test_the_same_is_not_reported_again_and_something_else_is(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(faults, "FIRST_SECONDS", 0.0)
-    cursor, told = None, []
+    cursor, problems = None, []
     for word in ("this", "this", "that"):
         tick = after(instance, cursor)
         tick.visit(WHO, functools.partial(fail, ValueError(word)))
-        told += [event.metadata["problem"].value for event in tick.events if isinstance(event, dg.AssetObservation)]
+        problems += [event.metadata["problem"].value for event in tick.events if isinstance(event, dg.AssetObservation)]
         cursor = ended(tick)
-    assert told == ["this", "that"]
+    assert problems == ["this", "that"]
 
 
-def test_what_was_well_in_between_is_told_again(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch):
+def test_what_was_well_in_between_is_reported_again(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(faults, "FIRST_SECONDS", 0.0)
-    cursor, told = None, 0
+    cursor, observations = None, 0
     for fails in (True, False, True):
         tick = after(instance, cursor)
         tick.visit(WHO, functools.partial(fail, ValueError("this")) if fails else lambda: None)
-        told += len(tick.events)
+        observations += len(tick.events)
         cursor = ended(tick)
-    assert told == 2
+    assert observations == 2
 
 
 def test_a_subject_that_failed_rests_twice_as_long_each_time():

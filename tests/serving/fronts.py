@@ -135,7 +135,7 @@ def _post(url: str, document: Any) -> urllib.request.Request:
 
 @dataclass
 class Load:
-    """Clients that ask one after the other until they are told to stop; each answer is kept, and each failure."""
+    """Clients that ask one after the other until they are stopped; each answer is kept, and each failure."""
 
     front: RunningFront
     clients: int = 4

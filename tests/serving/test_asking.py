@@ -29,14 +29,14 @@ def test_a_prompt_may_be_the_ids_of_tokens(prompt: Any):
 
 
 @pytest.mark.parametrize("given", [0, 1, 5])
-def test_as_many_likeliest_tokens_are_told_as_are_asked_for(given: int):
+def test_as_many_likeliest_tokens_are_reported_as_are_asked_for(given: int):
     found = parse({"prompt": "a", "logprobs": given, "echo": True, "max_tokens": 0}, chat=False)
     assert (found.logprobs, found.top) == (True, given)
     chat = {"messages": [{"role": "user", "content": "a"}], "logprobs": True, "top_logprobs": given}
     assert (parse(chat, chat=True).logprobs, parse(chat, chat=True).top) == (True, given)
 
 
-def test_a_chat_that_asks_for_likeliest_tokens_without_log_probabilities_is_told():
+def test_a_chat_that_asks_for_likeliest_tokens_without_log_probabilities_is_reported():
     with pytest.raises(BadRequest, match=r"^top_logprobs: found 2 without logprobs"):
         parse({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}, chat=True)
 

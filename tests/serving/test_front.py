@@ -116,7 +116,9 @@ def test_a_stream_tells_each_token_s_log_probability_once(running: RunningFront,
         path = "/v1/completions"
         asked |= {"prompt": "def f(x):", "logprobs": 3, "echo": True}
     whole = running.ask(path, **asked)[1]["choices"][0]["logprobs"]
-    pieces = [told for each in running.stream(path, **asked) if (told := each["choices"][0]["logprobs"]) is not None]
+    pieces = [
+        logprobs for each in running.stream(path, **asked) if (logprobs := each["choices"][0]["logprobs"]) is not None
+    ]
     joined = {name: [one for each in pieces for one in each[name]] for name in whole}
     if chat:
         assert [each["token"] for each in joined["content"]] == [each["token"] for each in whole["content"]]
@@ -295,12 +297,12 @@ def test_a_front_that_is_killed_in_a_switch_comes_back_with_the_right_versions(t
         until(lambda: again.ask()[0] == 404, "the model to be stopped")
 
 
-def test_each_token_of_a_prompt_is_told_beside_the_likeliest_one(running: RunningFront):
+def test_each_token_of_a_prompt_is_reported_beside_the_likeliest_one(running: RunningFront):
     _, said, _ = running.ask(prompt="def f(x):", max_tokens=2, echo=True, logprobs=1)
-    told = said["choices"][0]["logprobs"]
-    assert len(told["tokens"]) == 11 and told["token_logprobs"][0] is told["top_logprobs"][0] is None
+    logprobs = said["choices"][0]["logprobs"]
+    assert len(logprobs["tokens"]) == 11 and logprobs["token_logprobs"][0] is logprobs["top_logprobs"][0] is None
     for place in range(1, 11):
-        best = max(told["top_logprobs"][place].values())
-        assert told["token_logprobs"][place] <= best and (place < 9 or told["token_logprobs"][place] == best)
+        best = max(logprobs["top_logprobs"][place].values())
+        assert logprobs["token_logprobs"][place] <= best and (place < 9 or logprobs["token_logprobs"][place] == best)
     _, without, _ = running.ask(prompt="def f(x):", max_tokens=2, logprobs=1)
-    assert without["choices"][0]["logprobs"]["top_logprobs"] == told["top_logprobs"][9:]
+    assert without["choices"][0]["logprobs"]["top_logprobs"] == logprobs["top_logprobs"][9:]

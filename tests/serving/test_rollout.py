@@ -112,8 +112,8 @@ def test_a_version_that_surely_predicts_texts_worse_goes_back():
 def test_a_version_that_may_predict_texts_worse_is_watched_on(seconds: float):
     old, new, pairs = answered(180), answered(40), [0.9, -0.7, 0.8, -0.6, 0.1, 0.3, -0.2, 0.2]
     assert decide(POLICY, old, new, pairs, seconds) is None
-    told = waits_for(POLICY, old, new, pairs)
-    assert told == "on trial until more answers tell whether it predicts what people write worse"
+    reason = waits_for(POLICY, old, new, pairs)
+    assert reason == "on trial until more answers tell whether it predicts what people write worse"
     verdict = decide(POLICY, old, new, [*pairs, *(-each for each in pairs)], seconds)
     assert verdict is not None and verdict.outcome == "all"
 
@@ -125,8 +125,8 @@ def test_a_version_that_may_be_slower_is_watched_on():
         old.add(0.01 * 1.2**number, 0.01)
         new.add(0.01 * 1.2 ** (number + 3), 0.01)
     assert decide(POLICY, old, new, EVEN, 5) is None
-    told = waits_for(POLICY, old, new, EVEN)
-    assert told == "on trial until more answers tell whether the first token takes more than 1.5 times as long"
+    reason = waits_for(POLICY, old, new, EVEN)
+    assert reason == "on trial until more answers tell whether the first token takes more than 1.5 times as long"
 
 
 def test_few_equal_versions_go_back_though_each_request_is_looked_at():

@@ -42,11 +42,11 @@ def test_a_version_that_died_and_waits_for_its_next_start_says_so_to_everybody(t
             await switch.tick()
         return switch
 
-    switch, told = asyncio.run(seen()), f"it died once, as {WHY}; it starts again after 0.5 s"
-    assert switch.problem == f"{MODEL}@1: {told}"
+    switch, note = asyncio.run(seen()), f"it died once, as {WHY}; it starts again after 0.5 s"
+    assert switch.problem == f"{MODEL}@1: {note}"
     answering = ServingRecords(tmp_path).answering(MODEL)
     assert answering is not None and answering.problem == switch.problem
-    assert [share.note for share in answering.shares] == [told]
+    assert [share.note for share in answering.shares] == [note]
 
 
 class RefusingMaker:
@@ -86,11 +86,11 @@ def test_a_version_that_has_answered_before_is_tried_again_when_it_is_refused(
     switch = ModelSwitch(MODEL, records, cast(BackendMaker, RefusingMaker(2)), "http://127.0.0.1:1")
 
     async def seen() -> list[str]:
-        told = list[str]()
-        while switch.choose() is None and len(told) < 10:
+        problems = list[str]()
+        while switch.choose() is None and len(problems) < 10:
             await switch.tick()
-            told.append(switch.problem)
-        return told
+            problems.append(switch.problem)
+        return problems
 
     assert asyncio.run(seen()) == [f"{MODEL}@1: {NO_MEMORY}", f"{MODEL}@1: {NO_MEMORY}", ""]
 

@@ -30,14 +30,14 @@ def test_a_template_has_the_messages_and_the_special_tokens(tmp_path: Path):
     assert found.chat(CHAT) == "<s>user=Hello</s>!"
 
 
-def test_messages_that_the_template_refuses_are_told_with_its_reason(tmp_path: Path):
+def test_messages_that_the_template_refuses_are_reported_with_its_reason(tmp_path: Path):
     found = tokenizer(tmp_path, "{{ raise_exception('roles must alternate') }}")
     with pytest.raises(BadRequest, match="messages: the model's template refuses them: roles must alternate"):
         found.chat(CHAT)
 
 
 @pytest.mark.parametrize("template", ["{% for %}", "{{ messages[0].content + 1 }}", "{{ messages.nothing.more }}"])
-def test_a_template_that_cannot_be_used_is_told(tmp_path: Path, template: str):
+def test_a_template_that_cannot_be_used_is_reported(tmp_path: Path, template: str):
     with pytest.raises(BadRequest, match="the model's template refuses them"):
         tokenizer(tmp_path, template).chat(CHAT)
 

@@ -18,9 +18,9 @@ def freeze_after(steps: set[int]) -> None:
     """Have this process stop itself after these steps."""
     report, updates.LOOK_SECONDS = StepReport.step, 0.01
 
-    def report_and_freeze(told: StepReport, step: int, *figures: float) -> dict[str, float]:
-        done = report(told, step, *figures)
-        if told.leads and step in steps:
+    def report_and_freeze(steps_report: StepReport, step: int, *figures: float) -> dict[str, float]:
+        done = report(steps_report, step, *figures)
+        if steps_report.leads and step in steps:
             os.kill(os.getpid(), signal.SIGSTOP)
         return done
 

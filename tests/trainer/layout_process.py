@@ -43,9 +43,9 @@ def rows(settings: resolved.Config, places: Any) -> Any:
 
 def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
     """Twenty steps, and what can be seen of them on rank 0."""
-    told: list[str] = []
+    events: list[str] = []
     data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
-    engine = Engine(settings, place, data, lambda event, **_: told.append(event))
+    engine = Engine(settings, place, data, lambda event, **_: events.append(event))
     begun = place.gather(_whole_digests(engine))
     targets = settings.batch.sequences * engine.targets_per_sample
     losses, norms = [], []
@@ -64,7 +64,7 @@ def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
         "losses": losses,
         "norms": norms,
         "validation": measured / VALIDATED / engine.targets_per_sample,
-        "told": told,
+        "events": events,
         "extra": engine.extra_state(),
         "names": place.gather(sorted(name for name, _ in engine.model.named_parameters())),
         "held": place.gather(sum(_local(each).numel() for each in engine.model.parameters())),

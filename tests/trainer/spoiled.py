@@ -43,7 +43,7 @@ def spoil(faults: list[Fault]) -> None:
                     torch.nn.init.constant_(parameter.grad, float("nan"))
         return sums
 
-    def told(engine: Engine, sums: Sums, *others: float) -> StepTotals:
+    def spiked(engine: Engine, sums: Sums, *others: float) -> StepTotals:
         done = finish(engine, sums, *others)
         return replace(done, loss=100 * done.loss) if ("spike", step) in faults else done
 
@@ -53,7 +53,7 @@ def spoil(faults: list[Fault]) -> None:
             _slow_down()
     freeze_after({at for kind, at in faults if kind == "freeze"})
     Engine.accumulate = spoilt  # type: ignore[method-assign,assignment]
-    Engine.finish = told  # type: ignore[method-assign,assignment]
+    Engine.finish = spiked  # type: ignore[method-assign,assignment]
 
 
 def _slow_down() -> None:

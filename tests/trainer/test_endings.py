@@ -39,8 +39,8 @@ def test_sigterm_leaves_a_checkpoint_of_the_step_reached_and_exit_code_0(
     reached = training.losses()[-1][0]
     assert 6 < reached < STEPS
     assert training.commits()[-1].step == reached
-    (told,) = training.events("ended")
-    assert (told["outcome"], told["step"]) == ("stopped", reached)
+    (end,) = training.events("ended")
+    assert (end["outcome"], end["step"]) == ("stopped", reached)
     assert fence.read_exit(training.store, 1) is None
     training.completed()
     assert training.tensors() == finished.tensors()
@@ -91,13 +91,13 @@ def test_a_training_that_diverges_says_at_which_step_and_is_recorded_as_failed(t
     ended = training.run()
     assert ended.code == 1
     line = one_line(ended.err)
-    (told,) = training.events("ended")
+    (end,) = training.events("ended")
     done = fence.read_exit(training.store, 1)
     assert done is not None
     assert re.match("trainer: the (loss|gradient norm) of step 5 is (nan|inf); ", line)
     assert line.endswith("batches were left out at steps 2, 3, 4 before, expected 3 times in 1000 steps at most")
-    assert f"trainer: {told['reason']}" == f"trainer: {done.reason}" == line
-    assert told["outcome"] == done.outcome == "failed"
+    assert f"trainer: {end['reason']}" == f"trainer: {done.reason}" == line
+    assert end["outcome"] == done.outcome == "failed"
     assert [event["step"] for event in training.events("step")] == [1]
 
 

@@ -57,10 +57,10 @@ def test_a_restart_skips_a_damaged_checkpoint_and_restores_the_one_before(
     flip_a_bit(training.durable / newest.folder / "model-00000.safetensors")
     training.completed()
     assert [event["step"] for event in training.events("restored")] == [newest.step - 5]
-    (told,) = training.events("set_aside")
-    assert told["commit"] == newest.name
-    assert "model-00000.safetensors: found BLAKE3" in told["reason"] and "expected" in told["reason"]
-    assert fence.set_aside_reasons(training.store) == {newest.name: told["reason"]}
+    (aside,) = training.events("set_aside")
+    assert aside["commit"] == newest.name
+    assert "model-00000.safetensors: found BLAKE3" in aside["reason"] and "expected" in aside["reason"]
+    assert fence.set_aside_reasons(training.store) == {newest.name: aside["reason"]}
     assert training.commits()[-1].name == "000000020.000002.0000"
     assert training.tensors() == finished.tensors()
 

@@ -56,8 +56,8 @@ def test_a_dataset_three_times_a_nodes_disk_is_trained_on_in_the_order_of_a_larg
     small.completed()
     [held] = small.events("staging")
     assert held["kind"] == "window"
-    told = small.events("staged")
-    assert told[-1]["node"] == "local" and told[-1]["bytes"] <= told[-1]["total_bytes"] < 4600 * 1000
+    staged = small.events("staged")
+    assert staged[-1]["node"] == "local" and staged[-1]["bytes"] <= staged[-1]["total_bytes"] < 4600 * 1000
     assert course.read(small.store).staging.startswith("window: the snapshot has 13.8 MB")
     assert small.losses() == large.losses()
     assert small.tensors(80) == large.tensors(80)
@@ -110,7 +110,7 @@ def test_four_nodes_of_24_mb_train_on_64_mb_and_go_on_when_one_is_lost(tmp_path:
         ended = wait(each)
         assert ended.code == 0, ended.err
     assert [held["kind"] for held in training.events("staging")] == ["parts", "window"]
-    assert {told["node"] for told in training.events("staged")} >= {"node-0", "node-1", "node-2"}
+    assert {event["node"] for event in training.events("staged")} >= {"node-0", "node-1", "node-2"}
     alone = noisy(tmp_path / "alone", mark, 130, 400).completed()
     for (step, loss), (same, expected) in zip(training.losses(), alone.losses(), strict=True):
         assert step == same and loss == pytest.approx(expected, rel=1e-4)

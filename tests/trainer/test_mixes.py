@@ -69,14 +69,14 @@ def test_a_killed_training_ends_bit_for_bit_as_one_that_is_not(whole: Training, 
 
 @pytest.mark.slow
 def test_the_ledger_has_the_tokens_of_each_dataset_and_how_often_it_was_read(whole: Training) -> None:
-    told = {event["step"]: event["datasets"] for event in whole.events("mixed")}
-    assert list(told) == [0, EVERY, 10, 15, STEPS]
+    mixed = {event["step"]: event["datasets"] for event in whole.events("mixed")}
+    assert list(mixed) == [0, EVERY, 10, 15, STEPS]
     # 8 steps of 7 sequences at 3 to 1, then 7 steps at 1 to 1, then 5 steps of code alone.
     web, code = 8 * 7 * 3 // 4 + 25, 8 * 7 // 4 + 24 + 5 * 7
-    assert told[STEPS]["web"]["tokens"] == pytest.approx(web * LENGTH, abs=LENGTH)
-    assert told[STEPS]["code"]["tokens"] == pytest.approx(code * LENGTH, abs=LENGTH)
-    assert sum(each["tokens"] for each in told[STEPS].values()) == STEPS * 7 * LENGTH
-    assert told[STEPS]["code"]["passes"] == told[STEPS]["code"]["tokens"] / LENGTH / (599 // LENGTH)
+    assert mixed[STEPS]["web"]["tokens"] == pytest.approx(web * LENGTH, abs=LENGTH)
+    assert mixed[STEPS]["code"]["tokens"] == pytest.approx(code * LENGTH, abs=LENGTH)
+    assert sum(each["tokens"] for each in mixed[STEPS].values()) == STEPS * 7 * LENGTH
+    assert mixed[STEPS]["code"]["passes"] == mixed[STEPS]["code"]["tokens"] / LENGTH / (599 // LENGTH)
 
 
 @pytest.mark.slow

@@ -120,8 +120,8 @@ def test_sigterm_leaves_a_checkpoint_of_the_step_reached_and_the_training_goes_o
     assert ended.code == 0, ended.err
     assert "trainer: stopped" in ended.out
     assert [commit.step for commit in scripted.commits()] == [5, 8]
-    (told,) = scripted.events("ended")
-    assert (told["outcome"], told["step"]) == ("stopped", 8)
+    (end,) = scripted.events("ended")
+    assert (end["outcome"], end["step"]) == ("stopped", 8)
     assert fence.read_exit(scripted.store, 1) is None
     scripted.configure()
     assert scripted.completed().losses() == done.losses()

@@ -28,8 +28,8 @@ def test_a_stop_in_the_middle_of_a_long_step_saves_the_step_before_it(training: 
     assert ended.code == 0, ended.err
     assert [event["step"] for event in training.events("step_left")] == [8]
     assert training.losses()[-1][0] == training.commits()[-1].step == 7
-    (told,) = training.events("ended")
-    assert (told["outcome"], told["step"]) == ("stopped", 7)
+    (end,) = training.events("ended")
+    assert (end["outcome"], end["step"]) == ("stopped", 7)
     training.completed()
     assert training.tensors() == finished.tensors()
 
@@ -68,12 +68,12 @@ def test_a_save_that_is_longer_than_the_grace_is_said_beforehand_once(
 ) -> None:
     monkeypatch.setenv(grace.VARIABLE, "20")
     said: list[dict[str, object]] = []
-    told = grace.StopGrace(lambda event, **fields: said.append({"event": event, **fields}))
-    told.saved(10, 19.0, "durable")
-    told.saved(20, 300.0, "nvme")
+    warning = grace.StopGrace(lambda event, **fields: said.append({"event": event, **fields}))
+    warning.saved(10, 19.0, "durable")
+    warning.saved(20, 300.0, "nvme")
     assert said == []
     for step, seconds in ((30, 34.0), (40, 36.0), (50, 60.0)):
-        told.saved(step, seconds, "durable")
+        warning.saved(step, seconds, "durable")
     assert [event["step"] for event in said] == [30, 50]
     assert "the grace of 20 s is shorter than the last save took, 34 s: a stop now falls back to step 30" in str(
         said[0]
@@ -84,10 +84,10 @@ def test_a_save_that_is_longer_than_the_grace_is_said_beforehand_once(
 def test_steps_that_cannot_be_left_count_as_a_part_of_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(grace.VARIABLE, "20")
     said: list[str] = []
-    told = grace.StopGrace(lambda _, **fields: said.append(f"{fields['seconds']:.0f} s: {fields['reason']}"))
-    told.saved(10, 12.0, "durable", before=7.0)
+    warning = grace.StopGrace(lambda _, **fields: said.append(f"{fields['seconds']:.0f} s: {fields['reason']}"))
+    warning.saved(10, 12.0, "durable", before=7.0)
     assert said == []
-    told.saved(20, 12.0, "durable", before=30.0)
+    warning.saved(20, 12.0, "durable", before=30.0)
     assert said[0].startswith(
         "42 s: the grace of 20 s is shorter than a stop takes, 30 s for steps that cannot be left"
     )

@@ -61,8 +61,8 @@ def test_a_start_that_follows_a_kill_takes_over_the_change_after_the_same_step(t
     before, after = (steps_of(training, incarnation, "loss") for incarnation in (1, 2))
     assert len(before) > step + 1 and len(after) == STEPS
     assert {each: after[each] for each in before} == before
-    told = [(event["step"], event["changed"], event["asked_by"]) for event in training.events("changed")]
-    assert told == 2 * [(step, {"optimiser.learning_rate": [RATE, LATER]}, "ada")]
+    changes = [(event["step"], event["changed"], event["asked_by"]) for event in training.events("changed")]
+    assert changes == 2 * [(step, {"optimiser.learning_rate": [RATE, LATER]}, "ada")]
 
 
 @pytest.mark.slow
@@ -84,13 +84,13 @@ def test_a_running_training_takes_over_another_number_of_steps(training: Trainin
     """Here before its first step: it is as if it had had that number from the start."""
     training.configure(run={"steps": after, "seed": 3})
     whole = training.completed()
-    told = whole.losses(), steps_of(whole, 1, "learning_rate")
+    expected = whole.losses(), steps_of(whole, 1, "learning_rate")
     shutil.rmtree(training.store)
     shutil.rmtree(training.durable / "checkpoints")
     training.configure(run={"steps": before, "seed": 3})
     change(training, run__steps=after)
     training.completed()
-    assert (training.losses(), steps_of(training, 1, "learning_rate")) == told
+    assert (training.losses(), steps_of(training, 1, "learning_rate")) == expected
     ended = fence.read_exit(training.store, 1)
     assert ended is not None and ended.step == after
     [event] = training.events("changed")

@@ -25,7 +25,7 @@ def names_if_there(folder: Path, suffix: str = "") -> list[str]:
 
 
 def is_folder(path: Path) -> bool:
-    """Unlike `Path.is_dir`, raises OSError where that cannot be told."""
+    """Unlike `Path.is_dir`, raises OSError where that cannot be read."""
     return stat.S_ISDIR(path.stat().st_mode)
 
 

@@ -119,7 +119,7 @@ def data(content: bytes | memoryview, expected: Content, where: object) -> None:
 
 
 def file(path: Path, expected: Content) -> None:
-    """Raises Mismatch unless a file's size and hash are the expected ones, and OSError when that cannot be told.
+    """Raises Mismatch unless a file's size and hash are the expected ones, and OSError when they cannot be read.
 
     A file with another hash is read a second time, from the disk, before it is judged: memory errs too.
     """
@@ -141,7 +141,7 @@ def blocks(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
 
 
 def is_whole(path: Path, expected: Content) -> bool:
-    """Whether a file is there with the expected size and hash. Raises OSError when that cannot be told."""
+    """Whether a file is there with the expected size and hash. Raises OSError when the file cannot be read."""
     try:
         file(path, expected)
     except (FileNotFoundError, Mismatch):

@@ -179,8 +179,8 @@ def _verified(folder: Path, manifest_sha256: str, world: World) -> Gathering:
         damage = str(error)
     except OSError as error:
         fault = f"{folder}: {error.strerror or error}"
-    told = world.gather((damage, fault))
-    damages, faults = [each[0] for each in told if each[0]], [each[1] for each in told if each[1]]
+    gathered = world.gather((damage, fault))
+    damages, faults = [each[0] for each in gathered if each[0]], [each[1] for each in gathered if each[1]]
     if damages or faults:
         return Gathering(damage=damages[0] if damages else "", away=faults[0] if faults else "")
     return Gathering(contents=found)

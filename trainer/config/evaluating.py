@@ -35,7 +35,7 @@ class RankPlaces:
 def candidates(evaluation: Evaluation, nodes: int, ranks_per_node: int) -> list[RankPlaces]:
     """Where the job may run on at most `nodes` nodes, the fewest ranks first: on a part of one node, or on whole ones.
 
-    Raises UnfitLayout when it was told how many ranks, and that is no such number.
+    Raises UnfitLayout when `evaluation.ranks` is given, and is none of these numbers.
     """
     part = [RankPlaces(1, ranks) for ranks in range(1, ranks_per_node) if ranks_per_node % ranks == 0]
     every = [*part, *(RankPlaces(count, ranks_per_node) for count in range(1, nodes + 1))]

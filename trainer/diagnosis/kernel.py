@@ -20,7 +20,7 @@ RECORD_BYTES = 8192
 MOST_RECORDS = 200_000
 RECENT_SECONDS = 600.0
 MOST = 20
-"""So many faults are told, the newest ones."""
+"""So many faults are reported, the newest ones."""
 _XID = re.compile(r"NVRM: (Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,3}))(?:, (.*))?")
 _PROCESS = re.compile(r"pid=('?)([^,']*)\1, name=('?)([^,']*)\3,?\s*")
 _KILLED = re.compile(

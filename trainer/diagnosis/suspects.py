@@ -1,7 +1,7 @@
 """Suspects: which rank the others wait for, from what the nodes found and where each rank last said that it was. Pure.
 
 In the order of what is most certain: a rank that cannot run; a rank that is in no exchange while others wait in one; a
-rank of which no node told anything; a rank that is behind the others. Without any of these nobody is suspected.
+rank of which no node reported anything; a rank that is behind the others. Without any of these nobody is suspected.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,7 +56,7 @@ def _absent(seen: Seen) -> list[Suspect]:
 
 
 def _silent(seen: Seen, beats: Sequence[Beat]) -> list[Suspect]:
-    """Those of which no node told anything, while other nodes answered."""
+    """Those of which no node reported anything, while other nodes answered."""
     if not seen:
         return []
     return [

@@ -54,7 +54,7 @@ class DiagnosisWatch:
         worker.join(seconds + WRITING_SECONDS)
 
     def _collect_failure(self, node: DiagnosedNode, why: str, seconds: float) -> None:
-        with _told(node):
+        with _failures_logged(node):
             claim = fence.newest_claim(node.store)
             if claim is not None and claim.token.incarnation == self._incarnation:
                 collection.collect(node, str(claim.token), why, seconds)
@@ -64,7 +64,7 @@ class DiagnosisWatch:
         done: set[str] = set()
         said: set[str] = set()
         while not self._ended.wait(POLL_SECONDS):
-            with _told(node, said):
+            with _failures_logged(node, said):
                 for id in requests.asked(node.store, self._incarnation):
                     if id in done:
                         continue
@@ -102,7 +102,7 @@ def _why(store: Path, id: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(node: DiagnosedNode, said: set[str] | None = None) -> Iterator[None]:
+def _failures_logged(node: DiagnosedNode, said: set[str] | None = None) -> Iterator[None]:
     """What goes wrong within is said in the log, unless it was `said`; nothing else follows."""
     try:
         yield

@@ -23,7 +23,7 @@ class RankFigures:
     """The figures of one rank of a world of `size`; a world of one has none beside its steps."""
 
     def __init__(self, recorder: RankRecorder, size: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._recorder, self._told, self._clock = recorder, size > 1, clock
+        self._recorder, self._records, self._clock = recorder, size > 1, clock
         self._every, self._since = EVERY_SECONDS * max(1.0, size / RANKS), clock()
         self._step = self._steps = 0
         self._parts: Counter[str] = Counter()
@@ -38,7 +38,7 @@ class RankFigures:
 
     def tell(self) -> None:
         """Record the means since the last time; nothing when no step was done since."""
-        if self._told and self._steps:
+        if self._records and self._steps:
             seconds = {f"{name}_seconds": self._parts[name] / self._steps for name in SECONDS if name in self._parts}
             usage = {name: self._usage[name] for name in USAGE if name in self._usage}
             figures = {"steps": self._steps, **seconds, **usage}

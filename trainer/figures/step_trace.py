@@ -1,7 +1,7 @@
 """Step traces: of one step in so many, when each of its parts began and how long it took, for traces.
 
 A step that is not traced costs one comparison. The parts are those of the timeline. A GPU ends them after the host has
-gone on: so a step is told when the one after the next begins.
+gone on: so a step is recorded when the one after the next begins.
 """
 
 import time
@@ -31,7 +31,7 @@ class StepTracer:
             self._timeline.trace(step)
 
     def close(self) -> None:
-        """Tell what is left."""
+        """Record the last step."""
         if self._done is not None or self._timeline.traced is not None:
             self._timeline.read()
             self.step_begins(-1)

@@ -101,7 +101,7 @@ class ShardWindow:
         self._wanted, self._over = frozenset[str](), False
         self._busy, self._here, self._later = set[str](), set[str](), dict[str, float]()
         self._lease: ShardLease | None = None
-        self._report, self._was_full, self._began, self._told = report, False, 0.0, 0.0
+        self._report, self._was_full, self._began, self._reported_at = report, False, 0.0, 0.0
 
     def bring(self, shard: shards.ShardFile) -> None:
         """Wait until the shard is on the NVMe, verified. Raises NoOrigin, and OSError when the NVMe stays full."""
@@ -120,7 +120,7 @@ class ShardWindow:
     def start(self, step: int) -> threading.Thread:
         """Begin to move with the steps, from `step` on, in a thread that ends with the process; after `hold`."""
         self._step, self._began = step, time.monotonic()
-        self._told = self._began
+        self._reported_at = self._began
         self._plan()
         self._wake.set()
         thread = threading.Thread(target=self._run, name="window", daemon=True)
@@ -141,7 +141,7 @@ class ShardWindow:
     def release(self) -> None:
         """Hold nothing any more."""
         if self._began and not self._was_full:
-            self._told = 0.0
+            self._reported_at = 0.0
             self._tell()
         self._over = True
         self._wake.set()
@@ -197,9 +197,9 @@ class ShardWindow:
     def _tell(self) -> None:
         """Report how far the window is from being full for the first time."""
         now = time.monotonic()
-        if self._was_full or (self._missing and now < self._told + TELL_SECONDS):
+        if self._was_full or (self._missing and now < self._reported_at + TELL_SECONDS):
             return
-        self._told, self._was_full = now, not self._missing
+        self._reported_at, self._was_full = now, not self._missing
         sizes = {shard.blake3: shard.bytes for shard in (*self._ahead, *self._kept)}
         lacking = dict(self._missing)
         total, here = sum(sizes.values()), sum(sizes.values()) - sum(shard.bytes for shard in lacking.values())

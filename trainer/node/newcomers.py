@@ -31,8 +31,8 @@ class Newcomers:
     def __init__(self, settings: LayoutSettings, world: World, environment: Mapping[str, str] = os.environ) -> None:
         """`settings` say which numbers of nodes have a mesh."""
         self._settings, self._ranks = settings, int(environment.get("LOCAL_WORLD_SIZE", "1"))
-        self.told = 0.0
-        """How many wait, as all ranks were told after the last step."""
+        self.waiting = 0.0
+        """How many nodes wait, as all ranks know since the last step."""
         self._stays = world.groups is not None and world.groups.stays
         self._environment, self._names = environment, tuple[str, ...]()
         self._generation, self._closing = generations.given(environment), threading.Event()

@@ -34,18 +34,18 @@ class Visits:
         self._came, self._left_at, self.asked_to_stop = False, 0.0, False
         self._left_seconds = left_seconds
 
-    def is_over(self, clients: int, wrote: bool, now: float, told: bool = False) -> bool:
+    def is_over(self, clients: int, wrote: bool, now: float, over: bool = False) -> bool:
         """Whether the store is needed no more; `now` is of a monotonic clock, in seconds.
 
         `wrote` says whether somebody has ever written: who comes and leaves between two looks has, all the same.
-        `told` says whether somebody wrote that the job is over.
+        `over`: whether a node has written that the job is over.
         """
         if clients:
             self._came, self._left_at = True, now
             return False
         if wrote and not self._came:
             self._came, self._left_at = True, now
-        return self.asked_to_stop or told or (self._came and now - self._left_at >= self._left_seconds)
+        return self.asked_to_stop or over or (self._came and now - self._left_at >= self._left_seconds)
 
 
 def connections(port: int, tables: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""The planned step: the trainer's own engine does one step, and each tensor is told apart by what it is for."""
+"""The planned step: the trainer's own engine does one step, and each tensor is counted by what it is for."""
 
 from collections import Counter
 from collections.abc import Iterator

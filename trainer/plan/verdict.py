@@ -224,8 +224,8 @@ def _device_problems(stages: Sequence[StageVerdict], room: Room) -> list[str]:
 def _host_problems(host: HostVerdict, room: Room) -> list[str]:
     problems = []
     if host.spare < 0:
-        told = f"a node's processes need {gib(host.needed)} of memory ({gib(host.buffers)} for checkpoints)"
-        problems.append(f"{told}, and have {gib(room.host_bytes)}")
+        need = f"a node's processes need {gib(host.needed)} of memory ({gib(host.buffers)} for checkpoints)"
+        problems.append(f"{need}, and have {gib(room.host_bytes)}")
     if host.nvme_spare is not None and host.nvme_spare < 0:
         assert room.nvme_bytes is not None
         needed, has = f"{host.nvme_needed / 1e9:,.0f} GB", f"{room.nvme_bytes / 1e9:,.0f} GB"

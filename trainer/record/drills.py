@@ -19,7 +19,7 @@ FORMAT = "slipway.drill/1"
 NAN, NAN_FOR_EVER, SPIKE, FLIP, HANG = "nan", "nan-for-ever", "spike", "flip", "hang"
 KILL, CRASH, STOP, SLOW = "kill", "crash", "stop", "slow"
 SLOW_SECONDS, SLOW_STEPS = 100.0, 12
-"""How long a slow rank is slow, and for how many steps at the least: longer than it takes until it is told."""
+"""How long a slow rank is slow, and for how many steps at the least: longer than it takes until it is reported."""
 KINDS = {
     KILL: "the rank gets SIGKILL",
     CRASH: "the rank gets SIGSEGV",

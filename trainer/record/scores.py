@@ -99,8 +99,8 @@ def of_examples(
         predicted[owner] += part.predicted
         right[owner] += part.right
     first = count if calibrated is None else calibrated
-    told = [part.confidence for owner, part in zip(owners, parts, strict=True) if owner < first]
-    columns = zip(*told, strict=True) if all(told) else ()  # empty where ranks share the vocabulary
+    confidences = [part.confidence for owner, part in zip(owners, parts, strict=True) if owner < first]
+    columns = zip(*confidences, strict=True) if all(confidences) else ()  # empty where ranks share the vocabulary
     sure = tuple(
         (sum(each[0] for each in column), sum(each[1] for each in column), sum(each[2] for each in column))
         for column in columns

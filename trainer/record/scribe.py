@@ -53,12 +53,12 @@ class Scribe:
 
     def record(self, writer: str, event: str, fields: dict[str, Any]) -> None:
         """Have an event, which happened now, written to the segment of `writer`. Raises ValueError for NaN."""
-        told: JournalEvent = {"event": event, "t": time.time(), **fields}
+        entry: JournalEvent = {"event": event, "t": time.time(), **fields}
         if _are_numbers(fields.values()):
             # Its line takes most of the time of all this: the scribe makes it, as nothing can refuse or change it now.
-            self._put(writer, told, FIELD_BYTES * len(told))
+            self._put(writer, entry, FIELD_BYTES * len(entry))
         else:
-            line = journal.frame(told)
+            line = journal.frame(entry)
             self._put(writer, line, len(line))
 
     def flush(self, seconds: float = LAST_SECONDS) -> bool:

@@ -50,7 +50,7 @@ def steps_apart(environ: Mapping[str, str]) -> int:
 
 
 def of_rank(environ: Mapping[str, str] = os.environ) -> int:
-    """How many steps lie between two that this rank records, 0 where it records nothing; a bad setting is told."""
+    """How many steps lie between two that this rank records, 0 where it records nothing; it warns of a bad setting."""
     if not are_wanted(environ):
         return 0
     try:

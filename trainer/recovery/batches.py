@@ -4,8 +4,8 @@ Both come with the one transfer from the device that a step makes in any case, s
 They are the same bits on all ranks, and so is the judgement, without a word between them.
 
 A batch whose figures are not finite is left out, as the recipe says (`recovery.policies`), while the weights are from
-before its update. A loss far above the last ones is told, or left out (`trainer.recovery.spikes`). What is left out is
-on record before the next step begins.
+before its update. A loss far above the last ones is reported, or left out (`trainer.recovery.spikes`). What is left out
+is on record before the next step begins.
 """
 
 import math
@@ -111,7 +111,7 @@ class BatchJudge:
         return self._leave_out(step, causes.DIVERGED, reason)
 
     def _spike(self, step: int, loss: float, in_place: bool) -> bool:
-        told, self._high = self._high, True
+        high_before, self._high = self._high, True
         reason = f"the loss of step {step} is {loss:.4f}, that of the steps before {self._losses.median:.4f}"
         answer = self._answer(causes.SPIKE)
         if answer == causes.STOP:
@@ -119,8 +119,8 @@ class BatchJudge:
         if answer == causes.SKIP and in_place and not self._too_many(step):
             return self._leave_out(step, causes.SPIKE, reason)
         self._losses.add(loss)
-        if not told:
-            self._tell(step, causes.SPIKE, reason, "told, and went on")
+        if not high_before:
+            self._tell(step, causes.SPIKE, reason, "reported it, and went on")
         return True
 
     def _is_spike(self, loss: float) -> bool:
@@ -159,10 +159,10 @@ class BatchJudge:
         if not self._leads:
             return
         token = str(self._token)
-        told = IncidentRecord(token, kind, reason, action, "rank 0", time.time(), step - 1, survived=True)
+        incident = IncidentRecord(token, kind, reason, action, "rank 0", time.time(), step - 1, survived=True)
         with warn_if_unwritable("incident"):
-            told = incidents.note_survived(self._store, told)
-        self._record("incident", id=told.id, kind=kind, step=step, cause=reason, action=action, nodes=[])
+            incident = incidents.note_survived(self._store, incident)
+        self._record("incident", id=incident.id, kind=kind, step=step, cause=reason, action=action, nodes=[])
 
     def _answer(self, cause: str) -> str:
         return causes.answer(cause, self._recovery.policies)

@@ -22,8 +22,8 @@ def note(store: Path, token: fence.Token, error: causes.Failure, step: int, poli
     """Write the incident; where somebody else wrote one of this generation, that one stands."""
     action = ACTIONS.get(causes.answer(error.kind, policies), "")
     reason = str(error).splitlines()[0] if str(error) else error.kind
-    told = IncidentRecord(
+    incident = IncidentRecord(
         str(token), error.kind, reason, action, "rank 0", time.time(), step, tuple(error.ranks), tuple(error.nodes)
     )
     with warn_if_unwritable("incident"):
-        incidents.note(store, told)
+        incidents.note(store, incident)

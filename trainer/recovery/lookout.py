@@ -1,7 +1,7 @@
 """The lookout: a thread of rank 0 that looks at all ranks from time to time, while the steps go on.
 
 It reads the ranks' heartbeats every ten seconds, so that no step has an exchange more. What it finds costs no step
-either: a rank that is slower than the others for a minute, and a checkpoint whose writer does not move. It tells, as an
+either: a rank that is slower than the others for a minute, and a checkpoint whose writer does not move. It writes an
 incident that the training survives; where the recipe has a slow rank's node replaced, it asks the training to stop.
 """
 
@@ -25,7 +25,7 @@ PERSISTS_SECONDS = 60.0
 """A rank must be slow for so long: a profile, or a neighbour's job, passes."""
 
 STALL_SECONDS = 60.0
-"""A checkpoint's writer has stalled when it has written no byte for so long. This is told and nothing else follows, so
+"""A checkpoint's writer has stalled when it has written no byte for so long. This is only reported, so
 that it may be far below the deadline of a rank that waits for a save."""
 
 Record = Callable[..., None]
@@ -71,7 +71,7 @@ class Lookout:
         self._closing.set()
 
     def saved(self, event: Mapping[str, Any]) -> None:
-        """Hear of a checkpoint that was committed, or could not be; the first failure after a success is told."""
+        """Hear of a checkpoint that was committed, or could not be; the first failure after a success is reported."""
         failed = event["event"] == "commit_failed" and event["reason"] != GIVEN_UP
         if failed and not self._failing:
             reason = f"the checkpoint of step {event['step']} could not be saved: {event['reason']}"
@@ -88,7 +88,7 @@ class Lookout:
     def _look_for_stragglers(self, beats: dict[int, Beat], now: float) -> None:
         own = {rank: beat.own for rank, beat in beats.items() if beat.own and beat.phase == TRAINING.name}
         slow = slow_ranks(own, self.recovery.straggler_sigmas)
-        # A rank that saves, validates or hangs tells nothing new of how fast it is.
+        # A rank that saves, validates or hangs says nothing new of how fast it is.
         seen = {rank for rank in own if len(own) > 1 and beats[rank].step > self._steps.get(rank, -1)}
         self._steps |= {rank: beats[rank].step for rank in seen}
         for rank in self._slow.look(slow, seen, now):
@@ -98,7 +98,7 @@ class Lookout:
                 f"{slow[rank]:.1f} times as long as the others, after step {beat.step}"
             )
             replaces = causes.answer(causes.STRAGGLER, self.recovery.policies) == causes.REPLACE
-            action = "stops after a checkpoint, to go on with another node" if replaces else "told, and went on"
+            action = "stops after a checkpoint, to go on with another node" if replaces else "reported it, and went on"
             self._tell(causes.STRAGGLER, reason, action, beat.step, (rank,), (beat.node,))
             if replaces:
                 self.asks_to_stop = f"asked to stop, as {reason}"
@@ -110,17 +110,17 @@ class Lookout:
         elif now - self._moved >= self._stalls and not self._stalled:
             self._stalled = True
             reason = f"no byte of a checkpoint has been written for {now - self._moved:.0f} s, after step {step}"
-            self._tell(causes.STORAGE, reason, "told, and went on", step, (0,), ())
+            self._tell(causes.STORAGE, reason, "reported it, and went on", step, (0,), ())
 
     def _tell(
         self, kind: str, reason: str, action: str, step: int, ranks: tuple[int, ...], nodes: tuple[str, ...]
     ) -> None:
-        told = IncidentRecord(
+        incident = IncidentRecord(
             str(self._token), kind, reason, action, "rank 0", time.time(), step, ranks, nodes, survived=True
         )
         with warn_if_unwritable("incident"):
-            told = incidents.note_survived(self._store, told)
-        self._record("incident", id=told.id, kind=kind, step=step, cause=reason, action=action, nodes=list(nodes))
+            incident = incidents.note_survived(self._store, incident)
+        self._record("incident", id=incident.id, kind=kind, step=step, cause=reason, action=action, nodes=list(nodes))
 
     def _run(self) -> None:
         while not self._closing.wait(LOOK_SECONDS):

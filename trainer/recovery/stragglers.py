@@ -39,9 +39,9 @@ class SlowRanks:
     """Which ranks have been slow for how long. A rank that is seen and is not slow once begins anew."""
 
     persists: float
-    """Seconds for which a rank must be slow before it is told."""
+    """Seconds for which a rank must be slow before it is reported."""
     since: dict[int, float] = field(default_factory=dict)
-    told: set[int] = field(default_factory=set)
+    reported: set[int] = field(default_factory=set)
 
     def look(self, slow: Mapping[int, float], seen: Collection[int], now: float) -> list[int]:
         """The ranks that have been slow for long enough now, each once as long as it stays slow.
@@ -51,8 +51,8 @@ class SlowRanks:
         """
         unseen = {rank: since for rank, since in self.since.items() if rank not in seen}
         self.since = {**unseen, **{rank: self.since.get(rank, now) for rank in slow if rank in seen}}
-        self.told &= self.since.keys()
+        self.reported &= self.since.keys()
         due = [rank for rank in slow if rank in seen and now - self.since[rank] >= self.persists]
-        due = [rank for rank in due if rank not in self.told]
-        self.told.update(due)
+        due = [rank for rank in due if rank not in self.reported]
+        self.reported.update(due)
         return due

@@ -153,12 +153,12 @@ def _faults(found: Mapping[str, tuple[int, ...]], wanted: Iterable[WeightEntry],
     ]
     more = [f"{name}: found a tensor of {list(found[name])} that our model does not have" for name in counted]
     more = [each for each, name in zip(more, counted, strict=True) if name not in stored]
-    told = [
+    faults = [
         (missing, "missing", f"fetch all files again, or set the sizes in {CONFIG} to those of the files"),
         (more, "too many", f"set the sizes in {CONFIG} to those of the files, or remove these from the files"),
         (other, "of another shape", f"set the sizes in {CONFIG}, from which the expected shapes follow"),
     ]
-    return [f"{_count(each)} {what}: {_list(each)}: {remedy}" for each, what, remedy in told if each]
+    return [f"{_count(each)} {what}: {_list(each)}: {remedy}" for each, what, remedy in faults if each]
 
 
 def _count(faults: Sequence[str]) -> str:

@@ -136,11 +136,11 @@ def _check_digest(init: Init, folder: Path, world: "World") -> None:
         fault, hashed = f"init: {error}", {}
     except OSError as error:
         fault, hashed = f"init: {error.filename}: cannot be read: {error.strerror}", {}
-    told = world.gather((fault, hashed))
-    if faults := [each[0] for each in told if each[0]]:
+    gathered = world.gather((fault, hashed))
+    if faults := [each[0] for each in gathered if each[0]]:
         raise ValueError(faults[0])
     if init.layout == "huggingface":
-        found = _combined({name: blake3 for each in told for name, blake3 in each[1].items()})
+        found = _combined({name: blake3 for each in gathered for name, blake3 in each[1].items()})
         if found != init.digest:
             raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
 

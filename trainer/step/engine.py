@@ -211,8 +211,8 @@ class Engine:
             gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
             totals[0] = norm
         with self.timeline.part("communication"):
-            found, loss, correct, *told = read(totals)
-        return StepTotals(loss, correct, self._accepted(found), told)
+            found, loss, correct, *other_sums = read(totals)
+        return StepTotals(loss, correct, self._accepted(found), other_sums)
 
     def clip(self) -> float:
         """`finish` with nothing but the gradients: returns their norm before."""

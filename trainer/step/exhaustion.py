@@ -48,8 +48,8 @@ def out_of_memory(micro: int, reason: str) -> OutOfMemory:
     """The error of a rank that ran out of memory with micro-batches of `micro` samples."""
     if micro == 1:
         return OutOfMemory(f"out of memory with a micro-batch of 1: {ADVICE} ({reason})", reason, answered=False)
-    told = f"out of memory with a micro-batch of {micro}: the next start takes {micro // 2}"
-    return OutOfMemory(told, reason, answered=True)
+    message = f"out of memory with a micro-batch of {micro}: the next start takes {micro // 2}"
+    return OutOfMemory(message, reason, answered=True)
 
 
 def reason(error: BaseException) -> str | None:

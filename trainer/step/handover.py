@@ -146,8 +146,8 @@ def hand_over(engine: Engine, world: World, held: HeldState | None) -> HandOver 
         elif world.rank == receiver:
             mine = _receive(engine, sender, world)
     assert mine is not None and (giver is None or mine is not held)
-    told = world.gather((mine.position.step, part(world.rank, world.mesh), digest(mine.state)))
-    if len(set(told)) != len({place for _, place, _ in told}):
+    gathered = world.gather((mine.position.step, part(world.rank, world.mesh), digest(mine.state)))
+    if len(set(gathered)) != len({place for _, place, _ in gathered}):
         return None
     engine.continue_from(mine.state)
     return HandOver(mine.position, found.givers)

@@ -88,8 +88,8 @@ class Measurement:
                 mine.append(found)
             on_round(min(first + shares, len(batches)))
         free_gathered_weights(self.model)
-        told = self.world.gather(mine if self.world.counts_losses else [])
-        return sorted((each for of_rank in told for each in of_rank), key=lambda each: each.number)
+        gathered = self.world.gather(mine if self.world.counts_losses else [])
+        return sorted((each for of_rank in gathered for each in of_rank), key=lambda each: each.number)
 
     def _batch(self, number: int, batches: Sequence[Batch], confidence: bool = False) -> BatchSums:
         rows, places = batches[number]()

@@ -45,7 +45,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class StepTotals:
-    """What a step is told about itself, over all ranks."""
+    """The sums of a step over all ranks."""
 
     loss: float
     correct: float

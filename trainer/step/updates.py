@@ -95,7 +95,7 @@ class HotUpdates:
         Returns the numbers of these changes; fields named in `but` stay as they are. All ranks call it at once. Raises
         OSError, on all ranks.
         """
-        course: _Course = _told(self._world, lambda: _course(store, step, lineage).without(but))
+        course: _Course = _on_all_ranks(self._world, lambda: _course(store, step, lineage).without(but))
         self._config, self._had, self._to_come = self._first, list(course.had), list(course.to_come)
         for _, _, fields in course.had:
             self._config = changing.changed(self._config, fields)
@@ -130,7 +130,7 @@ class HotUpdates:
 
     def _agree(self, step: int) -> None:
         """Take over the change that rank 0 has, once it is on record that it holds after this step."""
-        agreed = _told(self._world, lambda: self._recorded(step))
+        agreed = _on_all_ranks(self._world, lambda: self._recorded(step))
         if agreed is not None:
             self._take(agreed, step)
 
@@ -155,11 +155,11 @@ class HotUpdates:
         self._had.append((change.number, change.step, change.fields))
         self._follow(self._config)
         pairs = {name: list(pair) for name, pair in change.changed.items()}
-        told = {"number": change.number, "step": step, "changed": pairs, "asked_by": change.by, "why": change.why}
+        event = {"number": change.number, "step": step, "changed": pairs, "asked_by": change.by, "why": change.why}
         if "run.steps" in change.fields:
             was, now = ((each.optimiser, each.run.steps) for each in (before, self._config))
-            told["means"] = schedule.consequence(was, now, step)
-        self._tell("changed", **told)
+            event["means"] = schedule.consequence(was, now, step)
+        self._tell("changed", **event)
 
 
 class ChangeWatch:
@@ -256,7 +256,7 @@ def _course(store: Path, step: int, lineage: Mapping[str, Any]) -> _Course:
     return _Course(had, tuple(sorted(to_come, key=lambda each: (each.step, each.number))), frozenset(settled))
 
 
-def _told(world: World, of_leader: Callable[[], Any]) -> Any:
+def _on_all_ranks(world: World, of_leader: Callable[[], Any]) -> Any:
     """What rank 0 finds, on all ranks. Raises OSError on all of them where it cannot be read."""
     found, fault = None, ""
     if world.leads:

@@ -47,7 +47,7 @@ ENDING_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class JobPlace:
-    """What a supervisor is told of its job and its node."""
+    """The job and the node of a supervisor."""
 
     config: Path
     """The resolved configuration."""

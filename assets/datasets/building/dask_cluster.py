@@ -69,7 +69,7 @@ class DaskCluster:
         """A connection to the scheduler, which has been away since `since`, of this process' own clock."""
         from distributed import Client
 
-        told = False
+        reported = False
         while True:
             try:
                 return Client(
@@ -82,9 +82,9 @@ class DaskCluster:
                         f"{PATIENCE_SECONDS:.0f} s, expected one that takes the certificates of "
                         f"{self.certificates}: {error}"
                     ) from error
-                if not told:
+                if not reported:
                     self.report(f"waits for the scheduler {self.scheduler}: {error}")
-                    told = True
+                    reported = True
             time.sleep(1.0)
 
 

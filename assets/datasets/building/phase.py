@@ -18,18 +18,18 @@ from trainer.base.durations import duration
 BYTES = "bytes"
 """The unit of phases that count bytes."""
 SECONDS = 5.0
-"""Between two lines of a phase; its last line is always told."""
+"""Between two lines of a phase; its last line is always logged."""
 LOOK_SECONDS = 1.0
 """Between two looks at how far a query is."""
 
 
 class BuildPhase:
-    """One phase: `doing` is its name, `total` how much is to be done, in `unit`; None where nobody knows that. Without
-    a unit only the share is told; `BYTES` are told in the unit that fits them."""
+    """One phase: `doing` is its name, `total` how much is to be done, in `unit`; None where that is not known. Without
+    a unit only the share is shown; `BYTES` are shown in the unit that fits them."""
 
     def __init__(self, report: BuildLog, doing: str, total: float | None, unit: str) -> None:
         self._report, self._doing, self._total, self._unit = report, doing, total, unit
-        self._done, self._began, self._told = 0.0, time.monotonic(), time.monotonic()
+        self._done, self._began, self._reported_at = 0.0, time.monotonic(), time.monotonic()
 
     def add(self, amount: float) -> None:
         """So much more is done."""
@@ -39,8 +39,8 @@ class BuildPhase:
         """So much is done in all."""
         self._done = done
         now = time.monotonic()
-        if now - self._told >= SECONDS or (self._total is not None and done >= self._total):
-            self._told = now
+        if now - self._reported_at >= SECONDS or (self._total is not None and done >= self._total):
+            self._reported_at = now
             self._report(self.line)
 
     @property
@@ -50,10 +50,10 @@ class BuildPhase:
             return f"{self._doing}: {self._amount(self._done)}"
         share = min(self._done / self._total, 1.0) if self._total else 1.0
         amount = f"{self._of_total} ({share:.0%})"
-        told = f"{self._doing}: {amount if self._unit else f'{share:.0%}'}"
+        progress = f"{self._doing}: {amount if self._unit else f'{share:.0%}'}"
         if not 0 < share < 1:
-            return told
-        return f"{told}, {duration((time.monotonic() - self._began) * (1 / share - 1))} left"
+            return progress
+        return f"{progress}, {duration((time.monotonic() - self._began) * (1 / share - 1))} left"
 
     @property
     def _of_total(self) -> str:

@@ -111,7 +111,7 @@ def ips(text: str) -> Iterator[Span]:
     """Public addresses, as FineWeb masks them: IPv4, and IPv6 of 2000::/3.
 
     Addresses of loopback, private, documentation and reserved ranges identify no person. Versions and the numbers of
-    sections have the form of an address, and are told by what stands before and behind.
+    sections have the form of an address; what stands before and behind them distinguishes them.
     """
     codes = codes_of(text)
     starts = {*_ipv4_starts(codes), *_ipv6_starts(codes)}

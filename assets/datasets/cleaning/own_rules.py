@@ -54,8 +54,8 @@ def first_broken(rules: Mapping[str, OwnRule], document: RuledDocument) -> str |
             keeps = rule(document)
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
-            told = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
-            raise ValueError(f"cleaning.own_rules.{name}: document {document.name}: {told}") from error
+            problem = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+            raise ValueError(f"cleaning.own_rules.{name}: document {document.name}: {problem}") from error
         if not isinstance(keeps, bool):
             found = f"found {keeps!r}, expected True to keep it or False"
             raise ValueError(f"cleaning.own_rules.{name}: document {document.name}: {found}")

@@ -29,7 +29,7 @@ def about(reading: ReadingSection, value_of: Callable[[str], object]) -> About:
     """What the fields of `reading.metadata` say of a document; `value_of` gives the value of a field, or None."""
     named = reading.metadata
     fields = (named.url, named.licence, named.date)
-    return About(*(_told(value_of(field)) if field else "" for field in fields)) if any(fields) else NOTHING
+    return About(*(_as_text(value_of(field)) if field else "" for field in fields)) if any(fields) else NOTHING
 
 
 def member(value: Any, field: str) -> Any:
@@ -39,12 +39,12 @@ def member(value: Any, field: str) -> Any:
     return value
 
 
-def _told(value: object) -> str:
+def _as_text(value: object) -> str:
     """A value as text: a list, such as all licences of a repository, with commas between its elements."""
     if isinstance(value, list):
-        told = ", ".join(filter(None, map(_told, value)))
+        text = ", ".join(filter(None, map(_as_text, value)))
     elif isinstance(value, date):
-        told = value.isoformat()
+        text = value.isoformat()
     else:
-        told = str(value).strip() if isinstance(value, str | int) else ""
-    return told.encode(errors="replace").decode() if len(told) <= LONGEST else ""
+        text = str(value).strip() if isinstance(value, str | int) else ""
+    return text.encode(errors="replace").decode() if len(text) <= LONGEST else ""

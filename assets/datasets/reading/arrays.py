@@ -28,8 +28,8 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     number = -1
     try:
         for number, value in enumerate(_elements(stream, 2 * limit + BESIDES)):
-            told = about(reading, functools.partial(member, value))
-            yield limits.document(number, member(value, reading.text_field), limit, reading.encoding, about=told)
+            fields = about(reading, functools.partial(member, value))
+            yield limits.document(number, member(value, reading.text_field), limit, reading.encoding, about=fields)
     except DamagedFile as damage:
         yield UnfitDocument(number + 1, damage.args[0])
     except (ValueError, RecursionError):

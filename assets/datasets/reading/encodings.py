@@ -1,6 +1,6 @@
 """Encodings: how the bytes of a file become text that is not in UTF-8: by their byte order mark, or by what they spell.
 
-Files of before Unicode name no encoding. uchardet, which is part of resiliparse, tells it by how often letters follow
+Files of before Unicode name no encoding. uchardet, which is part of resiliparse, detects it by how often letters follow
 each other in a language. It is asked only for bytes that are not UTF-8, and reads PROBED bytes of them.
 """
 
@@ -11,11 +11,11 @@ from importlib import metadata
 from typing import BinaryIO, cast
 
 VERSION = metadata.version("resiliparse")
-"""Another version may tell another encoding."""
+"""Another version may detect another encoding."""
 PROBED = 1 << 16
-"""Bytes by which an encoding is told, around the first ones that are not UTF-8."""
+"""Bytes by which an encoding is detected, around the first ones that are not UTF-8."""
 FEWEST = 64
-"""Bytes below which no encoding is told: a word or two fit too many of them."""
+"""Bytes below which no encoding is detected: a word or two fit too many of them."""
 CONTROLS = bytes(sorted({*range(32), 127} - {*b"\t\n\v\f\r\x1b"}))
 """Bytes that no text of a legacy encoding has; the escape is part of ISO 2022."""
 MARKS = (
@@ -30,25 +30,25 @@ WIDE = 0.5
 """The share of zero bytes at the even or the odd places alone from which on bytes are UTF-16 without a mark."""
 
 
-def decoded(data: bytes, otherwise: str | None = None, tell: bool = False) -> str:
+def decoded(data: bytes, otherwise: str | None = None, detect: bool = False) -> str:
     """The text of bytes: UTF-8, UTF-16 or UTF-32 with its mark, or else the encoding `otherwise`.
 
-    Without `otherwise` the encoding is told from the bytes, if `tell` asks for that; so is UTF-16 without a mark. A
+    Without `otherwise` the encoding is detected from the bytes, if `detect` says so; so is UTF-16 without a mark. A
     byte order mark is no part of the text. Raises UnicodeError when the bytes are not in that encoding, or none can be
-    told.
+    detected.
     """
     if encoding := marked(data):
         return data.decode(encoding)
-    if tell and (zeros := data.count(0)) > MOST_NULS * len(data):
+    if detect and (zeros := data.count(0)) > MOST_NULS * len(data):
         return data.decode(_wide(data, zeros))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         begin = max(0, error.start - PROBED // 2)
-        told = otherwise or (_told(data[begin : begin + PROBED]) if tell else None)
-        if told is None:
+        encoding = otherwise or (_detected(data[begin : begin + PROBED]) if detect else None)
+        if encoding is None:
             raise
-    return data.decode(told)
+    return data.decode(encoding)
 
 
 def marked(data: bytes) -> str | None:
@@ -71,7 +71,7 @@ def _wide(data: bytes, zeros: int) -> str:
 
 
 @lru_cache(maxsize=1)
-def _told(data: bytes) -> str | None:
+def _detected(data: bytes) -> str | None:
     """The encoding of bytes that are not UTF-8, as Python names it; None for bytes that look like no text."""
     # Imported here, because every process of Dagster loads this module and few of them read such files.
     from resiliparse.parse.encoding import detect_encoding
@@ -79,8 +79,8 @@ def _told(data: bytes) -> str | None:
     if len(data) < FEWEST or data.translate(None, CONTROLS) != data:
         return None
     # Names as browsers understand them: what calls itself ISO 8859-1 is Windows' superset of it.
-    told = detect_encoding(data, max_len=len(data), html5_compatible=True, from_html_meta=False)
-    return None if told in (None, "utf-8") or not _is_known(str(told)) else str(told)
+    encoding = detect_encoding(data, max_len=len(data), html5_compatible=True, from_html_meta=False)
+    return None if encoding in (None, "utf-8") or not _is_known(str(encoding)) else str(encoding)
 
 
 def _is_known(encoding: str) -> bool:

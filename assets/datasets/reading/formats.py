@@ -1,4 +1,4 @@
-"""Formats: what a file holds, by its first bytes and, where these do not tell, by the suffix of its name.
+"""Formats: what a file holds, by its first bytes and, where these do not show it, by the suffix of its name.
 
 A name alone is not enough: a `.json` may be one document of source code or an array of a million texts, and an archive
 that is read as text becomes one document of garbage.
@@ -16,7 +16,7 @@ from assets.datasets.reading.items import Reason
 
 Format = Literal["text", "lines", "array", "object", "csv", "html", "warc", "tar"]
 HEAD = 1 << 16
-"""Bytes by which a format is told: enough for the first element of most arrays."""
+"""Bytes by which a format is detected: enough for the first element of most arrays."""
 BY_SUFFIX: dict[str, Format] = {
     ".jsonl": "lines",
     ".ndjson": "lines",

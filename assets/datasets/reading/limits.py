@@ -16,13 +16,13 @@ def document(
     value: object,
     limit: int,
     encoding: str | None = None,
-    tell: bool = False,
+    detect: bool = False,
     about: About = NOTHING,
 ) -> Text | UnfitDocument:
     """The document of a value that was found in a file: a text, its bytes, or a value that is no text.
 
     Bytes that are not UTF-8, also those that a text holds as surrogates (PEP 383), are in `encoding`, or in one that
-    they tell, as `encodings.decoded` says; `tell` is for whole files.
+    they show, as `encodings.decoded` says; `detect` is for whole files.
     """
     if not isinstance(value, str | bytes):
         return UnfitDocument(number, "no text field")
@@ -30,9 +30,9 @@ def document(
         return UnfitDocument(number, "empty")
     try:
         data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-        text = decoded(data, encoding, tell) if len(data) <= limit else ""
+        text = decoded(data, encoding, detect) if len(data) <= limit else ""
     except UnicodeError:
-        return UnfitDocument(number, "a binary file" if tell and b"\0" in data else "not UTF-8")
+        return UnfitDocument(number, "a binary file" if detect and b"\0" in data else "not UTF-8")
     if len(data) > limit:
         return UnfitDocument(number, "longer than the limit")
     return Text(number, text, about) if text else UnfitDocument(number, "empty")

@@ -52,5 +52,5 @@ def _document(number: int, line: bytes, reading: ReadingSection) -> Text | Unfit
         return UnfitDocument(number, "not UTF-8")
     except ValueError:
         return UnfitDocument(number, "malformed JSON")
-    told = about(reading, lambda field: member(value, field))
-    return limits.document(number, member(value, reading.text_field), limits.text_bytes(reading), about=told)
+    fields = about(reading, lambda field: member(value, field))
+    return limits.document(number, member(value, reading.text_field), limits.text_bytes(reading), about=fields)

@@ -23,7 +23,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
             value = None
         text = member(value, reading.text_field)
         if not isinstance(text, str):
-            return limits.document(number, data, limit, reading.encoding, tell=True)
+            return limits.document(number, data, limit, reading.encoding, detect=True)
         return limits.document(number, text, limit, about=about(reading, lambda field: member(value, field)))
 
     return plain.whole(stream, reading, document)

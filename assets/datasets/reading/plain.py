@@ -13,7 +13,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     """The one document of the file; a damaged file gives none, because its missing part is not known."""
 
     def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
-        return limits.document(number, data, limit, reading.encoding, tell=True)
+        return limits.document(number, data, limit, reading.encoding, detect=True)
 
     return whole(stream, reading, document)
 

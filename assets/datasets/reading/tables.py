@@ -18,7 +18,7 @@ LONGEST_HEAD = 1 << 16
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
-    """The document of each row: its column `text_field`. The names of the columns tell what is between them.
+    """The document of each row: its column `text_field`. The names of the columns show what separates them.
 
     A table without the column is set aside as one document: it is no table of texts. What follows a field that is too
     long is lost, and what a quotation mark without its end has swallowed.
@@ -64,9 +64,9 @@ def _columns(head: str, wanted: str) -> tuple[list[str], str]:
 
 
 def _document(number: int, row: Mapping[str, str], reading: ReadingSection) -> Text | UnfitDocument:
-    told = about(reading, functools.partial(_value, row))
+    fields = about(reading, functools.partial(_value, row))
     limit = limits.text_bytes(reading)
-    return limits.document(number, row.get(reading.text_field), limit, reading.encoding, about=told)
+    return limits.document(number, row.get(reading.text_field), limit, reading.encoding, about=fields)
 
 
 def _value(row: Mapping[str, str], column: str) -> str | None:

@@ -82,8 +82,10 @@ def _tables(made: SnapshotManifest, parent: SnapshotManifest | None, durable: Pa
 def _outcome(noun: str, losses: list[Loss], limit: float, field: str, verb: str) -> Outcome:
     ordered = sorted(losses, key=lambda each: (-each.figure, each.name))
     beyond = [each for each in ordered if each.figure > limit]
-    told = "; ".join(f"{_told(each.now)} {verb} {noun} {each.name}, {_told(each.before)} before" for each in beyond[:5])
-    advice = f"{told}: more than {field} ({limit:g}) allows; where that is meant, raise it for one build"
+    largest = "; ".join(
+        f"{_amount(each.now)} {verb} {noun} {each.name}, {_amount(each.before)} before" for each in beyond[:5]
+    )
+    advice = f"{largest}: more than {field} ({limit:g}) allows; where that is meant, raise it for one build"
     return Outcome(
         not beyond,
         {
@@ -100,12 +102,12 @@ def _table(noun: str, losses: list[Loss]) -> str:
     moved = "moved by" if noun == "rule" else "lost"
     rows = [f"| {noun} | before | now | {moved} |", "|---|---:|---:|---:|"]
     rows += [
-        f"| {each.name} | {_told(each.before)} | {_told(each.now)} | {each.figure:.1%} |" for each in losses[:SHOWN]
+        f"| {each.name} | {_amount(each.before)} | {_amount(each.now)} | {each.figure:.1%} |" for each in losses[:SHOWN]
     ]
     return "\n".join(rows)
 
 
-def _told(value: float) -> str:
+def _amount(value: float) -> str:
     """A share in percent, or bytes."""
     return f"{value:.1%}" if isinstance(value, float) else f"{value:,}"
 

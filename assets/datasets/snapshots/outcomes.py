@@ -32,7 +32,7 @@ class Outcome:
 
 
 def in_turn(checks: Sequence[Callable[[], Outcome]], report: BuildLog) -> list[Outcome]:
-    """The outcomes of checks, in their order; the log is told how many are left."""
+    """The outcomes of checks, in their order; the log says how many are left."""
     phase, found = BuildPhase(report, "checking", len(checks), "checks"), []
     for check in checks:
         found.append(check())
@@ -43,8 +43,8 @@ def in_turn(checks: Sequence[Callable[[], Outcome]], report: BuildLog) -> list[O
 def refusal(dataset: str, checks: Iterable[str], outcomes: Iterable[Outcome]) -> str:
     """Why the dataset does not point at its new snapshot, in a sentence; empty where it does."""
     blocking = [(name, each) for name, each in zip(checks, outcomes, strict=True) if each.blocks]
-    told = [f"{name}: {each.advice or _figures(each.metadata)}" for name, each in blocking]
-    return f"dataset {dataset}: its new snapshot does not pass {'; '.join(told)}" if told else ""
+    reasons = [f"{name}: {each.advice or _figures(each.metadata)}" for name, each in blocking]
+    return f"dataset {dataset}: its new snapshot does not pass {'; '.join(reasons)}" if reasons else ""
 
 
 def _figures(metadata: Mapping[str, Any]) -> str:

@@ -49,17 +49,17 @@ def check(tasks: Sequence[str]) -> list[str]:
     foreign = [task for task in tasks if task not in offline.TASKS]
     if foreign and not harness.version():
         known = ", ".join(offline.TASKS)
-        told = (
+        problem = (
             f"task {foreign[0]}: expected one of {known}; for all others install lm-evaluation-harness beside Slipway"
         )
-        raise ValueError(f"{told}: pip install 'lm-eval[api]'")
+        raise ValueError(f"{problem}: pip install 'lm-eval[api]'")
     return foreign
 
 
 def evaluate(
     durable: Path, model: str, version: ServedVersion, asked: Questions, say: Callable[[str], None]
 ) -> Iterator[TaskFigures]:
-    """The figures of each task, offline ones first; `say` is told how far it is.
+    """The figures of each task, offline ones first; `say` is called with how far it is.
 
     Raises ValueError for a task that is not known, a model that must not be served, a harness that fails, and a
     deadline that has passed.
@@ -85,8 +85,8 @@ def _foreign(
         server = harness.AskedServer(url, version.named(model), folder, length)
         found = harness.run(server, tasks, asked.include, asked.examples, Path(into), deadline, say)
     if missing := sorted(set(tasks) - found.keys()):
-        told = f"found samples of {', '.join(sorted(found)) or 'nothing'}: name tasks, not groups of them"
-        raise ValueError(f"task {missing[0]}: lm-evaluation-harness left no samples of it; {told}")
+        problem = f"found samples of {', '.join(sorted(found)) or 'nothing'}: name tasks, not groups of them"
+        raise ValueError(f"task {missing[0]}: lm-evaluation-harness left no samples of it; {problem}")
     for task, rows in found.items():
         yield answered.keep(durable, version.checkpoint, task, by, rows, asked.examples)
 

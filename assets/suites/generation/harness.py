@@ -59,7 +59,7 @@ def run(
     has not ended by then: it is killed with all below it.
     """
     command = [sys.executable, "-m", PACKAGE, "run", "--model", "local-completions", "--tasks", ",".join(tasks)]
-    command += ["--model_args", _told(server), "--log_samples", "--limit", str(most), "--output_path", str(into)]
+    command += ["--model_args", _model_args(server), "--log_samples", "--limit", str(most), "--output_path", str(into)]
     command += ["--include_path", include] if include else []
     with tempfile.TemporaryFile("w+", errors="replace") as written:
         at_work = f"lm-evaluation-harness: {', '.join(tasks)}"
@@ -73,7 +73,7 @@ def run(
     return samples(into)
 
 
-def _told(server: AskedServer) -> str:
+def _model_args(server: AskedServer) -> str:
     """The server as the harness's argument."""
     given = {
         "model": server.model,
@@ -124,10 +124,10 @@ def _rows(line: Mapping[str, Any]) -> list[AnsweredExample]:
     prompt = first["arg_0"] if isinstance(first, dict) else first[0]
     answer = line["filtered_resps"]
     only = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
-    told = only if isinstance(only, str) else json.dumps(only)
+    text = only if isinstance(only, str) else json.dumps(only)
     suffix = "" if line.get("filter", "none") == "none" else f",{line['filter']}"
     return [
-        AnsweredExample(line["doc_id"], prompt, str(line["target"]), told, f"{name}{suffix}", float(line[name]))
+        AnsweredExample(line["doc_id"], prompt, str(line["target"]), text, f"{name}{suffix}", float(line[name]))
         for name in line["metrics"]
         if isinstance(line.get(name), int | float)
     ]

@@ -37,17 +37,19 @@ def suspected(
     evidence = (*held, *new)
     noted = replace(record, evidence=evidence, answered=tuple(each for each in record.answered if each.at >= since))
     if record.standing.out_of_service:
-        return _next(noted, record.standing, who, _told(new), now, record.by_hand) if new else None
+        return _next(noted, record.standing, who, _reasons(new), now, record.by_hand) if new else None
     if not evidence:
         expired = record.standing is Standing.SUSPECT
         return _next(noted, Standing.HEALTHY, who, "what spoke against it is too old", now) if expired else None
     if not _is_enough(evidence, rules, on_probation=record.standing is Standing.RELEASED):
         standing = Standing.SUSPECT if _counts(evidence, rules) else record.standing
-        return _next(noted, standing, who, _told(new), now) if new else None
+        return _next(noted, standing, who, _reasons(new), now) if new else None
     if refusal := _refusal(record.node, around, rules):
-        is_told = record.standing is Standing.SUSPECT and not new
-        return None if is_told else _next(noted, Standing.SUSPECT, who, f"{_told(evidence)}{WITHHELD}{refusal}", now)
-    return replace(_next(noted, Standing.QUARANTINED, who, _told(evidence), now), applied=rules.apply)
+        is_noted = record.standing is Standing.SUSPECT and not new
+        return (
+            None if is_noted else _next(noted, Standing.SUSPECT, who, f"{_reasons(evidence)}{WITHHELD}{refusal}", now)
+        )
+    return replace(_next(noted, Standing.QUARANTINED, who, _reasons(evidence), now), applied=rules.apply)
 
 
 def is_joining(record: NodeRecord, lost: bool) -> bool:
@@ -168,5 +170,5 @@ def _refusal(node: str, around: Surroundings, rules: HealthRules) -> str:
     return f"{', '.join(others)} are out of service, and at most {limit} of {around.nodes} nodes may be"
 
 
-def _told(evidence: Iterable[Evidence]) -> str:
+def _reasons(evidence: Iterable[Evidence]) -> str:
     return "; ".join(each.why for each in evidence)

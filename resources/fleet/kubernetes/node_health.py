@@ -103,14 +103,16 @@ def _unready(ready: Mapping[str, Any], patience: float, now: float) -> Iterator[
         return
     since = _since(ready)
     ends_work = ready["status"] == "Unknown" or since is None or now - since > patience
-    yield NodeFinding(_told("Ready", ready), since, ends_work)
+    yield NodeFinding(_sentence("Ready", ready), since, ends_work)
 
 
 def _problem(condition: Mapping[str, Any]) -> Iterator[NodeFinding]:
     """A condition that says that an application failed by its own fault is no reason against the node."""
     message = condition.get("message", "")
     if condition["status"] == "True" and (not xid.codes(message) or xid.machine_codes(message)):
-        yield NodeFinding(_told(condition["type"], condition), _since(condition), ends_work=True, is_of_hardware=True)
+        yield NodeFinding(
+            _sentence(condition["type"], condition), _since(condition), ends_work=True, is_of_hardware=True
+        )
 
 
 def _xids(warnings: Iterable[KubernetesObject], ready_since: float | None) -> Iterator[NodeFinding]:
@@ -142,7 +144,7 @@ def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
     return toleration["key"] == taint["key"] and (exists or toleration.get("value", "") == taint.get("value", ""))
 
 
-def _told(name: str, condition: Mapping[str, Any]) -> str:
+def _sentence(name: str, condition: Mapping[str, Any]) -> str:
     words = filter(None, [condition.get("reason"), condition.get("message")])
     return ": ".join([f"{name} is {condition['status']}", *words])
 

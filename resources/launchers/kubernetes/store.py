@@ -93,7 +93,7 @@ def _container(job: Job, cluster: Cluster) -> KubernetesObject:
 
 
 def _affinity(cluster: Cluster) -> dict[str, Any]:
-    """Away from the fleet where there are other nodes; a fleet without labels cannot be told from the rest."""
+    """Away from the fleet where there are other nodes; a fleet without labels cannot be distinguished from the rest."""
     if cluster.store_node_selector or not cluster.node_selector:
         return {}
     elsewhere = [

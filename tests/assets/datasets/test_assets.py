@@ -224,9 +224,9 @@ def test_a_failed_check_leaves_the_dataset_pointing_where_it_pointed(corpus, dur
     [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
     assert failed.check_name == "no_empty_split"
     assert pointer.current(durable, "small-corpus") == before
-    told = result.failure_data_for_node("small_corpus__snapshot")
-    assert told and told.error and told.error.cause
-    assert "documents is in the validation split: raise split.validation, found 1e-09" in told.error.cause.message
+    failure = result.failure_data_for_node("small_corpus__snapshot")
+    assert failure and failure.error and failure.error.cause
+    assert "documents is in the validation split: raise split.validation, found 1e-09" in failure.error.cause.message
 
 
 def test_a_missing_corpus_fails_with_one_clear_message_and_writes_nothing(tmp_path, durable):

@@ -48,10 +48,10 @@ def test_the_history_shows_that_a_snapshot_was_collected(run, durable, changed, 
 
 def test_the_last_two_snapshots_are_compared(run, changed, capsys):
     assert run("diff", "small-corpus") == 0
-    told = capsys.readouterr().out
-    assert "documents added: 1 (added.py#0)" in told
-    assert "documents same: 60" in told
-    assert "shared" in told
+    printed = capsys.readouterr().out
+    assert "documents added: 1 (added.py#0)" in printed
+    assert "documents same: 60" in printed
+    assert "shared" in printed
 
 
 def test_a_comparison_shows_which_rules_languages_and_sources_differ(run, corpus, durable, capsys):
@@ -60,14 +60,14 @@ def test_a_comparison_shows_which_rules_languages_and_sources_differ(run, corpus
     write_file(corpus / "notes" / "new.py", "a new text")
     build(recipe_for(corpus, shard_tokens=400), durable)
     assert run("diff", "small-corpus") == 0
-    told = capsys.readouterr().out.splitlines()
-    sizeless = [line.rpartition(", ")[0] for line in told]
+    printed = capsys.readouterr().out.splitlines()
+    sizeless = [line.rpartition(", ")[0] for line in printed]
     assert "left out by rule exact_duplicate: 0 to 1 documents" in sizeless
     assert "language python: 60 to 61 documents" in sizeless
     # The first of two equal documents is kept, and `copies` comes before `package0`.
     assert "source copies: 0 to 1 documents" in sizeless
     assert "source package0: 20 to 19 documents" in sizeless
-    [copies] = [line for line in told if line.startswith("source copies")]
+    [copies] = [line for line in printed if line.startswith("source copies")]
     assert re.search(r", 0 bytes to [1-9]\S* (bytes|kB)$", copies), "in the unit that fits"
     assert run("diff", "small-corpus", "--json") == 0
     groups = json.loads(capsys.readouterr().out)["groups"]
@@ -98,10 +98,10 @@ def test_a_snapshot_is_inspected_with_what_was_left_out_and_the_files_that_are_n
     write_file(corpus / "nothing.py", "")
     build(recipe_for(corpus, shard_tokens=400), durable)
     assert run("inspect", "small") == 0
-    told = capsys.readouterr().out
-    assert "60 of 61 documents are kept (98.4%)" in told
-    assert "left out, exact_duplicate: 1 (1.6%)" in told and "because of copy.py#0" in told
-    assert "not read, empty: nothing.py" in told
+    printed = capsys.readouterr().out
+    assert "60 of 61 documents are kept (98.4%)" in printed
+    assert "left out, exact_duplicate: 1 (1.6%)" in printed and "because of copy.py#0" in printed
+    assert "not read, empty: nothing.py" in printed
 
 
 def test_one_reason_is_inspected_and_an_unknown_one_is_refused_with_those_there_are(run, corpus, durable, capsys):
@@ -128,9 +128,9 @@ def test_a_snapshot_compared_with_itself_differs_in_nothing(run, changed, capsys
 def test_of_many_snapshots_the_latest_are_listed(run, durable, changed, monkeypatch, capsys):
     monkeypatch.setattr(history, "LISTED", 1)
     assert run("diff", "small-corpus", "~7") == 1
-    told = capsys.readouterr().err
-    assert f"~7 selects 0 snapshots, expected one of {changed[1].sha256[:12]}, or an earlier one" in told
-    assert "slipway data history small-corpus" in told
+    printed = capsys.readouterr().err
+    assert f"~7 selects 0 snapshots, expected one of {changed[1].sha256[:12]}, or an earlier one" in printed
+    assert "slipway data history small-corpus" in printed
 
 
 def test_a_snapshot_of_which_nothing_was_left_out_says_so(run, corpus, durable, capsys):
@@ -140,8 +140,8 @@ def test_a_snapshot_of_which_nothing_was_left_out_says_so(run, corpus, durable, 
 
 
 def report(**changes) -> TakedownReport:
-    told = TakedownReport("texts", ("a#0",), (), "f" * 64, {}, (), (), ())
-    return dataclasses.replace(told, **changes)
+    whole = TakedownReport("texts", ("a#0",), (), "f" * 64, {}, (), (), ())
+    return dataclasses.replace(whole, **changes)
 
 
 def test_a_takedown_that_nothing_has_seen_says_so():
@@ -173,5 +173,5 @@ def test_a_long_takedown_is_cut_and_no_name_commands_the_terminal():
         (2, 3_200_000, True, "removed 2 files of 3.2 MB; snapshots that stay: 1"),
     ],
 )
-def test_garbage_is_told_in_the_unit_that_fits(files, size, applied, expected):
+def test_garbage_is_reported_in_the_unit_that_fits(files, size, applied, expected):
     assert data_lines.garbage(Garbage((Path("x"),) * files, size, 1), applied) == expected

@@ -143,10 +143,10 @@ def test_a_file_that_breaks_off_is_counted_among_files_however_many_documents_ot
         write_file(tmp_path / "corpus" / f"{part}.jsonl", "".join(lines[part * 500 : part * 500 + 500]))
     packed = gzip.compress("".join(f'{{"text": "more {line}"}}\n' for line in range(500)).encode())
     (tmp_path / "corpus" / "5.jsonl.gz").write_bytes(packed[: len(packed) // 2])
-    told = (
+    message = (
         "1 of 5 files break off, and the rest of them is lost, 20.0%, expected at most 1.0% .*: truncated .*5.jsonl.gz"
     )
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         steps.make_documents(recipe_for(tmp_path / "corpus"), durable)
     steps.make_documents(recipe_for(tmp_path / "corpus", reading={"quarantine": 0.2}), durable)
 

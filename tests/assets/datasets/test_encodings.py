@@ -55,7 +55,7 @@ def test_bytes_that_spell_no_text_are_set_aside():
     assert everything("a.txt", "café".encode("cp1252")) == [UnfitDocument(0, "not UTF-8")]  # too short to tell
 
 
-def test_a_text_that_begins_with_a_long_passage_of_ascii_is_told_by_what_is_not():
+def test_a_text_that_begins_with_a_long_passage_of_ascii_is_reported_by_what_is_not():
     text = "plain words\n" * 20_000 + SPANISH
     assert everything("a.txt", text.encode("cp1252")) == [Text(0, text)]
 

@@ -49,10 +49,10 @@ def test_the_standard_library_holds_no_images(tmp_path):
 def test_a_size_is_required_and_the_channels_are_those_of_a_png(tmp_path):
     with pytest.raises(InvalidRecipes) as refused:
         loaded(tmp_path, SHORT.replace("height: 8, width: 8", "width: 0, channels: 2"))
-    told = str(refused.value)
-    assert "images.height: found nothing, expected a whole number" in told
-    assert "images.width: found 0, expected 1 or more" in told
-    assert "images.channels: found 2, expected 1, 3 or 4" in told
+    message = str(refused.value)
+    assert "images.height: found nothing, expected a whole number" in message
+    assert "images.width: found 0, expected 1 or more" in message
+    assert "images.channels: found 2, expected 1, 3 or 4" in message
 
 
 def test_the_content_of_an_image_recipe_has_no_section_for_texts(tmp_path):

@@ -20,7 +20,7 @@ def test_a_phase_says_how_much_is_done_and_how_long_the_rest_takes(monkeypatch):
     assert lines == ["encoding: 100.0 MB of 400.0 MB (25%), 90 s left"]
 
 
-def test_the_bytes_of_a_small_corpus_are_told_in_the_unit_that_fits_them():
+def test_the_bytes_of_a_small_corpus_are_reported_in_the_unit_that_fits_them():
     lines: list[str] = []
     BuildPhase(lines.append, "reading", 41_300, BYTES).add(41_300)
     assert lines == ["reading: 41.3 kB of 41.3 kB (100%)"]
@@ -29,7 +29,7 @@ def test_the_bytes_of_a_small_corpus_are_told_in_the_unit_that_fits_them():
     assert unknown.line == "reading the sample: 640 bytes"
 
 
-def test_the_end_of_a_phase_is_told_however_soon_it_comes():
+def test_the_end_of_a_phase_is_reported_however_soon_it_comes():
     lines: list[str] = []
     packing = BuildPhase(lines.append, "packing", 3, "documents")
     for _ in range(3):

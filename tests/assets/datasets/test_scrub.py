@@ -103,7 +103,7 @@ def test_a_damaged_tokenizer_stays_so_that_no_build_trains_another(durable: Path
     assert path.exists()
 
 
-def test_a_file_that_cannot_be_read_is_told_and_not_touched(durable: Path, made: shards.TextSnapshot):
+def test_a_file_that_cannot_be_read_is_reported_and_not_touched(durable: Path, made: shards.TextSnapshot):
     path = a_shard(durable, made)
     path.unlink()
     path.mkdir()  # reading it fails as on a broken disk, for root too
@@ -122,7 +122,7 @@ def test_the_parts_of_some_nights_are_all_files_each_once(durable: Path, made: s
 
 
 def test_it_tells_how_far_it_is_and_how_long_it_takes(durable: Path, files: int):
-    told: list[str] = []
-    scrub.scrub(durable, [], lambda progress: told.append(str(progress)))
-    assert len(told) == files
-    assert f"(100%), {files} of {files} shards" in told[-1] and told[-1].endswith("0 s left")
+    lines: list[str] = []
+    scrub.scrub(durable, [], lambda progress: lines.append(str(progress)))
+    assert len(lines) == files
+    assert f"(100%), {files} of {files} shards" in lines[-1] and lines[-1].endswith("0 s left")

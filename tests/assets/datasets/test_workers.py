@@ -1,4 +1,4 @@
-"""Workers of this machine: what is told when one of them is ended."""
+"""Workers of this machine: the message when one of them is ended."""
 
 import signal
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ import pytest
 
 from assets.datasets.building import workers
 from assets.datasets.building.dask_cluster import LostWorkers, _Begun
-from resources import told
+from resources import errors
 
 
 def test_a_process_that_is_ended_ends_the_build_with_a_sentence_for_a_person():
     with pytest.raises(LostWorkers, match="lack of memory: give the build more") as error:
         list(workers.run(signal.raise_signal, [signal.SIGKILL] * 2, workers.WORTH_A_PROCESS, workers=2))
-    assert told.is_for_people(error.value)
+    assert errors.is_for_people(error.value)
 
 
 def test_tasks_are_taken_as_there_are_workers_for_them_and_results_come_in_their_order(monkeypatch):

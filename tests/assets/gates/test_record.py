@@ -37,6 +37,6 @@ def test_an_image_without_its_digest_is_not_enough():
 
 
 def test_on_a_cluster_the_image_belongs_to_a_complete_record(tmp_path):
-    [told] = lineage.faults(trained("cpu"), tmp_path, lineage.COMPLETE, on_a_cluster=True)
-    assert told.startswith("environment.image_digest is not known")
+    [fault] = lineage.faults(trained("cpu"), tmp_path, lineage.COMPLETE, on_a_cluster=True)
+    assert fault.startswith("environment.image_digest is not known")
     assert lineage.faults(trained("cpu"), tmp_path, lineage.CHECKED, on_a_cluster=True) == []

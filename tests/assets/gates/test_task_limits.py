@@ -26,7 +26,7 @@ def test_a_task_without_a_limit_is_shown_and_holds_nothing_back():
     assert found.passed and found.figures["tasks"]["adding"]["mean"] == 0.03
 
 
-def test_a_mean_below_the_floor_is_told_with_both_numbers():
+def test_a_mean_below_the_floor_is_reported_with_both_numbers():
     found = task_limits.check(policy(adding=TaskLimit(at_least=0.5)), {"adding": TaskRivals({"acc": right(40)})}, 0)
     assert not found.passed and found.figures["broken"] == ["adding: acc is 0.4, expected at least 0.5"]
 
@@ -51,7 +51,7 @@ def test_scores_between_right_and_wrong_are_compared_by_the_bootstrap():
     assert not task_limits.check(limited, {"summing": worse}, 0).passed
 
 
-def test_a_metric_that_the_task_lacks_is_told_with_those_that_it_has():
+def test_a_metric_that_the_task_lacks_is_reported_with_those_that_it_has():
     limited = policy(adding=TaskLimit(metric="f1", at_least=0.1))
     found = task_limits.check(limited, {"adding": TaskRivals({"acc": right(1), "em": right(1)})}, 0)
     assert found.figures["broken"] == ["adding: found the metrics acc, em, expected f1"]

@@ -48,18 +48,18 @@ def judgement(failed: dict[str, dict[str, Any]], undecided: str = "") -> Judgeme
 
 @pytest.mark.parametrize("name", FAILED)
 def test_each_failed_check_says_what_it_found_and_what_was_expected(name: str):
-    check, figures, told = FAILED[name]
-    assert told in verdict.told(judgement({check: figures}), CHAMPION)
+    check, figures, reasons = FAILED[name]
+    assert reasons in verdict.reasons(judgement({check: figures}), CHAMPION)
 
 
 def test_only_the_check_that_failed_first_speaks():
     unexamined = {"note": checks.not_reached("its loss is not below the entropy").note}
     others = dict.fromkeys([BEATS_CHAMPION, NO_WORSE_SLICE, WITHIN_LIMITS, HAS_LINEAGE], unexamined)
-    assert verdict.told(judgement({BEATS_UNIGRAMS: {}, **others}), None) == verdict.told(
+    assert verdict.reasons(judgement({BEATS_UNIGRAMS: {}, **others}), None) == verdict.reasons(
         judgement({BEATS_UNIGRAMS: {}}), None
     )
 
 
 def test_one_that_passed_or_waits_has_no_reason():
-    assert verdict.told(judgement({}), CHAMPION) == ""
-    assert verdict.told(judgement({BEATS_CHAMPION: {"note": "not examined: x"}}, undecided="x"), CHAMPION) == ""
+    assert verdict.reasons(judgement({}), CHAMPION) == ""
+    assert verdict.reasons(judgement({BEATS_CHAMPION: {"note": "not examined: x"}}, undecided="x"), CHAMPION) == ""

@@ -36,7 +36,7 @@ def test_a_suite_without_a_document_is_refused(tmp_path: Path, examples: list[Ex
 
 @pytest.mark.parametrize("part", ["manifest", "examples"])
 @pytest.mark.parametrize("fault", ["gone", "damaged"])
-def test_a_suite_that_is_gone_or_damaged_is_told_with_what_to_do(tmp_path: Path, part: str, fault: str):
+def test_a_suite_that_is_gone_or_damaged_is_reported_with_what_to_do(tmp_path: Path, part: str, fault: str):
     written = made(tmp_path, EXAMPLES)
     path = suite.manifest_path(tmp_path, written.sha256) if part == "manifest" else suite.table_path(tmp_path, written)
     if fault == "gone":
@@ -44,6 +44,6 @@ def test_a_suite_that_is_gone_or_damaged_is_told_with_what_to_do(tmp_path: Path,
     else:
         path.chmod(0o644)
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(ValueError, match=r"restore the file from a backup, or raise the edition") as told:
+    with pytest.raises(ValueError, match=r"restore the file from a backup, or raise the edition") as refused:
         suite.examples(tmp_path, suite.read(tmp_path, written.sha256))
-    assert str(told.value).startswith(str(path)) and ("gone" if fault == "gone" else "found") in str(told.value)
+    assert str(refused.value).startswith(str(path)) and ("gone" if fault == "gone" else "found") in str(refused.value)

@@ -67,7 +67,7 @@ def test_a_sweep_that_is_not_complete_leads_to_nothing():
     assert choose(sweep.after(closing(sweep, "stopped", "a test"))) is None
 
 
-def test_the_schedule_of_a_population_is_told_in_shares_of_a_training():
+def test_the_schedule_of_a_population_is_reported_in_shares_of_a_training():
     parent = [
         *trial(1, FOUND, {3: 2.0})[:-2],
         Paused(trial=1, step=3),

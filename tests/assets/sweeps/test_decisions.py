@@ -100,9 +100,9 @@ def test_a_diverged_trial_is_stopped():
 
 
 def test_a_stopped_trial_counts_as_running_until_it_has_ended():
-    told = after(reported(0, 1, None), Decided(trial=0, step=1, verdict="stop"))
-    assert decide(told) == []
-    (asked,) = decide(told.after(Ended(trial=0, outcome="stopped")))
+    sweep = after(reported(0, 1, None), Decided(trial=0, step=1, verdict="stop"))
+    assert decide(sweep) == []
+    (asked,) = decide(sweep.after(Ended(trial=0, outcome="stopped")))
     assert isinstance(asked, Asked)
     assert asked.trial == 3
 

@@ -54,7 +54,7 @@ def test_optuna_loads_the_study_with_every_trial(tmp_path: Path, log: list[Event
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]
 
 
-def test_values_that_optuna_cannot_hold_are_told_as_text(tmp_path: Path, log: list[Event]):
+def test_values_that_optuna_cannot_hold_are_reported_as_text(tmp_path: Path, log: list[Event]):
     export(fold(log), log, tmp_path / "study.journal")
     (name,) = optuna.get_all_study_names(journal(tmp_path / "study.journal"))
     study = optuna.load_study(study_name=name, storage=journal(tmp_path / "study.journal"))

@@ -142,7 +142,7 @@ def test_few_trials_have_no_importance():
     assert importance(fold(whole(opened(), budgeted(trials=3), power_law))) is None
 
 
-def test_failures_are_told_by_reason_with_the_trials_that_had_it():
+def test_failures_are_reported_by_reason_with_the_trials_that_had_it():
     def failing(parameters, step):
         raise CrashError("exit code 1 | node a\nlost")
 

@@ -54,7 +54,7 @@ def test_where_a_scheduler_has_the_queue_every_ready_node_is_offered_and_nothing
     assert found.too_many(1000) == ""
 
 
-def test_more_trials_than_the_fleet_can_ever_hold_are_told_and_wait():
+def test_more_trials_than_the_fleet_can_ever_hold_are_reported_and_wait():
     found = slots(Nodes(("a", "b"), lost=("b",)))
     assert found.too_many(2) == ""
     assert found.too_many(8) == (

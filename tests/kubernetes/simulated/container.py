@@ -20,10 +20,10 @@ NOT_STARTED = 128
 class Container:
     def __init__(self, folder: str, command: list[str]) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_told = False
+        self._is_notified = False
         signal.signal(signal.SIGTERM, self._tell)
         self._process = subprocess.Popen(command, cwd=folder or None, stdin=subprocess.DEVNULL, start_new_session=True)
-        if self._is_told:
+        if self._is_notified:
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
@@ -33,7 +33,7 @@ class Container:
         return code if code >= 0 else 128 - code
 
     def _tell(self, *_: object) -> None:
-        self._is_told = True
+        self._is_notified = True
         if self._process:
             self._process.send_signal(signal.SIGTERM)
 

@@ -96,5 +96,10 @@ def owned_by(store: Store, resource: Resource, owner: Object) -> list[Object]:
 def reference_to(owner: Object) -> Object:
     """The owner reference for the objects that an object controls."""
     metadata = owner["metadata"]
-    told = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"]}
-    return {**told, "controller": True, "blockOwnerDeletion": True}
+    identity = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    return {**identity, "controller": True, "blockOwnerDeletion": True}

@@ -8,7 +8,7 @@ from tests.kubernetes.simulated.registry import Registry
 class Events:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._told: dict[tuple[str, str, str], Object] = {}
+        self._written: dict[tuple[str, str, str], Object] = {}
 
     def normal(self, object: Object, reason: str, message: str, component: str) -> None:
         self._tell("Normal", object, reason, message, component)
@@ -19,7 +19,7 @@ class Events:
     def _tell(self, type: str, object: Object, reason: str, message: str, component: str) -> None:
         metadata = object["metadata"]
         key = (metadata["uid"], reason, message)
-        before = self._told.get(key)
+        before = self._written.get(key)
         namespace = metadata.get("namespace", "default")
         if before and self._registry.store.get(EVENTS, namespace, before["metadata"]["name"]):
             self._registry.change(EVENTS, before, _again)
@@ -37,7 +37,7 @@ class Events:
             "lastTimestamp": clock.now(),
             "count": 1,
         }
-        self._told[key] = self._registry.create(EVENTS, namespace, event)
+        self._written[key] = self._registry.create(EVENTS, namespace, event)
 
 
 def _again(event: Object) -> None:

@@ -156,8 +156,8 @@ def _action(policy: Object, job: Object) -> str:
     failure = next(each for each in job["status"]["conditions"] if each["type"] == "Failed")
     for rule in policy.get("rules") or ():
         reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")
-        is_told = not patterns or any(re.search(pattern, failure["message"]) for pattern in patterns)
-        if (not reasons or failure["reason"] in reasons) and is_told:
+        matches = not patterns or any(re.search(pattern, failure["message"]) for pattern in patterns)
+        if (not reasons or failure["reason"] in reasons) and matches:
             return str(rule["action"])
     return "RestartJobSet"
 

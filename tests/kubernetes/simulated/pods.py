@@ -22,8 +22,8 @@ def set_condition(object: Object, type: str, status: str, reason: str = "", mess
     conditions: list[Object] = object.setdefault("status", {}).setdefault("conditions", [])
     found = condition(object, type)
     since = found["lastTransitionTime"] if found and found["status"] == status else clock.now()
-    told = {"reason": reason, "message": message} if reason else {}
-    new = {"type": type, "status": status, "lastTransitionTime": since, **told}
+    why = {"reason": reason, "message": message} if reason else {}
+    new = {"type": type, "status": status, "lastTransitionTime": since, **why}
     if found:
         conditions[conditions.index(found)] = new
     else:

@@ -79,8 +79,8 @@ def _why(refusals: list[list[str]]) -> str:
     if not refusals:
         return "no nodes available to schedule pods"
     counted = collections.Counter(reason for each in refusals for reason in each)
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-    return f"0/{len(refusals)} nodes are available: {told}. {_preemption(len(refusals))}"
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
+    return f"0/{len(refusals)} nodes are available: {reasons}. {_preemption(len(refusals))}"
 
 
 def _preemption(nodes: int) -> str:

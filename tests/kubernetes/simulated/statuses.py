@@ -48,8 +48,8 @@ def running() -> Object:
 
 
 def terminated(code: int, reason: str, message: str = "", started: str = "") -> Object:
-    told = {"exitCode": code, "reason": reason, "startedAt": started or clock.now(), "finishedAt": clock.now()}
-    return {"terminated": {**told, **({"message": message} if message else {})}}
+    ended = {"exitCode": code, "reason": reason, "startedAt": started or clock.now(), "finishedAt": clock.now()}
+    return {"terminated": {**ended, **({"message": message} if message else {})}}
 
 
 def phase(init: list[ContainerStatus], main: list[ContainerStatus], is_over: bool) -> str:

@@ -74,14 +74,14 @@ class Watches:
     async def _following(
         self, request: ApiRequest, test: Test, queue: "asyncio.Queue[Change | None]", ends: float
     ) -> AsyncIterator[Object]:
-        told, loop = 0, asyncio.get_running_loop()
+        sent, loop = 0, asyncio.get_running_loop()
         while (left := ends - loop.time()) > 0:
             try:
                 change = await asyncio.wait_for(queue.get(), min(left, BOOKMARK_SECONDS))
             except TimeoutError:
-                if request.parameters.get("allowWatchBookmarks", "").lower() == "true" and self._store.revision > told:
-                    told = self._store.revision
-                    yield _bookmark(request, told)
+                if request.parameters.get("allowWatchBookmarks", "").lower() == "true" and self._store.revision > sent:
+                    sent = self._store.revision
+                    yield _bookmark(request, sent)
                 continue
             if change is None:
                 return

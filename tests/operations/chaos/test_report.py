@@ -55,9 +55,9 @@ def test_a_fault_before_a_step_after_the_incident_is_the_same_event():
 
 
 def test_a_fault_after_an_incident_that_was_survived_is_an_event_of_its_own():
-    told = replace(incident(causes.SPIKE, 101), survived=True)
+    survived = replace(incident(causes.SPIKE, 101), survived=True)
     faults = [fault("loss-spike", 100), fault("rank-killed", 105)]
-    assert [each.right for each in judged(faults, {"a": [told]}, steps(90)).results] == [True, False]
+    assert [each.right for each in judged(faults, {"a": [survived]}, steps(90)).results] == [True, False]
 
 
 def test_a_second_incident_of_an_event_that_names_no_fault_of_it_is_listed():

@@ -102,7 +102,7 @@ def test_every_improvement_gains_and_replicas_the_most_at_a_hundred_thousand():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("stal=1", "found the field 'stal', expected one of days, "),
         ("stall=much", "found 'much', expected a number"),
@@ -119,8 +119,8 @@ def test_every_improvement_gains_and_replicas_the_most_at_a_hundred_thousand():
         ("gpus_per_node=1000", "gpus: found 1024, expected a multiple of gpus_per_node .1000"),
     ],
 )
-def test_a_wrong_field_is_one_clear_message(given: str, told: str):
-    with pytest.raises(ValueError, match=told.replace("'", ".")):
+def test_a_wrong_field_is_one_clear_message(given: str, message: str):
+    with pytest.raises(ValueError, match=message.replace("'", ".")):
         fields.scenario(1024, [given])
 
 

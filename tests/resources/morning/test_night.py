@@ -28,7 +28,7 @@ def night(tmp_path: Path) -> SeededNight:
     return SeededNight(Home(tmp_path))
 
 
-def told(night: SeededNight, since: float | None = None) -> MorningReport:
+def report_of(night: SeededNight, since: float | None = None) -> MorningReport:
     return morning.report(reading.night(night.durable, night.since if since is None else since))
 
 
@@ -39,7 +39,7 @@ def of(report: MorningReport, recipe: str) -> MorningItem:
 
 def test_after_a_night_of_ten_faults_all_ten_are_named_with_their_cause_and_nothing_else_is_red(night: SeededNight):
     night.of_ten_faults()
-    report = told(night)
+    report = report_of(night)
     assert {
         each.subject.removeprefix("node ").removeprefix("tier ").split("-")[0]: each.cause for each in report.items
     } == {
@@ -65,7 +65,7 @@ def test_after_a_night_of_ten_faults_all_ten_are_named_with_their_cause_and_noth
 
 def test_an_incident_says_where_it_was_what_it_cost_what_was_done_and_where_the_evidence_is(night: SeededNight):
     night.interrupted("killed", causes.KILLED, "node-1: rank 1 was killed by signal 9")
-    [found] = told(night).items
+    [found] = report_of(night).items
     assert (found.nodes, found.ranks, found.steps_lost) == (("node-1",), (1,), 2)
     assert found.seconds_lost is not None and "2 steps lost" in found.cost
     assert found.done.startswith("a new incarnation goes on from the newest checkpoint; it went on: incarnation 2")
@@ -80,15 +80,15 @@ def test_a_training_that_failed_twice_and_was_given_up_asks_for_a_person_once(ni
     assert store.claim(2, homes.NODES, "incarnation 1 failed", "job watch")
     failed(store, causes.PROGRAM, "rank 0: division by zero again", 2)
     store.want("stop", "job watch", "2 of 2 failed starts", by_platform=True)
-    report = told(night)
+    report = report_of(night)
     [asks] = report.waiting
     assert "division by zero again" in asks.what and "slipway resume" in asks.todo
 
 
-def test_what_waits_for_a_person_is_told_however_old_it_is_and_what_is_over_is_not(night: SeededNight):
+def test_what_waits_for_a_person_is_reported_however_old_it_is_and_what_is_over_is_not(night: SeededNight):
     night.interrupted("broken", causes.CONFIGURATION, "3 heads", goes_on=False)
     night.interrupted("killed", causes.KILLED, "rank 1 was killed")
-    report = told(night, since=time.time() + 1)
+    report = report_of(night, since=time.time() + 1)
     assert [each.cause for each in report.items] == [causes.CONFIGURATION]
     assert report.incidents == 0
 
@@ -97,7 +97,7 @@ def test_an_incident_that_recovers_now_comes_before_those_that_are_over(night: S
     store = homes.running(night.home, "killed", 50)
     failed(store, causes.KILLED, "rank 1 was killed")
     night.survived("spiking")
-    report = told(night)
+    report = report_of(night)
     assert [each.going for each in report.items] == [True, False] and not report.waiting
     assert [title for title, _ in text.sections(report)] == ["Recovers now", "Dealt with"]
 
@@ -105,14 +105,14 @@ def test_an_incident_that_recovers_now_comes_before_those_that_are_over(night: S
 def test_a_tier_that_takes_no_copies_any_more_is_red_once_for_all_trainings(night: SeededNight):
     night.tier_that_came_back("first", comes_back=False)
     night.tier_that_came_back("second", comes_back=False)
-    [only] = told(night).items
+    [only] = report_of(night).items
     assert only.needs_person and only.subject == "tier backup"
     assert "first-" in only.what and "second-" in only.what
 
 
 def test_a_damaged_checkpoint_is_set_aside_and_nobody_is_needed_while_an_earlier_one_is_whole(night: SeededNight):
     night.damaged_checkpoint("damaged")
-    [only] = told(night).items
+    [only] = report_of(night).items
     assert "block 3 differs" in only.what and "on durable" in only.what
     assert only.done == "it is set aside; the newest whole checkpoint is that of step 50" and not only.needs_person
 
@@ -133,7 +133,7 @@ def test_a_node_needs_a_person_where_no_diagnosis_will_bring_it_back(
     night: SeededNight, standing: Standing, by_hand: bool, applied: bool, needs: bool
 ):
     night.node(standing, "two incidents", by_hand, applied)
-    [only] = told(night).items
+    [only] = report_of(night).items
     assert (only.cause, only.needs_person, only.nodes) == (str(standing), needs, ("n7",))
 
 
@@ -142,22 +142,22 @@ def test_a_tier_that_is_nearly_full_is_red_and_one_with_room_is_not_there(night:
     for name, used in {"durable": 95, "nvme-node-0": 40}.items():
         with journal.Journal(night.durable / "storage" / f"{name}.journal") as samples:
             samples.append({"at": now, "used": used * 10**9, "capacity": 100 * 10**9})
-    [only] = told(night).items
+    [only] = report_of(night).items
     assert (only.subject, only.cause, only.needs_person) == ("tier durable", "nearly full", True)
     assert "95% of 100.0 GB" in only.what
 
 
-def test_a_training_whose_records_cannot_be_read_is_told_and_hides_no_other(night: SeededNight):
+def test_a_training_whose_records_cannot_be_read_is_reported_and_hides_no_other(night: SeededNight):
     night.survived("spiking")
     broken = homes.running(night.home, "broken", 50)
     for path in (broken.folder / "claims").iterdir():
         path.write_text("{torn")
-    report = told(night)
+    report = report_of(night)
     assert {each.cause: each.needs_person for each in report.items} == {"unreadable": True, causes.SPIKE: False}
 
 
 def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):
-    report = told(night)
+    report = report_of(night)
     assert report.sentence.startswith("nobody is needed; 0 incidents")
     assert "Nothing happened." in text.digest(report)
     assert 'class="red"' not in page.html(report)
@@ -165,14 +165,14 @@ def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):
 
 def test_the_digest_has_each_item_with_its_link_and_what_is_to_be_done(night: SeededNight):
     night.interrupted("broken", causes.CONFIGURATION, "3 heads", goes_on=False)
-    said = text.digest(told(night), "https://slipway.example:3000")
+    said = text.digest(report_of(night), "https://slipway.example:3000")
     assert "Waits for a person" in said and "to do: put right in the recipe" in said
     assert "https://slipway.example:3000/assets/broken/incident?view=partitions" in said
 
 
 def test_the_page_shows_what_a_record_says_as_text_and_not_as_markup(night: SeededNight, tmp_path: Path):
     night.interrupted("killed", causes.PROGRAM, "rank 0: <script>alert(1)</script>")
-    page.write(told(night), tmp_path / "page.html")
+    page.write(report_of(night), tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text()
     assert "<script>" not in html and "&lt;script&gt;" in html
     assert all(
@@ -193,7 +193,7 @@ def test_a_training_that_a_person_stopped_after_a_failure_is_not_red(night: Seed
     go_on(store)
     failed(store, causes.KILLED, "rank 1 was killed again", 2)
     store.want("stop", "ada by hand", "enough")
-    assert not told(night).waiting
+    assert not report_of(night).waiting
 
 
 def test_who_reads_one_night_after_the_other_reads_what_is_over_only_once(
@@ -239,6 +239,6 @@ def test_a_later_night_has_less_of_what_is_over_by_the_same_reader(night: Seeded
 
 def test_the_page_writes_a_cause_in_words_and_links_a_restart_to_its_training(night: SeededNight):
     night.of_ten_faults()
-    html = page.html(told(night), "/")
+    html = page.html(report_of(night), "/")
     assert ": out of memory answered</h3>" in html
     assert re.search(r'<h3><a href="/assets/grown/training\?[^"]*">grown-[0-9a-f]{12}</a>: restart</h3>', html)

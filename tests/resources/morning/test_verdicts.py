@@ -1,4 +1,4 @@
-"""What gates say of candidates is told in the morning: a rejection is no failure, what waits for an approval is red."""
+"""The verdicts of gates are in the morning's report: a rejection is no failure, what waits for an approval is red."""
 
 import shutil
 import time
@@ -32,10 +32,10 @@ def night(tmp_path: Path, database: Path) -> SeededNight:
 
 def judged(night: SeededNight, **fields: Any) -> Path:
     """The gate recorded this judgement; the folder of the model."""
-    told = {"checks": {"beats_unigrams": True, "beats_champion": True}, "champion": "", "by": "run 1", **fields}
+    values = {"checks": {"beats_unigrams": True, "beats_champion": True}, "champion": "", "by": "run 1", **fields}
     tracking = Tracking(uri=night.home.tracking_uri)
     promotions = Promotions(Registry(tracking, night.durable), night.durable, "tiny-model")
-    promotions.record(Judgement("tiny-model", CANDIDATE, **told))
+    promotions.record(Judgement("tiny-model", CANDIDATE, **values))
     return promotions.folder
 
 
@@ -43,7 +43,7 @@ def items(night: SeededNight) -> list[MorningItem]:
     return list(morning.report(reading.night(night.durable, night.since)).items)
 
 
-def test_a_rejection_is_told_with_the_checks_that_were_not_passed_and_is_not_red(night: SeededNight):
+def test_a_rejection_is_reported_with_the_checks_that_were_not_passed_and_is_not_red(night: SeededNight):
     judged(night, checks={"beats_unigrams": True, "beats_champion": False})
     [only] = items(night)
     assert (only.cause, only.subject, only.needs_person) == ("gate rejection", "model tiny-model", False)

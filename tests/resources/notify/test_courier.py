@@ -76,7 +76,7 @@ def test_an_endpoint_that_is_away_gets_everything_later_and_the_other_one_at_onc
         assert len(hook.messages) == 2
 
 
-def test_a_server_that_refuses_is_told_with_its_status_and_without_the_address(
+def test_a_server_that_refuses_is_reported_with_its_status_and_without_the_address(
     tmp_path: Path, addressed: Chosen, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     outbox = Outbox(tmp_path / "notifications")

@@ -21,7 +21,7 @@ MESSAGE = NoticeMessage("Slipway: a test", "Anything.", False)
         ("mailto://me:s3cr3t@127.0.0.1:1?from=a@x.example&to=b@x.example", "message: nobody listens there"),
     ],
 )
-def test_the_reason_is_told_and_the_address_is_not(
+def test_the_reason_is_reported_and_the_address_is_not(
     url: str, reason: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     with caplog.at_level(logging.DEBUG), pytest.raises(NotSent, match=reason) as caught:

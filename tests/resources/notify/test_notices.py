@@ -1,4 +1,4 @@
-"""What people are told, and when: pure."""
+"""Which notices people get, and when: pure."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from trainer.record import causes
 pytestmark = pytest.mark.pure
 
 
-def told(night: SeededNight, after: float = 0.0) -> list[Notice]:
+def notices_of(night: SeededNight, after: float = 0.0) -> list[Notice]:
     found = reading.night(night.durable, night.since)
     return notices.of_report(morning.report(replace(found, until=found.until + after)))
 
@@ -44,7 +44,7 @@ def at(hour: int, minute: int = 0) -> float:
 def test_a_notice_says_what_happened_what_was_done_what_to_do_and_where_to_look(tmp_path: Path):
     night = SeededNight(Home(tmp_path))
     night.interrupted("killed", causes.KILLED, "node-1: rank 1 was killed by signal 9")
-    [notice] = told(night)
+    [notice] = notices_of(night)
     assert notice.kind is NoticeKind.INCIDENT and notice.title.endswith(": killed")
     lines = notices.with_links(notice, "https://slipway.example").splitlines()
     assert [line.partition(":")[0] for line in lines] == [
@@ -62,15 +62,15 @@ def test_a_notice_says_what_happened_what_was_done_what_to_do_and_where_to_look(
 def test_of_a_night_of_ten_faults_two_need_a_person_and_a_stop_or_a_restart_tells_nobody(tmp_path: Path):
     night = SeededNight(Home(tmp_path))
     night.of_ten_faults()
-    kinds = [each.kind for each in told(night)]
+    kinds = [each.kind for each in notices_of(night)]
     assert (kinds.count(NoticeKind.PERSON), kinds.count(NoticeKind.INCIDENT), len(kinds)) == (2, 8, 10)
 
 
-def test_an_incident_that_recovers_is_told_when_it_has_or_when_it_takes_long(tmp_path: Path):
+def test_an_incident_that_recovers_is_reported_when_it_has_or_when_it_takes_long(tmp_path: Path):
     night = SeededNight(Home(tmp_path))
     failed(homes.running(night.home, "killed", 50), causes.KILLED, "rank 1 was killed")
-    assert told(night) == []
-    [late] = told(night, after=notices.RECOVERY_SECONDS)
+    assert notices_of(night) == []
+    [late] = notices_of(night, after=notices.RECOVERY_SECONDS)
     assert late.kind is NoticeKind.INCIDENT
 
 

@@ -1,4 +1,4 @@
-"""Target: events reach a file or a server; what is away is told apart from what is refused."""
+"""Target: events reach a file or a server; a target that is away differs from an event that it refuses."""
 
 import http.server
 import json
@@ -17,7 +17,7 @@ EVENT = {"eventType": "START", "run": {"runId": "1"}}
 
 
 class Catalogue(http.server.ThreadingHTTPServer):
-    """A server that keeps the events that it is given, and answers as it is told to."""
+    """A server that keeps the events that it is given, and answers as a test says."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Posts)

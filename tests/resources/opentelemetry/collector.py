@@ -16,7 +16,7 @@ IDS = ("traceId", "spanId", "parentSpanId")
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Keeps the requests that it is sent, and answers as it is told to."""
+    """Keeps the requests that it is sent, and answers as a test says."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Posts)

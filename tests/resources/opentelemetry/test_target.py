@@ -1,4 +1,4 @@
-"""Target: traces go where OpenTelemetry's variables say; what is away is told apart from what is refused."""
+"""Target: traces go where OpenTelemetry's variables say; a target that is away differs from spans that it refuses."""
 
 import socket
 

@@ -33,14 +33,14 @@ def write(folder: Path, token: Token, *events: dict[str, Any]) -> None:
 def test_an_account_joins_what_was_wanted_with_what_the_ranks_wrote(tmp_path: Path) -> None:
     store = homes.running(homes.home(tmp_path), "tiny")
     store.mark_submitted(1)
-    told = accounts.of(store.folder)
-    begun = told.end
-    assert set(told.seconds) <= {buckets.WAITING, buckets.QUEUE}
+    account = accounts.of(store.folder)
+    begun = account.end
+    assert set(account.seconds) <= {buckets.WAITING, buckets.QUEUE}
     write(store.folder, Token(1), {"event": "phase", "t": begun, "phase": "training", "since": begun})
     write(store.folder, Token(1), *({"event": "step", "t": begun + at, "step": at, "loss": 1.0} for at in (1, 2, 3)))
-    told = accounts.of(store.folder, now=begun + 3)
-    assert told.seconds[buckets.STEPS] == pytest.approx(3)
-    assert sum(told.seconds.values()) == pytest.approx(told.wall)
+    account = accounts.of(store.folder, now=begun + 3)
+    assert account.seconds[buckets.STEPS] == pytest.approx(3)
+    assert sum(account.seconds.values()) == pytest.approx(account.wall)
 
 
 def test_the_end_of_a_job_counts_from_its_launchers_record_and_not_from_when_it_was_seen(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_sql_answers_over_the_accounts_of_all_trainings(tmp_path: Path) -> None:
         account_tables.ask(stores, "SELECT * FROM read_text('/etc/hostname')")
 
 
-def test_costs_are_told_by_team_and_cause_and_interruptions_by_why_they_happened(tmp_path: Path) -> None:
+def test_costs_are_reported_by_team_and_cause_and_interruptions_by_why_they_happened(tmp_path: Path) -> None:
     store = homes.running(homes.home(tmp_path), "tiny")
     store.mark_submitted(1)
     begun = accounts.of(store.folder).end
@@ -140,8 +140,8 @@ def test_a_trials_cost_is_its_sweeps_and_of_the_sweeps_team(tmp_path: Path) -> N
     moved = tmp_path / "sweeps" / "search-0123" / "trials" / "search-0123.7"
     moved.parent.mkdir(parents=True)
     store.folder.rename(moved)
-    told = account_tables.subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
-    assert (told.recipe, told.sweep, told.trial, told.team) == ("tiny", "search-0123", 7, "team:theirs")
+    subject = account_tables.subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
+    assert (subject.recipe, subject.sweep, subject.trial, subject.team) == ("tiny", "search-0123", 7, "team:theirs")
 
 
 def held(root: Trainings, recipe: str, cause: str = "", **origin: str) -> TrainingStore:
@@ -202,15 +202,15 @@ def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: La
             [rank] = marked.running("trainer")
             os.kill(rank, signal.SIGKILL)
     lab.stopped(store)
-    seen, told = time.time(), accounts.of(store.folder)
-    assert sum(told.seconds.values()) == pytest.approx(told.wall, rel=1e-3)
-    assert before <= told.begin <= wanted and wanted < told.end <= seen
-    assert len(told.interruptions) == 2
+    seen, account = time.time(), accounts.of(store.folder)
+    assert sum(account.seconds.values()) == pytest.approx(account.wall, rel=1e-3)
+    assert before <= account.begin <= wanted and wanted < account.end <= seen
+    assert len(account.interruptions) == 2
     kept = {event["step"]: event["incarnation"] for event in happened(store, "step")}
-    assert (told.seconds.get("repeated", 0.0) > 0) == (len(happened(store, "step")) > len(kept))
-    assert {"steps", "starting"} <= set(told.seconds)
+    assert (account.seconds.get("repeated", 0.0) > 0) == (len(happened(store, "step")) > len(kept))
+    assert {"steps", "starting"} <= set(account.seconds)
     # None is in the queue where the process began before the control plane had written that it was submitted.
-    imports = told.seconds.get("queue", 0.0) + told.seconds["starting"]
+    imports = account.seconds.get("queue", 0.0) + account.seconds["starting"]
     assert imports > 1.0, "three processes have imported torch"
-    figures = effective_time(told)
+    figures = effective_time(account)
     assert 0 < (figures.goodput or 0) <= (figures.ettr_meta or 0) < 1

@@ -1,4 +1,4 @@
-"""Causes: what ended an incarnation is told apart in its exit record."""
+"""Causes: what ended an incarnation is in its exit record."""
 
 import os
 import signal

@@ -19,22 +19,22 @@ def account(*stretches: Stretch) -> Account:
 
 
 def test_ranks_are_those_of_the_incarnation_of_the_moment():
-    told = account(
+    known = account(
         Stretch(0, 3600, {buckets.STEPS: 3600.0}),
         Stretch(3600, 7200, {buckets.STEPS: 1800.0, buckets.REPEATED: 1800.0}),
     )
-    found = costs.shares(told, [(0.0, 8), (3600.0, 4)])
+    found = costs.shares(known, [(0.0, 8), (3600.0, 4)])
     assert {each.bucket: each.rank_hours for each in found} == {buckets.STEPS: 10.0, buckets.REPEATED: 2.0}
 
 
 def test_waiting_for_nodes_a_queue_and_a_stop_cost_nothing():
-    told = account(Stretch(0, 300, dict.fromkeys(costs.FREE, 100.0)))
-    assert costs.shares(told, [(0.0, 8)]) == []
+    known = account(Stretch(0, 300, dict.fromkeys(costs.FREE, 100.0)))
+    assert costs.shares(known, [(0.0, 8)]) == []
 
 
-def test_hours_are_told_by_day():
-    told = account(Stretch(0, 3600, {buckets.STEPS: 3600.0}), Stretch(3600 + DAY, 7200 + DAY, {buckets.STEPS: 3600.0}))
-    days = [each.day for each in costs.shares(told, [(0.0, 1)])]
+def test_hours_are_reported_by_day():
+    known = account(Stretch(0, 3600, {buckets.STEPS: 3600.0}), Stretch(3600 + DAY, 7200 + DAY, {buckets.STEPS: 3600.0}))
+    days = [each.day for each in costs.shares(known, [(0.0, 1)])]
     assert days == [datetime.date(1970, 1, 1), datetime.date(1970, 1, 2)]
 
 

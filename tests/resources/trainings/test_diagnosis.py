@@ -84,7 +84,7 @@ def test_a_rank_that_crashes_leaves_its_stack_while_the_ranks_start_anew(lab: La
 
 @dataclass(frozen=True)
 class SeenRank:
-    """A rank of a diagnosis, and the node that told of it."""
+    """A rank of a diagnosis, and the node that reported it."""
 
     rank: RankSeen
     node: str

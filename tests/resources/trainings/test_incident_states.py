@@ -85,7 +85,7 @@ def hung_and_then_killed_while_it_started(lab: Lab) -> TrainingStore:
     return store
 
 
-def test_the_steps_that_are_done_again_are_told_of_the_incident_that_took_them_back_once_a_start_goes_on(lab: Lab):
+def test_the_steps_that_are_done_again_are_reported_of_the_incident_that_took_them_back_once_a_start_goes_on(lab: Lab):
     store = hung_and_then_killed_while_it_started(lab)
     hung, killed = incident_reports.of(store, store.read())
     assert (hung.state, hung.steps_lost, hung.final) == (incident_reports.OVER, None, False)

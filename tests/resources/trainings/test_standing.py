@@ -65,7 +65,7 @@ def test_from_the_first_second_it_says_that_its_processes_come_up(tmp_path: Path
     assert (found.state, found.words) == ("starting", "starting: its job is coming up")
 
 
-def test_staging_is_told_in_bytes_with_the_time_left(tmp_path: Path):
+def test_staging_is_reported_in_bytes_with_the_time_left(tmp_path: Path):
     found = standing(facts(tmp_path, RUN), fold(0, (1_000_000_000, 2_000_000_000)), [sight("staging", done=1)])
     assert found.state == "staging" and "2.00 GB of 4.00 GB on node-1, 20 s left" in found.words
 
@@ -74,7 +74,7 @@ def test_staging_is_told_in_bytes_with_the_time_left(tmp_path: Path):
     ("phase", "words"),
     [("restoring", "restoring a checkpoint"), ("compiling", "compiling the first step, for 12 s")],
 )
-def test_what_comes_before_the_steps_is_told_by_its_name(tmp_path: Path, phase: str, words: str):
+def test_what_comes_before_the_steps_is_reported_by_its_name(tmp_path: Path, phase: str, words: str):
     found = standing(facts(tmp_path, RUN), fold(), [sight(phase, age=12.0)])
     assert (found.state, found.words) == (phase, words) or found.words.startswith(words)
 
@@ -125,7 +125,7 @@ def ended(outcome: str, reason: str = "asked to stop") -> Exit:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(40, "40 s"), (99, "99 s"), (600, "10 min"), (12_000, "3 h 20 min"), (500_000, "5.8 days")]
 )
-def test_durations_are_told_as_people_say_them(seconds: float, words: str):
+def test_durations_are_reported_as_people_say_them(seconds: float, words: str):
     assert duration(seconds) == words
 
 

@@ -16,8 +16,8 @@ NODES = ("a", "b", "c")
 
 def noted(store: Path, kind: str, *nodes: str, incarnation: int = 1, step: int = 5) -> None:
     token = f"{incarnation:06d}.0000"
-    told = IncidentRecord(token, kind, "a reason", "an action", "a test", 1.0, step, (), nodes, survived=True)
-    incidents.note(store, told)
+    incident = IncidentRecord(token, kind, "a reason", "an action", "a test", 1.0, step, (), nodes, survived=True)
+    incidents.note(store, incident)
 
 
 def on_record(store: Path, **policies: str) -> frozenset[str]:

@@ -62,7 +62,7 @@ def test_fewer_steps_than_are_done_are_refused(store: TrainingStore, steps: obje
     assert updating.known(store.folder) == []
 
 
-def test_a_change_is_told_as_waiting_held_or_refused(store: TrainingStore):
+def test_a_change_is_reported_as_waiting_held_or_refused(store: TrainingStore):
     for rate in (0.5, 0.25, 0.125):
         update(store, optimiser__learning_rate=rate)
     changes.record(store.folder, AppliedChange(1, 41, Token(1), {"optimiser.learning_rate": (0.01, 0.5)}))

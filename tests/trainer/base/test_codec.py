@@ -151,7 +151,7 @@ def test_a_file_of_an_earlier_version_has_no_checksum_and_is_read() -> None:
     assert codec.decode(Wing, b'{"span": 1.0, "colour": "red"}', "wing.json") == Wing(1.0, Colour.RED)
 
 
-def test_a_whole_record_of_another_format_is_told_from_a_damaged_one() -> None:
+def test_a_whole_record_of_another_format_is_distinguished_from_a_damaged_one() -> None:
     later = codec.encode({"format": "slipway.flight/2", "number": 1})
     with pytest.raises(OtherFormat, match=r"found 'slipway.flight/2', expected 'slipway.flight/1'"):
         codec.decode(Flight, later, "flight.json", FORMAT)

@@ -28,7 +28,7 @@ def test_the_order_in_which_datasets_are_written_makes_no_difference() -> None:
     assert list(mix.parts({"web": 3, "code": 1}).items()) == list(mix.parts({"code": 1, "web": 3}).items())
 
 
-def test_what_the_first_steps_read_is_told_apart_from_what_comes_later() -> None:
+def test_what_the_first_steps_read_is_distinguished_from_what_comes_later() -> None:
     later = {"after_step": 10, "weights": {"web": 1, "books": 1}}
     assert of().until(10) == of(phases=[later]).until(10)
     assert of().until(11) != of(phases=[later]).until(11)

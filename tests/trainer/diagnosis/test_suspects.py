@@ -24,13 +24,13 @@ def beat(rank: int, step: int) -> Beat:
 
 
 def test_a_rank_that_cannot_run_is_suspected_before_one_that_is_in_no_exchange():
-    told = suspects(found(waiting(0), RankSeen(1, 101, "stopped"), waiting(2, "")), [])
-    assert told == [Suspect(1, "node-1", "it was stopped")]
+    suspected = suspects(found(waiting(0), RankSeen(1, 101, "stopped"), waiting(2, "")), [])
+    assert suspected == [Suspect(1, "node-1", "it was stopped")]
 
 
 def test_a_rank_that_waits_for_a_disk_is_suspected_with_the_place_in_the_kernel():
-    told = suspects(found(waiting(0), RankSeen(1, 101, "waiting for a disk or a driver", kernel="ceph_read")), [])
-    assert told == [Suspect(1, "node-1", "it was waiting for a disk or a driver, in the kernel's ceph_read")]
+    suspected = suspects(found(waiting(0), RankSeen(1, 101, "waiting for a disk or a driver", kernel="ceph_read")), [])
+    assert suspected == [Suspect(1, "node-1", "it was waiting for a disk or a driver, in the kernel's ceph_read")]
 
 
 def test_a_rank_that_did_not_enter_the_exchange_of_the_others_is_suspected():

@@ -53,11 +53,11 @@ def test_a_step_s_event_has_the_usage_of_the_machine(watched: tuple[Training, st
 
 @pytest.mark.slow
 def test_each_rank_tells_the_figures_of_its_own(watched: tuple[Training, str]):
-    told = watched[0].events("rank_figures")
-    assert {event["rank"] for event in told} == {0, 1}
+    events = watched[0].events("rank_figures")
+    assert {event["rank"] for event in events} == {0, 1}
     for rank in (0, 1):
-        assert sum(event["figures"]["steps"] for event in told if event["rank"] == rank) == STEPS
-    assert all(event["figures"]["forward_seconds"] > 0 and event["figures"]["host_memory"] > 0 for event in told)
+        assert sum(event["figures"]["steps"] for event in events if event["rank"] == rank) == STEPS
+    assert all(event["figures"]["forward_seconds"] > 0 and event["figures"]["host_memory"] > 0 for event in events)
 
 
 @pytest.mark.slow
@@ -116,8 +116,8 @@ def test_the_first_window_of_a_start_is_short_so_that_whoever_watches_it_need_no
         report = StepReport(config, alone, Work(4, 64, 1000, None), Timeline(alone.device), recorder)
         for step in range(100, 180):
             report.step(step, 2.5, 0.1, 1.0, 1e-3, 0.1)
-    told = [(event["step"], event["steps"]) for event in ledger.read(tmp_path) if event["event"] == "bound"]
-    assert told == [(100 + FIRST_WINDOW, FIRST_WINDOW), (140, 30), (170, 30)]
+    windows = [(event["step"], event["steps"]) for event in ledger.read(tmp_path) if event["event"] == "bound"]
+    assert windows == [(100 + FIRST_WINDOW, FIRST_WINDOW), (140, 30), (170, 30)]
 
 
 @pytest.mark.slow

@@ -301,10 +301,10 @@ def test_a_keeper_whose_window_does_not_want_a_shard_is_not_waited_for(
 def test_a_window_says_when_it_is_full_for_the_first_time(
     course: DataCourse, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
 ) -> None:
-    told: list[CopyProgress] = []
-    window = ShardWindow(course, (), course.most_at_once(), only(durable), nvme, told.append)
+    reports: list[CopyProgress] = []
+    window = ShardWindow(course, (), course.most_at_once(), only(durable), nvme, reports.append)
     started(window, nvme, snapshot)
-    until(lambda: bool(told), "the window to be full")
+    until(lambda: bool(reports), "the window to be full")
     window.release()
-    [full] = told
+    [full] = reports
     assert 0 < full.bytes == full.total_bytes <= course.most_at_once() and full.files == len(staged(nvme))

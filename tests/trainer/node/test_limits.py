@@ -15,7 +15,7 @@ from trainer.node.world import World
 SECONDS = 1.0
 
 
-def late(world: World, told: Path) -> str:
+def late(world: World, failed: Path) -> str:
     """Rank 1 is late by more than a step's limit in a start, and never comes in a step: what rank 0 saw then."""
     group = dist.new_group(backend="gloo")
     limits = TimeLimits(Hardware(timeout_seconds=100.0, step_timeout_seconds=SECONDS), world)
@@ -27,7 +27,7 @@ def late(world: World, told: Path) -> str:
         dist.all_reduce(torch.zeros(1), group=group)
     limits.enter(True)
     if world.rank == 1:
-        while not told.exists():
+        while not failed.exists():
             time.sleep(0.05)
         return "waited"
     try:
@@ -35,13 +35,13 @@ def late(world: World, told: Path) -> str:
     except RuntimeError as error:
         return str(error)
     finally:
-        told.touch()
+        failed.touch()
     return "no error"
 
 
 @pytest.mark.slow
 def test_a_rank_that_does_not_come_to_a_step_is_given_up_sooner_than_one_that_is_late_at_the_start(tmp_path: Path):
-    seen, _ = gang.run(2, late, tmp_path / "told")
+    seen, _ = gang.run(2, late, tmp_path / "failed")
     assert "imed out" in seen
 
 

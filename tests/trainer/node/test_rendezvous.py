@@ -35,7 +35,7 @@ def test_a_store_that_is_asked_to_stop_ends_once_nobody_is_there():
 def test_a_store_whose_nodes_may_be_started_anew_waits_longer_unless_they_say_that_the_job_is_over():
     visits = Visits(left_seconds=120)
     assert not visits.is_over(clients=2, wrote=True, now=100)
-    assert not visits.is_over(clients=1, wrote=True, now=101, told=True), "somebody still leaves"
+    assert not visits.is_over(clients=1, wrote=True, now=101, over=True), "somebody still leaves"
     assert not visits.is_over(clients=0, wrote=True, now=150)
-    assert visits.is_over(clients=0, wrote=True, now=151, told=True)
+    assert visits.is_over(clients=0, wrote=True, now=151, over=True)
     assert visits.is_over(clients=0, wrote=True, now=221)

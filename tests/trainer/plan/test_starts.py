@@ -42,9 +42,9 @@ def started(asked: Question) -> list[dict[str, Any]]:
         text=True,
         timeout=300,
     )
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(told) == asked.ranks, done.stderr
-    return sorted(told, key=lambda each: int(each["rank"]))
+    ranks = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(ranks) == asked.ranks, done.stderr
+    return sorted(ranks, key=lambda each: int(each["rank"]))
 
 
 def described(asked: Question, rank: int, counts: bool = True) -> dict[str, Any]:

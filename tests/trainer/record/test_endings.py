@@ -34,7 +34,7 @@ def kind(store: Path, incarnation: int = 1) -> str | None:
         (KeyError("x"), causes.PROGRAM),
     ],
 )
-def test_errors_are_told_apart(error: Exception, expected: str) -> None:
+def test_errors_are_distinguished(error: Exception, expected: str) -> None:
     assert endings.kind_of(error) == expected
 
 
@@ -104,7 +104,7 @@ def test_a_record_of_an_earlier_generation_or_incarnation_does_not_count(tmp_pat
     assert kind(tmp_path, incarnation=2) is None
 
 
-def test_a_generation_whose_ranks_left_no_word_is_not_told_by_the_one_before(tmp_path: Path) -> None:
+def test_a_generation_whose_ranks_left_no_word_is_not_known_by_the_one_before(tmp_path: Path) -> None:
     endings.note(tmp_path, Token(1), 0, causes.MACHINE, "a reason")
     fence.claim(tmp_path, Token(1), nodes=("a",), cause="first start", by="a test")
     fence.claim(tmp_path, Token(1, 1), nodes=("a",), cause="a rank died", by="a test")

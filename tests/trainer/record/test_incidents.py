@@ -28,11 +28,13 @@ def test_a_generation_that_goes_on_may_have_several_incidents(tmp_path: Path) ->
 
 
 def test_two_incidents_of_one_step_hide_neither(tmp_path: Path) -> None:
-    slow = IncidentRecord(TOKEN, causes.STRAGGLER, "rank 3 is slow", "told", "trainer", 4.5, 39, (3,), survived=True)
-    told = [incidents.note_survived(tmp_path, each) for each in (SKIPPED, slow, SKIPPED)]
-    assert [each.id for each in told] == [f"{TOKEN}.000000039{number}" for number in ("", ".1", ".2")]
-    assert [incidents.read(tmp_path, id) for id in sorted(incidents.names(tmp_path))] == told
-    assert (told[0], told[1].reason) == (SKIPPED, slow.reason)
+    slow = IncidentRecord(
+        TOKEN, causes.STRAGGLER, "rank 3 is slow", "reported", "trainer", 4.5, 39, (3,), survived=True
+    )
+    noted = [incidents.note_survived(tmp_path, each) for each in (SKIPPED, slow, SKIPPED)]
+    assert [each.id for each in noted] == [f"{TOKEN}.000000039{number}" for number in ("", ".1", ".2")]
+    assert [incidents.read(tmp_path, id) for id in sorted(incidents.names(tmp_path))] == noted
+    assert (noted[0], noted[1].reason) == (SKIPPED, slow.reason)
 
 
 def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def test_segments_are_merged_by_time_and_events_have_their_incarnation(tmp_path:
     segment(tmp_path, Token(1), "rank-0", step(1, 10, 4.0), step(2, 30, 3.0))
     segment(tmp_path, Token(1), "control", {"event": "incident", "t": 20})
     segment(tmp_path, Token(2), "rank-0", step(3, 40, 2.0))
-    told = [(event["event"], event["t"], event["incarnation"]) for event in ledger.read(tmp_path)]
-    assert told == [("step", 10, 1), ("incident", 20, 1), ("step", 30, 1), ("step", 40, 2)]
+    events = [(event["event"], event["t"], event["incarnation"]) for event in ledger.read(tmp_path)]
+    assert events == [("step", 10, 1), ("incident", 20, 1), ("step", 30, 1), ("step", 40, 2)]
 
 
 @pytest.mark.process

@@ -61,6 +61,6 @@ def test_the_environment_says_which_steps_are_traced(environ: dict[str, str], st
     assert spans.of_rank(environ) == steps
 
 
-def test_a_bad_number_of_steps_is_told_and_costs_the_spans_alone(capfd: pytest.CaptureFixture[str]):
+def test_a_bad_number_of_steps_is_reported_and_costs_the_spans_alone(capfd: pytest.CaptureFixture[str]):
     assert spans.of_rank({**ENDPOINT, "SLIPWAY_TRACE_STEPS": "0"}) == 0
     assert "SLIPWAY_TRACE_STEPS: found '0', expected a number of steps, 1 or more" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""The judgement of a batch: what is taken, left out or told, and when it is enough."""
+"""The judgement of a batch: what is taken, left out or reported, and when it is enough."""
 
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def test_a_start_that_was_superseded_decides_nothing(store: Path) -> None:
     assert skipped.read(store) == {}
 
 
-def test_a_loss_far_above_the_last_ones_is_told_once_until_it_is_back(store: Path) -> None:
+def test_a_loss_far_above_the_last_ones_is_reported_once_until_it_is_back(store: Path) -> None:
     made = calm(store)
     for step, loss in ((40, 9.0), (41, 9.0), (42, 3.0), (43, 20.0)):
         assert made.accepts(step, loss, 1.0, True)

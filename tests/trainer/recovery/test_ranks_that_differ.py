@@ -24,8 +24,13 @@ def test_a_slow_rank_is_named_and_its_node_replaced_where_the_recipe_says_so(tra
     assert fence.claim(training.store, fence.Token(1), nodes=("local",), cause="a test", by="a test")
     ended = spoilt(training, "slow@0", 2, SLIPWAY_INCARNATION="1")
     assert ended.code == 0, ended.err
-    told = the_incident(training)
-    assert (told.kind, told.ranks, told.nodes, told.survived) == (causes.STRAGGLER, (1,), ("local",), True)
+    incident = the_incident(training)
+    assert (incident.kind, incident.ranks, incident.nodes, incident.survived) == (
+        causes.STRAGGLER,
+        (1,),
+        ("local",),
+        True,
+    )
     end = endings.decisive(training.store, 1)
     assert end is not None and end.kind == causes.ASKED
     assert end.reason.startswith("asked to stop, as rank 1 on local needs")
@@ -37,10 +42,10 @@ def test_a_flipped_bit_of_one_ranks_weights_ends_the_start_and_the_incident_name
     training.configure(observation={"compare_steps": 1}, batch={"sequences": 9})
     ended = spoilt(training, "flip@7", 3)
     assert ended.code == 1
-    told = the_incident(training)
-    assert (told.kind, told.ranks, told.survived) == (causes.CORRUPTION, (2,), False)
-    assert told.reason.startswith("the weights of ranks 2 (local) differ after step 7 from those of ranks")
-    assert told.action == "starts again on other nodes, where enough are ready"
+    incident = the_incident(training)
+    assert (incident.kind, incident.ranks, incident.survived) == (causes.CORRUPTION, (2,), False)
+    assert incident.reason.startswith("the weights of ranks 2 (local) differ after step 7 from those of ranks")
+    assert incident.action == "starts again on other nodes, where enough are ready"
 
 
 @pytest.mark.nightly

@@ -26,14 +26,19 @@ def without_seven(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Traini
 
 
 @pytest.mark.slow
-def test_a_batch_whose_gradients_are_not_finite_is_left_out_once_and_told(without_seven: Training) -> None:
+def test_a_batch_whose_gradients_are_not_finite_is_left_out_once_and_reported(without_seven: Training) -> None:
     assert [event["step"] for event in without_seven.events("step")] == [
         step for step in range(1, STEPS + 1) if step != 7
     ]
     assert skipped.read(without_seven.store) == {7: 7}
     [id] = incidents.names(without_seven.store)
-    told = incidents.read(without_seven.store, id)
-    assert (told.kind, told.step, told.survived, told.action) == (causes.DIVERGED, 6, True, "left the batch out")
+    incident = incidents.read(without_seven.store, id)
+    assert (incident.kind, incident.step, incident.survived, incident.action) == (
+        causes.DIVERGED,
+        6,
+        True,
+        "left the batch out",
+    )
     assert read_json(without_seven.checkpoint_file("progress.json", 5))["skipped"] == []
     assert read_json(without_seven.checkpoint_file("progress.json", 10))["skipped"] == [7]
 
@@ -95,11 +100,11 @@ def test_where_a_batch_has_changed_more_than_gradients_the_next_start_leaves_out
 
 
 @pytest.mark.slow
-def test_a_spike_of_the_loss_is_told_and_the_training_goes_on(training: Training) -> None:
+def test_a_spike_of_the_loss_is_reported_and_the_training_goes_on(training: Training) -> None:
     training.configure(run={"steps": 40}, checkpoint={"every": 40}, validation={"every": 0})
     assert spoilt(training, "spike@38").code == 0
     [id] = incidents.names(training.store)
-    told = incidents.read(training.store, id)
-    assert (told.kind, told.step, told.survived) == (causes.SPIKE, 37, True)
-    assert re.match(r"the loss of step 38 is \d+\.\d{4}, that of the steps before \d\.\d{4}", told.reason)
+    incident = incidents.read(training.store, id)
+    assert (incident.kind, incident.step, incident.survived) == (causes.SPIKE, 37, True)
+    assert re.match(r"the loss of step 38 is \d+\.\d{4}, that of the steps before \d\.\d{4}", incident.reason)
     assert skipped.read(training.store) == {} and len(training.losses()) == 40

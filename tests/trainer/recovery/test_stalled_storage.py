@@ -12,7 +12,7 @@ from trainer.record import causes, incidents
 
 
 @pytest.mark.slow
-def test_a_disk_that_stands_still_is_told_once_and_saves_go_on_when_it_answers(tmp_path: Path, mark: str) -> None:
+def test_a_disk_that_stands_still_is_reported_once_and_saves_go_on_when_it_answers(tmp_path: Path, mark: str) -> None:
     with freezable(tmp_path / "durable", 64):
         training = Training(tmp_path, mark)
         training.configure(run={"steps": 1_000_000}, checkpoint={"every": 20}, validation={"every": 0})
@@ -22,9 +22,9 @@ def test_a_disk_that_stands_still_is_told_once_and_saves_go_on_when_it_answers(t
         with frozen(tmp_path / "durable"):
             [id] = until(lambda: incidents.names(training.store), "the incident")
             before = len(training.commits())
-        told = incidents.read(training.store, id)
-        assert (told.kind, told.survived) == (causes.STORAGE, True), told
-        assert "could not be saved: the two checkpoints before it are still being written" in told.reason
+        incident = incidents.read(training.store, id)
+        assert (incident.kind, incident.survived) == (causes.STORAGE, True), incident
+        assert "could not be saved: the two checkpoints before it are still being written" in incident.reason
         until(lambda: len(training.commits()) > before + 1, "checkpoints after it")
         process.terminate()
         assert ended.result().code == 0

@@ -45,7 +45,7 @@ def test_a_rank_alone_is_never_slow() -> None:
     assert slow_ranks({0: 5.0}, 6.0) == {}
 
 
-def test_a_rank_is_told_once_when_it_has_been_slow_for_long_enough() -> None:
+def test_a_rank_is_reported_once_when_it_has_been_slow_for_long_enough() -> None:
     slow = SlowRanks(60.0)
     assert [slow.look({1: 2.0}, BOTH, now) for now in (0.0, 30.0, 60.0, 90.0)] == [[], [], [1], []]
 
@@ -95,16 +95,16 @@ def failed(step: int, reason: str = "No space left on device") -> dict[str, Any]
     return {"event": "commit_failed", "step": step, "reason": reason}
 
 
-def test_saves_that_fail_are_told_once_until_one_succeeds(tmp_path: Path) -> None:
+def test_saves_that_fail_are_reported_once_until_one_succeeds(tmp_path: Path) -> None:
     looks = lookout(tmp_path)
     for event in (failed(5), failed(10), {"event": "committed", "step": 15}, failed(20)):
         looks.saved(event)
-    told = [incidents.read(tmp_path, id) for id in incidents.names(tmp_path)]
-    assert [(each.kind, each.step, each.survived) for each in told] == [
+    recorded = [incidents.read(tmp_path, id) for id in incidents.names(tmp_path)]
+    assert [(each.kind, each.step, each.survived) for each in recorded] == [
         (causes.STORAGE, 5, True),
         (causes.STORAGE, 20, True),
     ]
-    assert told[0].reason == "the checkpoint of step 5 could not be saved: No space left on device"
+    assert recorded[0].reason == "the checkpoint of step 5 could not be saved: No space left on device"
 
 
 def test_a_save_whose_generation_is_over_is_no_fault_of_the_storage(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def beats(store: Path, *own: float, step: int = 41) -> None:
         Heartbeat(store, TOKEN, rank).beat("training", step, pace=(0.5, seconds))
 
 
-def told(store: Path) -> list[incidents.IncidentRecord]:
+def recorded(store: Path) -> list[incidents.IncidentRecord]:
     return [incidents.read(store, id) for id in incidents.names(store)]
 
 
@@ -133,10 +133,10 @@ def test_the_lookout_tells_of_a_slow_rank_with_its_node_and_the_training_goes_on
     seen = lookout(tmp_path)
     beats(tmp_path, 0.1, 0.1, 0.35, step=20)
     seen.look(0.0)
-    assert told(tmp_path) == []
+    assert recorded(tmp_path) == []
     beats(tmp_path, 0.1, 0.1, 0.35)
     seen.look(PERSISTS_SECONDS)
-    [incident] = told(tmp_path)
+    [incident] = recorded(tmp_path)
     assert incident.reason == (
         "rank 2 on node-7 needs 350 ms for its own part of a step, 3.5 times as long as the others, after step 41"
     )
@@ -157,23 +157,23 @@ def test_a_recipe_may_have_nobody_look_for_stragglers(tmp_path: Path) -> None:
     for at, now in ((20, 0.0), (41, PERSISTS_SECONDS)):
         beats(tmp_path, 0.1, 0.5, step=at)
         seen.look(now)
-    assert told(tmp_path) == []
+    assert recorded(tmp_path) == []
 
 
-def test_ranks_that_do_no_step_are_not_told_as_slow_for_what_their_last_steps_were(tmp_path: Path) -> None:
+def test_ranks_that_do_no_step_are_not_reported_as_slow_for_what_their_last_steps_were(tmp_path: Path) -> None:
     beats(tmp_path, 0.1, 0.5)
     seen = lookout(tmp_path)
     for now in (0.0, PERSISTS_SECONDS, 2 * PERSISTS_SECONDS):
         seen.look(now)
-    assert told(tmp_path) == []
+    assert recorded(tmp_path) == []
 
 
-def test_a_checkpoint_whose_writer_does_not_move_is_told_once(tmp_path: Path) -> None:
+def test_a_checkpoint_whose_writer_does_not_move_is_reported_once(tmp_path: Path) -> None:
     writer = Writer(busy=True, bytes_written=7)
     seen = lookout(tmp_path, writer)
     for now in (0.0, 99.0, 101.0, 300.0):
         seen.look(now)
-    [incident] = told(tmp_path)
+    [incident] = recorded(tmp_path)
     assert incident.kind == causes.STORAGE and incident.survived
     assert incident.reason == "no byte of a checkpoint has been written for 101 s, after step 0"
 
@@ -184,4 +184,4 @@ def test_a_checkpoint_that_is_written_slowly_is_no_stall(tmp_path: Path) -> None
     for now in range(0, 1000, 90):
         writer.bytes_written += 1
         seen.look(float(now))
-    assert told(tmp_path) == []
+    assert recorded(tmp_path) == []

@@ -25,8 +25,8 @@ from trainer.step.precision import GROWTH_STEPS, LEAST_SCALE, LossScale
 ALONE = World(0, 1, 0, torch.device("cpu"))
 
 
-class Told(list[tuple[str, dict[str, Any]]]):
-    """The events that an engine told."""
+class Events(list[tuple[str, dict[str, Any]]]):
+    """The events that an engine recorded."""
 
     def __call__(self, event: str, **fields: Any) -> None:
         self.append((event, fields))
@@ -37,7 +37,7 @@ def make(tmp_path: Path):
     """An engine with parts of its configuration changed."""
 
     def made(
-        told: Told | None = None, layout: Mapping[str, Any] = MappingProxyType({}), **changed: dict[str, Any]
+        events: Events | None = None, layout: Mapping[str, Any] = MappingProxyType({}), **changed: dict[str, Any]
     ) -> Engine:
         placement = {name: str(tmp_path / name) for name in ("store", "durable", "nvme")}
         named = {"format": resolved.FORMAT, "training": "tiny", "snapshot": "0" * 64, "placement": placement}
@@ -45,7 +45,7 @@ def make(tmp_path: Path):
         path.write_bytes(atomic.readable_json({**named, **settings(**changed), "layout": dict(layout)}))
         read = resolved.load(path)
         return Engine(
-            read, ALONE, Data(vocabulary=VOCABULARY, length=read.batch.length), Told() if told is None else told
+            read, ALONE, Data(vocabulary=VOCABULARY, length=read.batch.length), Events() if events is None else events
         )
 
     return made
@@ -67,24 +67,24 @@ def weights(engine: Engine) -> dict[str, torch.Tensor]:
 
 
 def test_a_step_that_overflows_changes_no_weight_and_halves_the_scale(make) -> None:
-    told = Told()
-    engine = make(told, run={"precision": "fp16"})
+    events = Events()
+    engine = make(events, run={"precision": "fp16"})
     engine.load_extra_state({"loss_scale": [2.0**40, 7]})
     before = weights(engine)
     (first, _), *_ = train(engine, steps=1)
     assert np.isfinite(first)
-    assert told == [("overflowed", {"loss_scale": 2.0**39})]
+    assert events == [("overflowed", {"loss_scale": 2.0**39})]
     assert all(torch.equal(tensor, before[name]) for name, tensor in weights(engine).items())
     assert engine.extra_state() == {"loss_scale": [2.0**39, 0]}
 
 
 def test_the_scale_comes_down_until_steps_count_again(make) -> None:
-    told = Told()
-    engine = make(told, run={"precision": "fp16"})
+    events = Events()
+    engine = make(events, run={"precision": "fp16"})
     engine.load_extra_state({"loss_scale": [2.0**30, 0]})
     before = weights(engine)
     norms = [norm for _, norm in train(engine, steps=14)]
-    assert len(told) == norms.count(0.0) > 0
+    assert len(events) == norms.count(0.0) > 0
     assert norms[-1] > 0
     assert any(not torch.equal(tensor, before[name]) for name, tensor in weights(engine).items())
 

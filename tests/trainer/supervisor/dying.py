@@ -16,8 +16,8 @@ from trainer.supervisor.__main__ import main
 def signal_after(rank: str, steps: set[int], number: signal.Signals, times: int, folder: Path) -> None:
     report = StepReport.step
 
-    def report_and_die(told: StepReport, done: int, *figures: float) -> dict[str, float]:
-        found = report(told, done, *figures)
+    def report_and_die(steps_report: StepReport, done: int, *figures: float) -> dict[str, float]:
+        found = report(steps_report, done, *figures)
         before = len(list(folder.iterdir()))
         if done in steps and os.environ["RANK"] == rank and before < times:
             (folder / str(before)).touch()

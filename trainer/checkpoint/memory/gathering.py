@@ -79,10 +79,10 @@ class _Held:
         if own:
             memory = memoryview(mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE))
             self._here |= {name: memory[f.begin : f.begin + f.bytes] for name, f in own.files.items()}
-        told = world.gather((own, {name: bytes(data) for name, data in self._here.items() if _is_table(name)}))
-        parts = sorted(((part, rank) for rank, (part, _) in enumerate(told) if part), key=lambda each: each[0].rank)
+        gathered = world.gather((own, {name: bytes(data) for name, data in self._here.items() if _is_table(name)}))
+        parts = sorted(((part, rank) for rank, (part, _) in enumerate(gathered) if part), key=lambda each: each[0].rank)
         self.token = parts[0][0].token
-        self._here |= {name: memoryview(data) for _, tables in told for name, data in tables.items()}
+        self._here |= {name: memoryview(data) for _, tables in gathered for name, data in tables.items()}
         self._here[PROGRESS] = memoryview(_progress([part for part, _ in parts]))
         files = {name: CheckpointFile(f.bytes, f.blake3) for part, _ in parts for name, f in part.files.items()}
         files[PROGRESS] = CheckpointFile(len(self._here[PROGRESS]), digest.of_bytes(self._here[PROGRESS]))

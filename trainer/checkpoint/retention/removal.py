@@ -102,7 +102,7 @@ class Remover:
     def remove(self, folder: str) -> str:
         """Remove a checkpoint, unless it stays; returns why it does, empty when it is removed.
 
-        Raises OSError, ValueError and TierUnavailable where that cannot be told, and fence.Superseded: it stays.
+        Raises OSError, ValueError and TierUnavailable where that cannot be read, and fence.Superseded: it stays.
         """
         if why := self.why_it_stays(folder):
             return why

@@ -16,7 +16,7 @@ CHANGED = 1.5
 
 
 class StopGrace:
-    """Tells once that saves take longer than the grace, and again when they take much longer."""
+    """Warns once that saves take longer than the grace, and again when they take much longer."""
 
     def __init__(self, record: Callable[..., None]) -> None:
         """`record` writes an event to the ledger."""
@@ -31,9 +31,9 @@ class StopGrace:
         if not self._grace or tier not in LASTING or before + seconds <= max(self._grace, CHANGED * self._said):
             return
         self._said = before + seconds
-        told = sentence(self._grace, seconds, step, before)
-        self._record("grace_too_short", step=step, grace=self._grace, seconds=before + seconds, reason=told)
-        console.warn(f"trainer: {told}")
+        reason = sentence(self._grace, seconds, step, before)
+        self._record("grace_too_short", step=step, grace=self._grace, seconds=before + seconds, reason=reason)
+        console.warn(f"trainer: {reason}")
 
 
 def sentence(grace: float, seconds: float, step: int, before: float = 0.0) -> str:

@@ -31,7 +31,7 @@ class GivenUp(OSError):
 
 
 def report(store: Path, commit: str, rank: int, part: SavedPart) -> None:
-    """Record the outcome of one rank's part. Raises OSError, and tells rank 0 so if anything can be told."""
+    """Record the outcome of one rank's part. Raises OSError, after it has reported that to rank 0, where it can."""
     _report(store, commit, _rank(rank), part)
 
 

@@ -92,13 +92,13 @@ class CheckpointPlaces:
 
     def _holders(self, commit: Commit) -> tuple[tuple[str, ...], str]:
         """The tiers that hold a commit, as rank 0 reads them, or why that cannot be read."""
-        told: tuple[tuple[str, ...], str] = ((), "")
+        answer: tuple[tuple[str, ...], str] = ((), "")
         if self._world.leads:
             try:
-                told = replicas.holders(self._store, [commit])[commit.name], ""
+                answer = replicas.holders(self._store, [commit])[commit.name], ""
             except OSError as error:
-                told = (), f"{self._store}: {error.strerror or error}"
-        return self._world.from_leader(told)
+                answer = (), f"{self._store}: {error.strerror or error}"
+        return self._world.from_leader(answer)
 
     def _on_nvme(self, commit: Commit, lasts: bool) -> CommitPlace:
         """The NVMe: of the one node that has all of it, or of the nodes that have it together."""
@@ -113,13 +113,13 @@ class CheckpointPlaces:
                     copying.bring_keys(self._durable / commit.folder, folder)
         except (OSError, ValueError) as error:
             fault = f"{folder}: {getattr(error, 'strerror', None) or error}"
-        told = self._world.gather((there, record, fault))
-        if faults := [each[2] for each in told if each[2]]:
+        gathered = self._world.gather((there, record, fault))
+        if faults := [each[2] for each in gathered if each[2]]:
             return CommitPlace(NVME, folder, away=faults[0])
-        record = told[0][1]
-        if record is None and all(each[0] for each in told):
+        record = gathered[0][1]
+        if record is None and all(each[0] for each in gathered):
             return CommitPlace(NVME, folder)
-        if not any(each[0] for each in told):
+        if not any(each[0] for each in gathered):
             return CommitPlace(NVME, folder, lost=f"on the NVMe of {_nodes(record)}, which this training has not now")
         if self._ring.unusable:
             why = f"nodes that cannot give each other its files: {self._ring.unusable}"

@@ -112,8 +112,8 @@ class NodeCopies:
     def _survey(self, world: World) -> list[Shelf]:
         """What each node has."""
         mine = self._look() if world.rank == self._speaker else Shelf()
-        told = world.gather(mine)
-        return [told[node.ranks[0]] for node in self._ring.nodes]
+        shelves = world.gather(mine)
+        return [shelves[node.ranks[0]] for node in self._ring.nodes]
 
     def _look(self) -> Shelf:
         """What this node has. Without its manifest a folder does not count: it is being removed."""
@@ -141,13 +141,13 @@ class NodeCopies:
             failed = self._failure(error)
         except ValueError:
             pass  # another model's: the load says so, on all ranks
-        told = world.gather((wanted, failed))
-        if not any(_failed(each) for _, each in told):
+        gathered = world.gather((wanted, failed))
+        if not any(_failed(each) for _, each in gathered):
             ranks = self._ring.node.ranks
-            names = sorted(set[str]().union(*(told[rank][0] for rank in ranks)))
+            names = sorted(set[str]().union(*(gathered[rank][0] for rank in ranks)))
             failed = self._bring_each(names[ranks.index(world.rank) :: len(ranks)])
         failed.faults = self._faults
-        every = [first for _, first in told] + world.gather(failed)
+        every = [first for _, first in gathered] + world.gather(failed)
         return Gathering(
             contents=None if any(map(_failed, every)) else contents,
             damage=next((each.damage for each in every if each.damage), ""),

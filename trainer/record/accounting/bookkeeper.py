@@ -219,8 +219,8 @@ class _Builder:
 
     def _interrupt(self, token: Token, ended: Exit | None) -> None:
         """From here on, until steps go on, time is lost to what ended this generation."""
-        told = [event for event in self._history.marks.get(token, ()) if event["event"] in ("incident", "detected")]
-        said = dict(told[-1]) if told else {}
+        events = [event for event in self._history.marks.get(token, ()) if event["event"] in ("incident", "detected")]
+        said = dict(events[-1]) if events else {}
         kind = (ended.kind if ended else "") or str(said.get("kind", ""))
         reason = ended.reason if ended else str(said.get("reason", said.get("cause", "")))
         nodes = ended.nodes if ended else tuple(said.get("nodes", ()))

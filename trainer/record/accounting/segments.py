@@ -133,15 +133,15 @@ class GenerationFold:
         """The seconds of a step by bucket, `whole` in all."""
         if self.phase == "compiling":
             return {buckets.COMPILING: whole}
-        parts, told = {buckets.STEPS: whole}, 0.0
+        parts, measured = {buckets.STEPS: whole}, 0.0
         for bucket, key in PARTS if self.phase else PARTS_WITHOUT_PHASES:
             if (spent := event.get(key)) and spent > 0:
                 parts[bucket] = float(spent)
-                told += parts[bucket]
-        if told > whole:
+                measured += parts[bucket]
+        if measured > whole:
             # A GPU's parts are read late, and may belong to a step before: together they are at most this step.
-            parts = {bucket: spent * whole / told for bucket, spent in parts.items()}
-        parts[buckets.STEPS] = max(0.0, whole - told)
+            parts = {bucket: spent * whole / measured for bucket, spent in parts.items()}
+        parts[buckets.STEPS] = max(0.0, whole - measured)
         return parts
 
     def _compact(self) -> None:

@@ -45,14 +45,14 @@ def test_the_values_are_those_that_the_rules_name():
 
 def test_the_numbers_in_it_are_those_of_the_code():
     parts = f"{WINDOWS} parts of {WINDOW} characters"
-    for told in (parts, f"score of {SCORE_LEAST}", f"{ngrams.PASSAGE} words in a row"):
-        assert told in PAGE
+    for words in (parts, f"score of {SCORE_LEAST}", f"{ngrams.PASSAGE} words in a row"):
+        assert words in PAGE
 
 
 def test_the_table_of_bands_is_that_of_the_code():
     rows = re.findall(r"^\| (0\.\d) \| (\d+) of (\d+) \| (\S+) \| (\S+) \| (\S+) \|$", PAGE, re.MULTILINE)
     assert len(rows) == 5
-    for similarity, bands, length, *told in rows:
+    for similarity, bands, length, *shares in rows:
         shape, s = minhash.banding(float(similarity)), float(similarity)
         assert shape == (int(bands), int(length))
-        assert told == [f"{minhash.shared_band(each, *shape):.2f}" for each in (s, s + 0.1, s - 0.1)]
+        assert shares == [f"{minhash.shared_band(each, *shape):.2f}" for each in (s, s + 0.1, s - 0.1)]

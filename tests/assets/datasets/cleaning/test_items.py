@@ -74,7 +74,7 @@ def test_the_first_in_the_document_is_named():
     assert first is not None and (first.item, first.passage) == (7, items[7])
 
 
-def test_questions_that_begin_alike_are_told_apart():
+def test_questions_that_begin_alike_are_distinguished():
     items = [f"Which of the following is the name of w{number}" for number in range(300)]
     search = ItemSearch(items, SHORTEST)
     assert search.first_in("which of the following is the name of something else") is None

@@ -39,27 +39,27 @@ def test_a_rule_that_is_changed_decides_anew(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("def other(document):\n    return True\n", r"expected a function mine\(document\) in .*rules\.py"),
         ("def mine():\n    return True\n", r"expected a function mine\(document\) in .*rules\.py"),
         ("def mine(document):\n    return (\n", r"expected a file of Python: .*rules\.py, line 2"),
     ],
 )
-def test_a_file_without_the_function_is_refused_with_the_recipe(tmp_path: Path, code: str, told: str):
-    with pytest.raises(ValidationError, match=told):
+def test_a_file_without_the_function_is_refused_with_the_recipe(tmp_path: Path, code: str, message: str):
+    with pytest.raises(ValidationError, match=message):
         cleaning(tmp_path, code)
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("def mine(document):\n    return document.size > 0\n", r"a\.txt: AttributeError: .*rules\.py, line 2"),
         ("def mine(document):\n    return 1\n", r"a\.txt: found 1, expected True to keep it or False"),
     ],
 )
-def test_a_rule_that_fails_is_named_with_the_document_and_the_line(tmp_path: Path, code: str, told: str):
-    with pytest.raises(ValueError, match=r"cleaning\.own_rules\.mine: document " + told):
+def test_a_rule_that_fails_is_named_with_the_document_and_the_line(tmp_path: Path, code: str, message: str):
+    with pytest.raises(ValueError, match=r"cleaning\.own_rules\.mine: document " + message):
         Cleaner(cleaning(tmp_path, code)).clean("a.txt", PROSE)
 
 

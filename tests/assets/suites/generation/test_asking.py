@@ -123,6 +123,6 @@ def test_a_harness_that_does_not_end_is_killed_at_its_deadline_with_all_below_it
 
 @installed
 @pytest.mark.nightly
-def test_a_task_that_the_harness_does_not_know_is_told(tmp_path: Path):
+def test_a_task_that_the_harness_does_not_know_is_reported(tmp_path: Path):
     with pytest.raises(ValueError, match=r"(?s)lm-evaluation-harness ended with exit code 1.*no_such_task"):
         evaluated(tmp_path, exported(tmp_path, 1), ("no_such_task",))

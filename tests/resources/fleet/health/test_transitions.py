@@ -69,7 +69,7 @@ def test_the_circuit_breaker_keeps_a_third_node_in_service_until_one_is_back():
     full = Surroundings(nodes=3, out_of_service=("node-1", "node-2"))
     held = seen(HEALTHY, evidence("1", Weight.SEVERE), around=full)
     assert held.standing is Standing.SUSPECT and "node-1, node-2 are out of service, and at most 2 of 3" in held.why
-    assert transitions.suspected(held, [], full, RULES, BY, NOW) is None, "it is told once"
+    assert transitions.suspected(held, [], full, RULES, BY, NOW) is None, "it is noted once"
     assert seen(held, around=Surroundings(3, ("node-1",))).standing is Standing.QUARANTINED
 
 

@@ -109,16 +109,16 @@ def test_the_figures_follow_their_definitions() -> None:
 
 
 def test_the_window_counts_the_end_alone() -> None:
-    told = account(KILLED_ONCE, now=1000)
-    assert effective_time(told, window_seconds=14).ettr_window == pytest.approx(10 / 14, abs=0.1)
-    assert sum(spent_since(told, 60).values()) == pytest.approx(12)
+    whole = account(KILLED_ONCE, now=1000)
+    assert effective_time(whole, window_seconds=14).ettr_window == pytest.approx(10 / 14, abs=0.1)
+    assert sum(spent_since(whole, 60).values()) == pytest.approx(12)
 
 
 def test_mfu_counts_lost_time_as_nothing() -> None:
     events = [phase("starting", 10, since=10), phase("training", 10)]
     events += [step(number, 10 + number, mfu=0.5, seconds=1.0) for number in range(1, 11)]
-    told = account(TrainingHistory(claims=[claim(1, 5)], exits={}, generations={Token(1): fold(events)}), now=30)
-    figures = effective_time(told)
+    whole = account(TrainingHistory(claims=[claim(1, 5)], exits={}, generations={Token(1): fold(events)}), now=30)
+    figures = effective_time(whole)
     assert figures.mfu_of_steps == pytest.approx(0.5)
     assert figures.mfu == pytest.approx(0.25)
 
@@ -127,8 +127,8 @@ def test_the_parts_of_a_step_have_buckets_of_their_own_and_are_lost_with_it() ->
     events = [phase("training", 0), step(1, 10, data_seconds=2.0, communication_seconds=3.0)]
     assert fold(events).stretches[-1].seconds == {buckets.STEPS: 5, buckets.DATA: 2, buckets.COMMUNICATION: 3}
     events += [{"event": "restored", "t": 11, "step": 0}]
-    told = account(TrainingHistory(claims=[claim(1, 0)], exits={}, generations={Token(1): fold(events)}), now=12)
-    assert told.seconds == pytest.approx({buckets.REPEATED: 11, buckets.STEPS: 1})
+    whole = account(TrainingHistory(claims=[claim(1, 0)], exits={}, generations={Token(1): fold(events)}), now=12)
+    assert whole.seconds == pytest.approx({buckets.REPEATED: 11, buckets.STEPS: 1})
 
 
 def test_parts_of_earlier_steps_never_make_a_step_longer_than_it_was() -> None:
@@ -137,7 +137,7 @@ def test_parts_of_earlier_steps_never_make_a_step_longer_than_it_was() -> None:
 
 
 def test_a_generation_that_the_supervisor_restarts_has_its_parts() -> None:
-    told = account(
+    whole = account(
         TrainingHistory(
             wishes=[Wish(True, 0, 0)],
             claims=[claim(1, 0), claim(1, 25, generation=1)],
@@ -154,32 +154,32 @@ def test_a_generation_that_the_supervisor_restarts_has_its_parts() -> None:
         ),
         now=1000,
     )
-    assert told.seconds[buckets.UNDETECTED] == pytest.approx(1, abs=0.01)
-    assert told.seconds[buckets.RESTART] == pytest.approx(3)
-    assert buckets.REPEATED not in told.seconds, "no step was lost"
-    (paid,) = told.interruptions
+    assert whole.seconds[buckets.UNDETECTED] == pytest.approx(1, abs=0.01)
+    assert whole.seconds[buckets.RESTART] == pytest.approx(3)
+    assert buckets.REPEATED not in whole.seconds, "no step was lost"
+    (paid,) = whole.interruptions
     assert (paid.kind, paid.nodes) == (causes.MACHINE, ("node-2",))
     assert paid.seconds == pytest.approx(4 + 8, abs=0.01)
 
 
 def test_an_outage_of_the_control_plane_is_named_by_its_missing_ticks() -> None:
-    told = account(TrainingHistory(**{**vars(KILLED_ONCE), "away": [(31, 37)]}), now=1000)
-    assert told.seconds[buckets.AWAY] == pytest.approx(6)
-    assert told.seconds[buckets.RESTART] == pytest.approx(6)
-    assert told.notes == ("the control plane did not tick for 6 s",)
+    whole = account(TrainingHistory(**{**vars(KILLED_ONCE), "away": [(31, 37)]}), now=1000)
+    assert whole.seconds[buckets.AWAY] == pytest.approx(6)
+    assert whole.seconds[buckets.RESTART] == pytest.approx(6)
+    assert whole.notes == ("the control plane did not tick for 6 s",)
 
 
 def test_an_outage_is_also_known_by_a_job_whose_end_was_seen_late() -> None:
     late = {**vars(KILLED_ONCE), "claims": [claim(1, 5), claim(2, 1000)], "submitted": {1: 6, 2: 1001}}
     late["exits"] = {1: end(1, "failed", 930)}
     late["generations"] = {Token(1): KILLED_ONCE.generations[Token(1)], Token(2): fold(run(1002, 6, 20))}
-    told = account(TrainingHistory(**late), now=1030)
-    assert told.seconds[buckets.AWAY] == pytest.approx(930 - 30 - 60)
-    assert "had ended 900 s before anybody saw it" in told.notes[0]
+    whole = account(TrainingHistory(**late), now=1030)
+    assert whole.seconds[buckets.AWAY] == pytest.approx(930 - 30 - 60)
+    assert "had ended 900 s before anybody saw it" in whole.notes[0]
 
 
 def test_the_time_in_which_a_person_had_stopped_it_is_not_the_machines_fault() -> None:
-    told = account(
+    whole = account(
         TrainingHistory(
             wishes=[Wish(True, 0, 0), Wish(False, 20, 1), Wish(True, 100, 1)],
             claims=[claim(1, 1), claim(2, 101)],
@@ -189,18 +189,18 @@ def test_the_time_in_which_a_person_had_stopped_it_is_not_the_machines_fault() -
         ),
         now=1000,
     )
-    assert told.seconds[buckets.STOPPED] == pytest.approx(100 - 24)
-    assert told.interruptions == ()
-    assert effective_time(told).ettr_meta == pytest.approx((20 + 6) / (124 - 76))
+    assert whole.seconds[buckets.STOPPED] == pytest.approx(100 - 24)
+    assert whole.interruptions == ()
+    assert effective_time(whole).ettr_meta == pytest.approx((20 + 6) / (124 - 76))
 
 
 def test_a_node_whose_clock_is_an_hour_ahead_changes_no_duration() -> None:
     shifted = fold(run(3610, 1, 10))
-    told = account(TrainingHistory(**{**vars(KILLED_ONCE), "generations": {
+    whole = account(TrainingHistory(**{**vars(KILLED_ONCE), "generations": {
         Token(1): shifted, Token(2): KILLED_ONCE.generations[Token(2)]}}), now=1000)  # fmt: skip
-    assert told.seconds[buckets.STEPS] == pytest.approx(20)
-    assert told.seconds[buckets.REPEATED] == pytest.approx(5)
-    assert told.wall == pytest.approx(72)
+    assert whole.seconds[buckets.STEPS] == pytest.approx(20)
+    assert whole.seconds[buckets.REPEATED] == pytest.approx(5)
+    assert whole.wall == pytest.approx(72)
 
 
 def test_a_running_training_is_accounted_for_until_now() -> None:
@@ -282,16 +282,16 @@ def histories(draw: st.DrawFn) -> tuple[TrainingHistory, float]:
 @given(histories())
 def test_the_buckets_sum_to_the_wall_clock_without_gap_or_overlap(drawn: tuple[TrainingHistory, float]) -> None:
     history, now = drawn
-    told = account(history, now)
-    assert told.begin == 0 and told.end == pytest.approx(now)
-    assert sum(told.seconds.values()) == pytest.approx(now, rel=1e-6, abs=1e-6)
-    assert all(spent >= -1e-9 for each in told.stretches for spent in each.seconds.values())
-    for one, next in itertools.pairwise(told.stretches):
+    whole = account(history, now)
+    assert whole.begin == 0 and whole.end == pytest.approx(now)
+    assert sum(whole.seconds.values()) == pytest.approx(now, rel=1e-6, abs=1e-6)
+    assert all(spent >= -1e-9 for each in whole.stretches for spent in each.seconds.values())
+    for one, next in itertools.pairwise(whole.stretches):
         assert one.end == pytest.approx(next.begin)
-    for each in told.stretches:
+    for each in whole.stretches:
         assert sum(each.seconds.values()) == pytest.approx(each.end - each.begin, rel=1e-6, abs=1e-6)
-    lost = sum(each.seconds for each in told.interruptions)
-    assert lost <= told.wall - sum(told.seconds.get(name, 0.0) for name in buckets.KEPT) + 1e-6
+    lost = sum(each.seconds for each in whole.interruptions)
+    assert lost <= whole.wall - sum(whole.seconds.get(name, 0.0) for name in buckets.KEPT) + 1e-6
 
 
 KILLED_WHILE_IT_STARTED = TrainingHistory(
@@ -311,10 +311,10 @@ KILLED_WHILE_IT_STARTED = TrainingHistory(
 
 
 def test_a_start_that_fails_before_its_first_process_was_queued_until_then_and_not_undetected() -> None:
-    told = account(KILLED_WHILE_IT_STARTED, now=1000)
-    assert told.seconds[buckets.UNDETECTED] == pytest.approx(38 - 28), "until the first one was noticed"
-    assert told.seconds[buckets.QUEUE] == pytest.approx(4 + (88 - 42) + 4)
-    hung, killed = told.interruptions
+    whole = account(KILLED_WHILE_IT_STARTED, now=1000)
+    assert whole.seconds[buckets.UNDETECTED] == pytest.approx(38 - 28), "until the first one was noticed"
+    assert whole.seconds[buckets.QUEUE] == pytest.approx(4 + (88 - 42) + 4)
+    hung, killed = whole.interruptions
     assert buckets.UNDETECTED not in killed.lost
     assert hung.lost[buckets.QUEUE] == pytest.approx(88 - 42)
 
