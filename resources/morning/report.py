@@ -312,12 +312,17 @@ def _node(each: NodeRecord) -> MorningItem | None:
     )
 
 
+def is_nearly_full(used: int, capacity: int) -> bool:
+    """Whether a tier, which has a limit unless its capacity is 0, needs a person who makes room."""
+    return bool(capacity) and used / capacity >= NEARLY_FULL
+
+
 def _use(each: TierUse) -> MorningItem | None:
     """None for a tier that has room."""
-    share = each.used / each.capacity if each.capacity else 0.0
     soon = each.seconds_until_full is not None and each.seconds_until_full < SOON_SECONDS
-    if share < NEARLY_FULL and not soon:
+    if not is_nearly_full(each.used, each.capacity) and not soon:
         return None
+    share = each.used / each.capacity if each.capacity else 0.0
     hours = f", and full in {each.seconds_until_full / 3600:.1f} h at this rate" if each.seconds_until_full else ""
     return MorningItem(
         id=f"full.{each.name}",
