@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assets.gates import checks
 from assets.suites.generation import answered
 from resources.home import Home
 from resources.mlflow.promotion import Judgement, Promotions, history
@@ -73,6 +74,29 @@ def test_a_former_champion_whose_bytes_have_changed_is_refused(slipway: Call, mo
     assert said.code == 1 and "version 1 did not pass is_whole" in said.err
     assert "its bytes are not what was committed: " in said.err and "weights: found 3 bytes, expected 10" in said.err
     assert champion(model) == held
+
+
+def test_why_there_is_no_champion_is_said_in_a_sentence(slipway: Call, model: Promotions):
+    registered(model, 10)
+    weak, waits = registered(model, 20), registered(model, 30)
+    figures = {"loss": 5.2, "unigram_entropy": 5.0, "checks": {checks.BEATS_UNIGRAMS: {}}}
+    model.record(Judgement(MODEL, weak.manifest, "", {checks.BEATS_UNIGRAMS: False}, "a test", figures=figures))
+    model.record(Judgement(MODEL, waits.manifest, "", {checks.BEATS_UNIGRAMS: True}, "a test", approval_hours=1.0))
+    shown = slipway("models", "show", MODEL).out.splitlines()
+    assert shown[0] == f"{MODEL}: champion none yet"
+    assert shown[1].startswith("version 1 is not judged yet: ")
+    assert shown[2] == (
+        "version 2 did not pass: its loss 5.2 is not below 5, which a guess by frequency alone reaches: train it for "
+        "more steps, or with another learning rate"
+    )
+    assert shown[3].startswith("version 3 passed, and waits: ") and "slipway models approve" in shown[3]
+    assert set(json.loads(slipway("models", "show", MODEL, "--json").out)["standings"]) == {"1", "2", "3"}
+
+
+def test_a_model_of_a_recipe_without_a_version_says_what_it_waits_for(slipway: Call, model: Promotions):
+    said = slipway("models", "show", "slipway-tiny-decoder")
+    assert said.code == 1
+    assert "model slipway-tiny-decoder: no version of it is registered yet; the best checkpoint" in said.err
 
 
 def test_without_a_former_champion_there_is_nothing_to_roll_back_to(slipway: Call, model: Promotions):

@@ -1,7 +1,5 @@
 """Notifications: what happens is noted once, sent once, and also after the process was another one."""
 
-import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -9,15 +7,11 @@ import pytest
 from definitions import build
 from resources.fleet.health.register import NodeRegister
 from resources.fleet.health.standing import NodeRecord, Standing
-from resources.morning import reading
-from resources.morning import report as morning
 from resources.notify.outbox import Outbox
 from resources.notify.settings import NoticeKind, NotificationSettings
-from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from sensors.support import memory
 from tests.conftest import until
-from tests.disks import mounted
 from tests.resources.notify import servers
 from tests.sensors.platform import BY, Platform
 from trainer.record import causes
@@ -85,28 +79,3 @@ def test_without_settings_nothing_is_noted_and_nothing_is_owed(platform: Platfor
     platform.apply("notifications")
     assert not (platform.home.durable / "notifications").exists()
     assert store.id not in platform.trainings.opened(Duty.NOTICES)
-
-
-@pytest.mark.parametrize("left", [200_000, 0], ids=["95 %", "to the last byte"])
-def test_a_durable_tier_that_fills_up_is_told_at_the_next_tick_and_once(platform: Platform, tmp_path: Path, left: int):
-    settings = NotificationSettings(urls_file=str(tmp_path / "urls"), group_seconds=0.0)
-    with mounted(tmp_path / "disk", "size=4m") as disk, servers.webhook() as hook:
-        platform.resources["tiers"] = Tiers(durable=str(disk), nvme=platform.home.nvme)
-        platform.repository = build(platform.recipes, platform.resources, notifications=settings).get_repository_def()
-        Path(settings.urls_file).write_text(hook.webhook)
-        platform.apply("notifications")
-        assert not morning.report(reading.night(disk, time.time())).waiting
-        with (disk / "filled").open("wb", buffering=0) as file:
-            file.write(bytes(shutil.disk_usage(disk).free - left))
-        for _ in range(3):
-            platform.apply("notifications")
-        until(lambda: hook.messages, "a message")
-        platform.apply("notifications")
-        [sent] = hook.messages
-        assert sent["title"] == "Slipway: tier durable: nearly full"
-        assert "What to do: make room on durable" in sent["message"]
-        [waiting] = morning.report(reading.night(disk, time.time())).waiting
-        assert (waiting.subject, waiting.cause) == ("tier durable", "nearly full")
-        (disk / "filled").unlink()
-        platform.apply("notifications")
-        assert len(hook.messages) == 1 and not morning.report(reading.night(disk, time.time())).waiting
