@@ -112,7 +112,7 @@ def _note_around(memory: SensorMemory, outbox: Outbox, tiers: Tiers, since: floa
     watched = [*nodes, *(f"{model}/{name}" for model in models for name in ("judgements", "approvals", "promotions"))]
     is_quiet, now = memory.is_quiet(_AROUND, [*watched, f"{durable}/storage"]), time.time()
     full = memory.of(_AROUND, dict[str, bool]())
-    was, full["is"] = full.get("is", False), morning.is_nearly_full(*reading.room(durable))
+    was, full["is"] = full.get("is", False), reading.use_now(durable).is_nearly_full
     if is_quiet and was == full["is"]:
         return
     for each in notices.of_report(morning.report(reading.platform_night(durable, since, now))):

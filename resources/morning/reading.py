@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from resources.fleet.health.register import FOLDER, NodeRegister
@@ -274,14 +274,16 @@ def _use(durable: Path, name: str, found: _Night) -> None:
 
 def _use_now(durable: Path, found: _Night) -> None:
     """How full the durable tier is at this moment: between two samples, which are taken each hour, it may fill up."""
-    sampled = next((each for each in found.use if each.name == DURABLE), None)
-    if sampled is not None:
-        found.use.remove(sampled)
-    used, capacity = room(durable)
-    found.use.append(TierUse(DURABLE, used, capacity, sampled.seconds_until_full if sampled else None, time.time()))
+    if not durable.is_dir():
+        return  # nothing has been written yet
+    now = use_now(durable)
+    sampled = [each for each in found.use if each.name == DURABLE]
+    if sampled or now.is_nearly_full:
+        soon = sampled[0].seconds_until_full if sampled else None
+        found.use = [*(each for each in found.use if each.name != DURABLE), replace(now, seconds_until_full=soon)]
 
 
-def room(folder: Path) -> tuple[int, int]:
-    """The bytes that are used of the file system that holds a folder, and all of its bytes. Raises OSError."""
-    usage = shutil.disk_usage(folder)
-    return usage.total - usage.free, usage.total
+def use_now(durable: Path) -> TierUse:
+    """How full the file system of the durable tier is; when it will be full is not known. Raises OSError."""
+    usage = shutil.disk_usage(durable)
+    return TierUse(DURABLE, usage.total - usage.free, usage.total, None, time.time())

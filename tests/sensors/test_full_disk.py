@@ -26,7 +26,8 @@ def waiting(durable: Path) -> list[MorningItem]:
 @pytest.mark.parametrize("left", [200_000, 0], ids=["95 %", "to the last byte"])
 def test_a_durable_tier_that_fills_up_is_told_at_the_next_tick_and_once(tmp_path: Path, left: int):
     settings = NotificationSettings(urls_file=str(tmp_path / "urls"), group_seconds=0.0)
-    sensor = notifications_sensor(settings)
+    sensor, shown = notifications_sensor(settings), dg.AssetSpec(["platform", "morning"])
+    repository = dg.Definitions(assets=[shown], sensors=[sensor]).get_repository_def()
     with (
         mounted(tmp_path / "disk", "size=4m") as disk,
         servers.webhook() as hook,
@@ -36,7 +37,9 @@ def test_a_durable_tier_that_fills_up_is_told_at_the_next_tick_and_once(tmp_path
         Path(settings.urls_file).write_text(hook.webhook)
 
         def tick() -> None:
-            with dg.build_sensor_context(instance, resources={"tiers": tiers}, sensor_name=NAME) as context:
+            with dg.build_sensor_context(
+                instance, repository_def=repository, resources={"tiers": tiers}, sensor_name=NAME
+            ) as context:
                 sensor.evaluate_tick(context)
 
         tick()
