@@ -45,8 +45,8 @@ class Window:
         self._asked: set[Request] = set()
         """What scripts of the page have asked a server, and have no answer to."""
         page.on("request", lambda made: self._asked.add(made) if made.resource_type in ("fetch", "xhr") else None)
-        for end in ("requestfinished", "requestfailed"):
-            page.on(end, self._asked.discard)  # type: ignore[call-overload]
+        page.on("requestfinished", lambda made: self._asked.discard(made))
+        page.on("requestfailed", lambda made: self._asked.discard(made))
 
     def open(self, url: str) -> None:
         """Show a page, with its scripts loaded."""
