@@ -113,6 +113,30 @@ def test_a_version_that_passed_is_promoted_by_hand(slipway: Call, model: Promoti
     assert champion(model) == version
 
 
+def test_a_person_freezes_thaws_approves_and_demotes_by_hand(slipway: Call, model: Promotions):
+    version = registered(model, 10)
+    model.record(Judgement(MODEL, version.manifest, "", {"a test": True}, "a test", approval_hours=1.0))
+    assert "a person must approve it: slipway models approve" in slipway("models", "promote", MODEL, 1).err
+    said = slipway("models", "approve", "slip", 1, "--why", "the samples are good")
+    assert (said.code, said.out) == (0, f"{MODEL}: version 1 is approved\n")
+    assert slipway("models", "freeze", "slip", "--why", "it is Friday").out.endswith("by hand: it is Friday\n")
+    assert f"model {MODEL} is frozen by " in slipway("models", "promote", MODEL, 1).err
+    assert slipway("models", "thaw", "slip").out == f"{MODEL}: it may be promoted again\n"
+    assert slipway("models", "promote", MODEL, 1).out == f"{MODEL}: version 1 became champion\n"
+    [listed] = json.loads(slipway("models", "list", "--json").out)
+    assert (listed["model"], listed["champion"]["number"]) == (MODEL, "1")
+    assert slipway("models", "demote", "slip").out == f"{MODEL}: version 1 is the champion no more\n"
+    assert champion(model) is None
+
+
+def test_a_version_without_a_record_has_no_card_and_it_says_how_to_make_one(slipway: Call, model: Promotions):
+    registered(model, 10)
+    said = slipway("models", "card", MODEL, 1)
+    told = f"slipway: model {MODEL}: version 1 has no record: materialise its candidate\n"
+    assert (said.code, said.err) == (1, told)
+    assert f"model {MODEL}: it has no champion: name a version" in slipway("models", "card", MODEL).err
+
+
 def test_a_version_that_cannot_be_judged_is_not_promoted(slipway: Call, model: Promotions):
     registered(model, 10)
     said = slipway("models", "promote", MODEL, 1)
