@@ -72,7 +72,7 @@ def _is_exported(instance: Instance) -> None:
     config = {f"{RECIPE}_export_checkpoint": {"config": {"precision": "fp32"}}}
     _succeed(instance, f"{RECIPE}_export", checkpoint, config)
     (written,) = (instance.home.durable / "exports").glob(f"{held.tags[TRAINING_TAG]}.*-fp32")
-    with safe_open(str(written / huggingface.WEIGHTS), "pt") as weights:  # type: ignore[no-untyped-call]
+    with safe_open(str(written / huggingface.WEIGHTS), "pt") as weights:
         assert {str(weights.get_tensor(name).dtype) for name in weights.keys()} == {"torch.float32"}  # noqa: SIM118
 
 
