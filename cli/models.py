@@ -52,7 +52,10 @@ def show(
     model: Model,
     json: AsJson = False,
 ) -> None:
-    """Show the versions of a model, why each is not the champion, and every promotion."""
+    """Show the versions of a model, and every promotion.
+
+    Of each version that is not the champion, why.
+    """
     from resources.mlflow.promotion import Promotions
     from resources.mlflow.registry import CHAMPION
 

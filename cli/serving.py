@@ -127,7 +127,10 @@ def fitting(export: "Path") -> int:
     """So many new tokens are asked for unless a person says how many: a short model has room for no more."""
     from trainer.base import parsing
 
-    shape = parsing.value((export / "config.json").read_bytes())
+    try:
+        shape = parsing.value((export / "config.json").read_bytes())
+    except OSError:
+        return TOKENS  # the server knows better, and says so
     longest = shape.get("max_position_embeddings") or shape.get("n_positions") or 2 * TOKENS
     return max(1, min(TOKENS, longest // 2))
 
