@@ -1,6 +1,6 @@
 """Names in the asset graph: lanes, asset keys, partitions. One place, so that assets and sensors agree.
 
-Dagster allows letters, digits and underscores in a key; a recipe's dashes become underscores. Partition keys:
+A key begins with the lane of its recipe, or of its registered model (`recipes.lanes`). Partition keys:
 a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
 ``<training>.<incarnation>.<generation>[.<step>[.<number>]]`` for its incidents, ``<sweep>.<n>`` for trials.
 """
@@ -8,6 +8,8 @@ a node's name for staged shards, a training's id, ``<training>.<step>`` for its 
 import re
 
 import dagster as dg
+
+from recipes import lanes
 
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
 PREFLIGHT = dg.AssetKey(["platform", "preflight"])
@@ -25,9 +27,9 @@ LIFE_TAG = "slipway/life"
 """On a run of a training, the life that it last saw: to cancel the run ends that life, and no later one."""
 
 
-def lane(recipe: str) -> str:
-    """The lane of a recipe: the first part of its assets' keys."""
-    return recipe.replace("-", "_")
+def lane(name: str) -> str:
+    """The lane of a recipe or of a registered model: the first part of its assets' keys."""
+    return lanes.lane(name)
 
 
 def key(recipe: str, noun: str) -> dg.AssetKey:

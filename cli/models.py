@@ -1,5 +1,6 @@
 """Models: the registered versions, which of them is the champion, and choosing another."""
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,7 @@ from cli.recipes import usable
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from assets.gate import Gate
     from resources.mlflow.promotion import Promotion
@@ -52,7 +53,10 @@ def show(
     model: Model,
     json: AsJson = False,
 ) -> None:
-    """Show the versions of a model, and every promotion."""
+    """Show the versions of a model, and every promotion.
+
+    Of each version that is not the champion, why.
+    """
     from resources.mlflow.promotion import Promotions
     from resources.mlflow.registry import CHAMPION
 
@@ -68,10 +72,15 @@ def show(
             registry.aliased(name, CHAMPION),
         )
         versions = [version for version in registry.versions() if version.model == name]
+    versions.sort(key=lambda each: int(each.number))
+    standings = {each.number: _standing(here, each, promoted) for each in versions if each != champion}
     if json:
-        return output.print_json({"model": name, "champion": champion, "versions": versions, "promotions": promoted})
+        shown = {"champion": champion, "versions": versions, "standings": standings, "promotions": promoted}
+        return output.print_json({"model": name, **shown})
     print(f"{name}: champion {f'version {champion.number}' if champion else 'none yet'}")
-    for version in sorted(versions, key=lambda each: int(each.number)):
+    for number, words in standings.items():
+        print(f"version {number} {words}")
+    for version in versions:
         print(f"\nversion {version.number}")
         output.print_fields({**dict(sorted(version.tags.items())), "source": version.source})
     for each in promoted:
@@ -259,6 +268,18 @@ def version_of(gate: "Gate", number: int) -> "Version":
     return found
 
 
+def _standing(here: place.Workplace, version: "Version", promoted: "Sequence[Promotion]") -> str:
+    """What became of a version that is not the champion."""
+    from assets.gates import verdict
+    from resources.mlflow import waiting
+    from resources.mlflow.promotion import judged
+
+    judgement = judged(here.durable, version.model, version.manifest)
+    rival = judgement.champion if judgement else ""
+    compared = next((each for each in reversed(promoted) if rival and each.manifest == rival), None)
+    return verdict.standing(judgement, compared, waiting.held_back(here.durable, version.manifest))
+
+
 def _measured(tags: "Mapping[str, str]") -> str:
     """The figure that ranks a version: bits per byte, or the loss of one that codes no text."""
     bits, loss = (float(tags.get(f"slipway.{name}", "0")) for name in ("bits_per_byte", "loss"))
@@ -273,7 +294,26 @@ def _name(here: place.Workplace, model: str) -> str:
     """
     from resources.mlflow import promotion
 
-    return names.resolved(model, promotion.models(here.durable) if _has_registry(here) else [], "model")
+    known = promotion.models(here.durable) if _has_registry(here) else []
+    try:
+        return names.resolved(model, known, "model")
+    except ValueError:
+        if model in _models_of_recipes():
+            raise ValueError(
+                f"model {model}: no version of it is registered yet; the best checkpoint of a training is, once the "
+                "training has ended and all its checkpoints are evaluated: slipway ls"
+            ) from None
+        raise
+
+
+def _models_of_recipes() -> set[str]:
+    """The models to which the recipes here lead; none where these cannot be read."""
+    from recipes.load import load, recipes_folder
+    from recipes.problems import InvalidRecipes
+
+    with contextlib.suppress(InvalidRecipes, OSError):
+        return {each.registered_model for each in load(recipes_folder()).trainings.values()}
+    return set()
 
 
 def _registry(here: place.Workplace) -> "Registry | None":

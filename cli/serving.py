@@ -9,11 +9,15 @@ from cli.models import Model
 from cli.verbs import AsJson, verb
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from assets.serving import Serving
     from serving.records import ServedState, ServingRecords
 
 SECTION = "Serving"
 SETTLE_SECONDS = 300.0
+TOKENS = 64
+"""So many new tokens a question is answered with, where the model has room for them."""
 
 
 @verb(models.app, "slipway models serve slipway-tiny 3 --percent 10", section=SECTION, changes=True)
@@ -93,7 +97,10 @@ def served(json: AsJson = False) -> None:
 def ask(
     model: Model,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the model continues.")],
-    tokens: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="New tokens at most.")] = 64,
+    tokens: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, help="New tokens at most; by default 64, or half of the model's length."),
+    ] = None,
     temperature: Annotated[float, typer.Option(metavar="NUMBER", min=0.0, max=2.0, help="0 for the likeliest.")] = 0.8,
     json: AsJson = False,
 ) -> None:
@@ -106,13 +113,26 @@ def ask(
     answering = records.answering(name)
     if answering is None or not answering.shares:
         raise ValueError(f"model {name}: nothing answers; to serve it: slipway models serve {name}")
-    given = {"model": name, "prompt": prompt, "max_tokens": tokens, "temperature": temperature}
+    most = tokens or fitting(records.durable / answering.shares[0].version.folder)
+    given = {"model": name, "prompt": prompt, "max_tokens": most, "temperature": temperature}
     if json:
         return output.print_json(client.complete(answering.url, given))
     print(prompt, end="", flush=True)
     for piece in client.stream(answering.url, given):
         print(piece, end="", flush=True)
     print()
+
+
+def fitting(export: "Path") -> int:
+    """So many new tokens are asked for unless a person says how many: a short model has room for no more."""
+    from trainer.base import parsing
+
+    try:
+        shape = parsing.value((export / "config.json").read_bytes())
+    except OSError:
+        return TOKENS  # the server knows better, and says so
+    longest = shape.get("max_position_embeddings") or shape.get("n_positions") or 2 * TOKENS
+    return max(1, min(TOKENS, longest // 2))
 
 
 def _serve(serving: "Serving", model: str, version: int | None, percent: float, by: str, why: str) -> "ServedState":

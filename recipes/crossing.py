@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from recipes.asking import memory_faults
 from recipes.dataset import DatasetRecipe
+from recipes.lanes import lane
 from recipes.layout_faults import layout_faults
 from recipes.problems import Path, RecipeFault, shown
 from recipes.suite import SuiteRecipe
@@ -33,6 +34,20 @@ def training_faults(
     if own and not unfit:
         yield from memory_faults(training, next(iter(own.values())))
     yield from _evaluation_faults(training)
+
+
+def model_name_faults(trainings: Mapping[str, ModelRecipe]) -> Iterator[tuple[str, RecipeFault]]:
+    """The names of registered models that the UI would show as one and the same, each with its training.
+
+    Trainings may lead to one registered model, under one name.
+    """
+    first: dict[str, ModelRecipe] = {}
+    for name, training in trainings.items():
+        held = first.setdefault(lane(training.registered_model), training)
+        if held.registered_model != training.registered_model:
+            same = f"{held.registered_model}, as in trainings/{held.name}.yaml"
+            expected = f"{same}, or a name that differs from it in a letter or digit"
+            yield name, RecipeFault(("registered_model",), shown(training.registered_model), expected)
 
 
 def _mix_faults(training: ModelRecipe, names: Set[str], own: Mapping[str, DatasetRecipe]) -> Iterator[RecipeFault]:

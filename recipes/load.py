@@ -181,6 +181,7 @@ def _check_between(
         faults += [("trainings", name, each) for each in found]
         judged = crossing.gate_faults(training, names["suites"], recipes.suites)
         faults += [("trainings", name, each) for each in judged]
+    faults += [("trainings", name, each) for name, each in crossing.model_name_faults(recipes.trainings)]
     for name, sweep in recipes.sweeps.items():
         base = recipes.trainings.get(sweep.training)
         known = names["trainings"] - set(recipes.scripts)

@@ -3,6 +3,8 @@
 `assets.keys` names the assets; a test holds the two together.
 """
 
+from recipes import lanes
+
 
 def asset(*path: str) -> str:
     """An asset's page."""
@@ -31,7 +33,7 @@ def node(name: str) -> str:
 
 def lane(recipe: str) -> str:
     """The first part of a recipe's assets' keys."""
-    return recipe.replace("-", "_")
+    return lanes.lane(recipe)
 
 
 def _partition(page: str, name: str) -> str:

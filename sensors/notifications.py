@@ -3,7 +3,8 @@
 Should be: every notice that the records give rise to is in the outbox, and every endpoint has had it.
 Is: the records of trainings that are under way, of gates, nodes and tiers; the outbox, and what each endpoint has had.
 Follows: notices are noted, and sent, in one message what happens at once. An endpoint that is away is tried again; it
-loses nothing, and nobody waits for it. Without settings nothing is noted and nothing is sent.
+loses nothing, and nothing waits for it. How full the durable tier is, each tick looks at itself: it may fill up in
+minutes. Without settings nothing is noted and nothing is sent.
 """
 
 import time
@@ -54,7 +55,9 @@ def notifications_sensor(settings: NotificationSettings | None) -> dg.SensorDefi
             for duty in owed:
                 duty.close(root.store(duty.training).life())
             return tick.result()
-        outbox, memory = Outbox.of(tiers.durable_path), recalled(tick.instance, NAME, root.root)
+        durable = tiers.durable_path
+        courier = couriers.setdefault(str(durable), NoticeCourier(Outbox.of(durable)))
+        outbox, memory = courier.outbox, recalled(tick.instance, NAME, root.root)
         since = outbox.begun()
         if memory.new:
             for id in set(root.opened(Duty.RUN)) - {duty.training for duty in owed}:
@@ -67,7 +70,6 @@ def notifications_sensor(settings: NotificationSettings | None) -> dg.SensorDefi
             lambda duty: _note(memory, outbox, duty, root.store(duty.training), since, tiers),
         )
         tick.visit(PLATFORM, lambda: _note_around(memory, outbox, tiers, since))
-        courier = couriers.setdefault(str(tiers.durable_path), NoticeCourier(outbox))
         tick.visit(DELIVERY, lambda: _deliver(tick, courier, settings))
         return tick.result()
 
@@ -108,9 +110,11 @@ def _note_around(memory: SensorMemory, outbox: Outbox, tiers: Tiers, since: floa
     models = [f"{durable}/models/{name}" for name in listing.names_if_there(durable / "models")]
     nodes = [f"{durable}/nodes/{name}" for name in listing.names_if_there(durable / "nodes")]
     watched = [*nodes, *(f"{model}/{name}" for model in models for name in ("judgements", "approvals", "promotions"))]
-    if memory.is_quiet(_AROUND, [*watched, f"{durable}/storage"]):
+    is_quiet, now = memory.is_quiet(_AROUND, [*watched, f"{durable}/storage"]), time.time()
+    full = memory.of(_AROUND, dict[str, bool]())
+    was, full["is"] = full.get("is", False), reading.use_now(durable).is_nearly_full
+    if is_quiet and was == full["is"]:
         return
-    now = time.time()
     for each in notices.of_report(morning.report(reading.platform_night(durable, since, now))):
         outbox.note(each)
     outbox.prune(now)

@@ -145,6 +145,16 @@ def test_one_more_file_is_one_more_lane(folder: Path):
     assert schedules - {schedule.name for schedule in before.schedules or []} == {"second_decoder_retraining"}
 
 
+def test_a_registered_model_is_shown_whatever_signs_its_name_has(folder: Path):
+    recipe = folder / "trainings" / "tiny-decoder.yaml"
+    named = recipe.read_text().replace("registered_model: slipway-tiny-decoder", "registered_model: Llama-3.1@tiny")
+    recipe.write_text(named)
+    found = built(folder)
+    assert lane("Llama_3_1_tiny", "served")[0] in keys_of(found)
+    assert found.resolve_job_def("Llama_3_1_tiny_promote")
+    dg.Definitions.validate_loadable(found)
+
+
 def test_a_dataset_of_images_is_a_lane_without_a_tokenizer(folder: Path):
     before = keys_of(built(folder))
     recipe = "slipway: dataset/1\nsource: {kind: directory, path: ../digits}\nimages: {height: 8, width: 8}\n"

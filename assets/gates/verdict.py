@@ -25,6 +25,20 @@ def reasons(judgement: Judgement, champion: Promotion | None) -> str:
     return "; ".join(_reason(name, figures.get(name, {}), judgement, _named(champion)) for name in judgement.failed)
 
 
+def standing(judgement: Judgement | None, compared: Promotion | None, waits: str) -> str:
+    """What became of a version that is not the champion, in words that follow its number.
+
+    `compared` is the champion that it was compared with, `waits` why it is held back; empty where it is not.
+    """
+    if judgement is None:
+        return "is not judged yet: it is once its training has ended and all its checkpoints are evaluated"
+    if judgement.undecided:
+        return f"waits for a person: {judgement.undecided}"
+    if not judgement.passed:
+        return f"did not pass: {told(judgement, compared)}"
+    return f"passed, and waits: {waits}" if waits else "passed its checks"
+
+
 def _named(champion: Promotion | None) -> str:
     if champion is None:
         return "the champion"

@@ -194,7 +194,10 @@ CHECKPOINTS = Dashboard(
             (f"slipway_training_step{OF} - slipway_training_checkpoint_step{OF}", "{training}"),
         ),
         series("Seconds of a save, p90", "s", (f"slipway:checkpoint_save_seconds:p90{OF}", "{training}")),
-        series("Seconds of a restore, p90", "s", (f"slipway:checkpoint_load_seconds:p90{OF}", "{training}")),
+        series("Seconds of a restore, p90", "s",
+               ("histogram_quantile(0.9, sum by (training, le) "
+                f"(slipway_job_checkpoint_load_seconds_bucket{OF}))", "{training}"),
+               help="Of all restores: in most half hours there is none."),
         series("Steps wait for saves", "percentunit",
                (f"rate(slipway_job_checkpoint_blocked_seconds_total{OF}{RATE})", "{training}")),
         series("Bytes saved", "Bps", (f"rate(slipway_job_checkpoint_bytes_total{OF}{RATE})", "{training}")),

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from resources.fleet.health.standing import NodeRecord
 from resources.trainings.incident_reports import IncidentReport
 
+NEARLY_FULL = 0.9
+"""The share of a tier from which on a person makes room: what the alert for storage that is nearly full warns of."""
+
 
 @dataclass(frozen=True)
 class TrainingEnd:
@@ -97,6 +100,16 @@ class TierUse:
     seconds_until_full: float | None
     """At the rate of the last days; None for never."""
     at: float
+
+    @property
+    def share(self) -> float:
+        """Of its capacity; 0 where it has no limit."""
+        return self.used / self.capacity if self.capacity else 0.0
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether a person is to make room now."""
+        return self.share >= NEARLY_FULL
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ something in its folder has changed.
 """
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from resources.fleet.health.register import FOLDER, NodeRegister
@@ -34,6 +35,7 @@ from trainer.base import journal, listing
 from trainer.checkpoint.retention import forecast
 from trainer.checkpoint.retention.forecast import Sample
 from trainer.checkpoint.tiers import faults
+from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.record import commits, files, removals
 
 MODELS, STORAGE, JOURNAL = "models", "storage", ".journal"
@@ -160,6 +162,7 @@ def _nodes_and_tiers(durable: Path, found: _Night) -> None:
         found.visit(f"node {node}", lambda node=node: _node(register, node, found))  # type: ignore[misc]
     for name in listing.names_if_there(durable / STORAGE, JOURNAL):
         found.visit(f"tier {name}", lambda name=name: _use(durable, name, found))  # type: ignore[misc]
+    found.visit(f"tier {DURABLE}", lambda: _use_now(durable, found))
 
 
 def _training(store: TrainingStore, champions: frozenset[str]) -> tuple[_Night, bool]:
@@ -267,3 +270,20 @@ def _use(durable: Path, name: str, found: _Night) -> None:
         return
     seen = forecast.outlook(samples, 0)
     found.use.append(TierUse(name, seen.used, seen.capacity, seen.seconds_until_full, samples[-1].at))
+
+
+def _use_now(durable: Path, found: _Night) -> None:
+    """How full the durable tier is at this moment: between two samples, which are taken each hour, it may fill up."""
+    if not durable.is_dir():
+        return  # nothing has been written yet
+    now = use_now(durable)
+    sampled = [each for each in found.use if each.name == DURABLE]
+    if sampled or now.is_nearly_full:
+        soon = sampled[0].seconds_until_full if sampled else None
+        found.use = [*(each for each in found.use if each.name != DURABLE), replace(now, seconds_until_full=soon)]
+
+
+def use_now(durable: Path) -> TierUse:
+    """How full the file system of the durable tier is; when it will be full is not known. Raises OSError."""
+    usage = shutil.disk_usage(durable)
+    return TierUse(DURABLE, usage.total - usage.free, usage.total, None, time.time())

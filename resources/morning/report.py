@@ -32,8 +32,6 @@ INCIDENT, TRAINING, CHECKPOINT, TIER, GATE, NODE, RECORDS = (
     "node",
     "records",
 )
-NEARLY_FULL = 0.9
-"""The share of a tier from which on a person makes room: what the alert for storage that is nearly full warns of."""
 SOON_SECONDS = 86_400.0
 """A tier that is full sooner than this, at the present rate, needs a person today."""
 
@@ -314,9 +312,8 @@ def _node(each: NodeRecord) -> MorningItem | None:
 
 def _use(each: TierUse) -> MorningItem | None:
     """None for a tier that has room."""
-    share = each.used / each.capacity if each.capacity else 0.0
     soon = each.seconds_until_full is not None and each.seconds_until_full < SOON_SECONDS
-    if share < NEARLY_FULL and not soon:
+    if not each.is_nearly_full and not soon:
         return None
     hours = f", and full in {each.seconds_until_full / 3600:.1f} h at this rate" if each.seconds_until_full else ""
     return MorningItem(
@@ -324,7 +321,7 @@ def _use(each: TierUse) -> MorningItem | None:
         topic=TIER,
         subject=f"tier {each.name}",
         cause="nearly full",
-        what=f"{share:.0%} of {each.capacity / 1e9:,.1f} GB are used{hours}",
+        what=f"{each.share:.0%} of {each.capacity / 1e9:,.1f} GB are used{hours}",
         at=each.at,
         done="retention removes what no rule keeps",
         todo=f"make room on {each.name}: let trainings keep fewer checkpoints, or remove some (slipway rm)",

@@ -5,15 +5,18 @@
                             endpoints/<n>.jsonl  a journal of what an endpoint has had, <n> from the hash of its address
 
 A notice counts as delivered once the endpoint has taken it. A process that dies between the two sends it again.
+A tier that is full is what people must be told of, and takes no record of it: until there is room again, what is noted
+and delivered stays in the memory of this process.
 """
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from resources.notify.notices import Notice
 from trainer.base import codec, digest, journal, listing
+from trainer.base.file_system import FULL
 
 FORMAT = "slipway.notice/1"
 KEPT_SECONDS = 90 * 86_400.0
@@ -36,11 +39,15 @@ class BeginningOfNotices:
     at: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outbox:
     """The notices of one platform. Its methods raise OSError."""
 
     folder: Path
+    _unwritten: dict[str, NotedNotice] = field(default_factory=dict)
+    """By their ids, the notices for which the tier had no room."""
+    _had: dict[str, set[str]] = field(default_factory=dict)
+    """By endpoint, the ids of what it has had, for whose record the tier had no room."""
 
     @staticmethod
     def of(durable: Path) -> "Outbox":
@@ -50,24 +57,37 @@ class Outbox:
     def begun(self) -> float:
         """Since when notices are noted: from the first call on."""
         path = self.folder / "begun.json"
-        codec.create_only(path, BeginningOfNotices(time.time()), FORMAT)
-        return codec.read(path, BeginningOfNotices, FORMAT).at
+        if (known := codec.read_if_there(path, BeginningOfNotices, FORMAT)) is None:
+            codec.create_only(path, BeginningOfNotices(time.time()), FORMAT)
+            known = codec.read(path, BeginningOfNotices, FORMAT)
+        return known.at
 
     def note(self, notice: Notice, now: float | None = None) -> bool:
         """Put a notice in, unless it ever was; False then."""
         noted = NotedNotice(notice, time.time() if now is None else now)
-        return codec.create_only(self._path(notice.id), noted, FORMAT)
+        waits = self._unwritten.get(notice.id)
+        try:
+            is_new = codec.create_only(self._path(notice.id), waits or noted, FORMAT)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            is_new = not self._path(notice.id).exists()
+            if is_new:
+                self._unwritten.setdefault(notice.id, noted)
+        else:
+            self._unwritten.pop(notice.id, None)
+        return is_new and waits is None
 
     def noted(self) -> list[NotedNotice]:
         """All notices, the oldest first; a damaged one is left out, and is noted again where its cause lasts."""
-        found = []
+        found = dict(self._unwritten)
         for name in listing.names_if_there(self.folder / "outbox", ".json"):
             each = codec.read_if_whole(self._path(name), NotedNotice, FORMAT)
             if each is None:
                 self._path(name).unlink(missing_ok=True)
             else:
-                found.append(each)
-        return sorted(found, key=lambda each: (each.noted, each.notice.id))
+                found[each.notice.id] = each
+        return sorted(found.values(), key=lambda each: (each.noted, each.notice.id))
 
     def pending(self, url: str) -> list[NotedNotice]:
         """The notices that an endpoint has not had. One that is new is not sent what was noted before it was there."""
@@ -78,13 +98,19 @@ class Outbox:
                 record.append({"event": "begun", "t": time.time()})
             events = journal.read(path).events
         begun, had = float(events[0]["t"]), {str(each["id"]) for each in events if each["event"] == "had"}
+        had |= self._had.get(url, set())
         return [each for each in self.noted() if each.noted >= begun and each.notice.id not in had]
 
     def delivered(self, url: str, notices: Iterable[Notice]) -> None:
         """The endpoint has taken these."""
-        now = time.time()
-        with journal.Journal(self._journal(url)) as record:
-            record.append(*({"event": "had", "t": now, "id": each.id} for each in notices))
+        now, had = time.time(), {each.id for each in notices} | self._had.pop(url, set())
+        try:
+            with journal.Journal(self._journal(url)) as record:
+                record.append(*({"event": "had", "t": now, "id": id} for id in sorted(had)))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._had[url] = had
 
     def prune(self, now: float) -> None:
         """Remove the notices that are too old."""

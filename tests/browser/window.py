@@ -10,12 +10,13 @@ It is Debian's Chromium, driven by Playwright: nothing is downloaded. Tests with
 
 import io
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, Request, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1360, 900
@@ -23,6 +24,10 @@ COLOURS = 128
 """Of a picture, to keep it small."""
 PATIENCE_SECONDS = 60.0
 """What a page may take until it shows something: its first one loads megabytes of scripts."""
+LOADING = '[class*="Skeleton_skeleton"], [class*="Spinner_spinner"], .bp5-skeleton, .bp5-spinner-animation'
+"""What Dagster's pages show in place of what they have not got yet."""
+LOOK_MILLISECONDS, LOOKS = 250, 4
+"""A page is complete when so many looks, so far from one another, find that it waits for nothing."""
 LACKING = f"found none of {', '.join(NAMES)} on the PATH, expected a browser: apt-get install chromium"
 
 
@@ -37,9 +42,15 @@ class Window:
     def __init__(self, page: Page, pictures: Path | None = None) -> None:
         self.page = page
         self._pictures = pictures
+        self._asked: set[Request] = set()
+        """What scripts of the page have asked a server, and have no answer to."""
+        page.on("request", lambda made: self._asked.add(made) if made.resource_type in ("fetch", "xhr") else None)
+        page.on("requestfinished", lambda made: self._asked.discard(made))
+        page.on("requestfailed", lambda made: self._asked.discard(made))
 
     def open(self, url: str) -> None:
         """Show a page, with its scripts loaded."""
+        self._asked.clear()
         self.page.goto(url, wait_until="load")
 
     def until_shown(self, *texts: str) -> None:
@@ -48,6 +59,20 @@ class Window:
             expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(
                 timeout=PATIENCE_SECONDS * 1000
             )
+
+    def until_complete(self) -> None:
+        """Wait until nothing on the page is loading: no place is held for content, and no answer is owed."""
+        deadline, found = time.monotonic() + PATIENCE_SECONDS, 0
+        while found < LOOKS:
+            waits = self.waits()
+            assert time.monotonic() < deadline, f"{self.page.url} still loads: {waits}"
+            found = 0 if waits else found + 1
+            self.page.wait_for_timeout(LOOK_MILLISECONDS)
+
+    def waits(self) -> list[str]:
+        """What the page waits for now: places held for content that are in sight, and requests without an answer."""
+        held = self.page.locator(LOADING).filter(visible=True).count()
+        return [*(["content"] if held else []), *(each.url for each in self._asked)]
 
     def press(self, label: str) -> None:
         """Click the first button or link of this name that is in sight."""
@@ -63,11 +88,12 @@ class Window:
         return self.page.locator("body").inner_text()
 
     def picture(self, name: str, height: int = HEIGHT) -> None:
-        """Keep what a window of this height shows as `<name>.png`, where pictures were asked for."""
+        """Keep what a window of this height shows as `<name>.png`, once all of it is there; only where asked for."""
         if self._pictures is None:
             return
         self._pictures.mkdir(parents=True, exist_ok=True)
         self.page.set_viewport_size({"width": WIDTH, "height": height})
+        self.until_complete()
         with Image.open(io.BytesIO(self.page.screenshot())) as shown:
             shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assets.gates import checks
 from assets.suites.generation import answered
 from resources.home import Home
 from resources.mlflow.promotion import Judgement, Promotions, history
@@ -75,6 +76,29 @@ def test_a_former_champion_whose_bytes_have_changed_is_refused(slipway: Call, mo
     assert champion(model) == held
 
 
+def test_why_there_is_no_champion_is_said_in_a_sentence(slipway: Call, model: Promotions):
+    registered(model, 10)
+    weak, waits = registered(model, 20), registered(model, 30)
+    figures = {"loss": 5.2, "unigram_entropy": 5.0, "checks": {checks.BEATS_UNIGRAMS: {}}}
+    model.record(Judgement(MODEL, weak.manifest, "", {checks.BEATS_UNIGRAMS: False}, "a test", figures=figures))
+    model.record(Judgement(MODEL, waits.manifest, "", {checks.BEATS_UNIGRAMS: True}, "a test", approval_hours=1.0))
+    shown = slipway("models", "show", MODEL).out.splitlines()
+    assert shown[0] == f"{MODEL}: champion none yet"
+    assert shown[1].startswith("version 1 is not judged yet: ")
+    assert shown[2] == (
+        "version 2 did not pass: its loss 5.2 is not below 5, which a guess by frequency alone reaches: train it for "
+        "more steps, or with another learning rate"
+    )
+    assert shown[3].startswith("version 3 passed, and waits: ") and "slipway models approve" in shown[3]
+    assert set(json.loads(slipway("models", "show", MODEL, "--json").out)["standings"]) == {"1", "2", "3"}
+
+
+def test_a_model_of_a_recipe_without_a_version_says_what_it_waits_for(slipway: Call, model: Promotions):
+    said = slipway("models", "show", "slipway-tiny-decoder")
+    assert said.code == 1
+    assert "model slipway-tiny-decoder: no version of it is registered yet; the best checkpoint" in said.err
+
+
 def test_without_a_former_champion_there_is_nothing_to_roll_back_to(slipway: Call, model: Promotions):
     promoted(model, 10)
     said = slipway("models", "rollback", MODEL)
@@ -87,6 +111,30 @@ def test_a_version_that_passed_is_promoted_by_hand(slipway: Call, model: Promoti
     said = slipway("models", "promote", MODEL, 1, "--json")
     assert said.code == 0 and json.loads(said.out)["version"] == "1"
     assert champion(model) == version
+
+
+def test_a_person_freezes_thaws_approves_and_demotes_by_hand(slipway: Call, model: Promotions):
+    version = registered(model, 10)
+    model.record(Judgement(MODEL, version.manifest, "", {"a test": True}, "a test", approval_hours=1.0))
+    assert "a person must approve it: slipway models approve" in slipway("models", "promote", MODEL, 1).err
+    said = slipway("models", "approve", "slip", 1, "--why", "the samples are good")
+    assert (said.code, said.out) == (0, f"{MODEL}: version 1 is approved\n")
+    assert slipway("models", "freeze", "slip", "--why", "it is Friday").out.endswith("by hand: it is Friday\n")
+    assert f"model {MODEL} is frozen by " in slipway("models", "promote", MODEL, 1).err
+    assert slipway("models", "thaw", "slip").out == f"{MODEL}: it may be promoted again\n"
+    assert slipway("models", "promote", MODEL, 1).out == f"{MODEL}: version 1 became champion\n"
+    [listed] = json.loads(slipway("models", "list", "--json").out)
+    assert (listed["model"], listed["champion"]["number"]) == (MODEL, "1")
+    assert slipway("models", "demote", "slip").out == f"{MODEL}: version 1 is the champion no more\n"
+    assert champion(model) is None
+
+
+def test_a_version_without_a_record_has_no_card_and_it_says_how_to_make_one(slipway: Call, model: Promotions):
+    registered(model, 10)
+    said = slipway("models", "card", MODEL, 1)
+    told = f"slipway: model {MODEL}: version 1 has no record: materialise its candidate\n"
+    assert (said.code, said.err) == (1, told)
+    assert f"model {MODEL}: it has no champion: name a version" in slipway("models", "card", MODEL).err
 
 
 def test_a_version_that_cannot_be_judged_is_not_promoted(slipway: Call, model: Promotions):

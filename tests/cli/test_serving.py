@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from assets.serving import Serving
+from cli.serving import fitting
 from resources.home import Home
 from resources.serving import wishes
 from serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchPolicy, SwitchVerdict
 from tests.cli.conftest import Call
+from tests.serving.models import exported
 
 MODEL = "slipway-tiny"
 FIRST, SECOND = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "12")
@@ -50,6 +52,12 @@ def test_who_answers_is_a_line_a_version(slipway: Call, records: ServingRecords)
 def test_a_server_that_does_not_answer_is_reported(slipway: Call, records: ServingRecords):
     said = slipway("models", "ask", "slip", "def")
     assert said.code == 1 and "http://127.0.0.1:9: the server does not answer" in said.err
+
+
+@pytest.mark.parametrize(("length", "tokens"), [(64, 32), (128, 64), (4096, 64)])
+def test_a_short_model_is_asked_for_no_more_than_half_of_its_length(tmp_path: Path, length: int, tokens: int):
+    made = exported(tmp_path, 1, length=length)
+    assert fitting(tmp_path / made.folder) == tokens
 
 
 def test_a_model_without_a_champion_is_not_served(slipway: Call, records: ServingRecords):

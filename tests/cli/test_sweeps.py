@@ -43,6 +43,7 @@ def test_a_sweep_is_paused_resumed_added_to_and_stopped_by_the_beginning_of_its_
     assert changed == {"parallel": [3, 8], "limits.retries": [0, 2]}
     assert "is to stop" in slipway("sweeps", "stop", "cur").out
     assert standing(slipway) == ("stopped", 24)
+    assert store.sweep in slipway("sweeps", "show", "cur").out
 
 
 def test_what_a_sweep_cannot_do_is_said_in_one_line(slipway: Call, store: SweepStore):

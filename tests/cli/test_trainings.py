@@ -138,6 +138,13 @@ def test_what_was_kept_of_a_failed_start_stands_for_its_logs(slipway: Call, home
     assert "node node-9: found no log of it" in slipway("logs", "tiny", "--node", "node-9").err
 
 
+def test_the_metrics_of_the_platform_are_printed_once(slipway: Call, home: Home):
+    homes.ended(home, "tiny", "failed", "node-0 died", 50)
+    said = slipway("metrics", "show")
+    assert said.code == 0, said.err
+    assert 'slipway_trainings{state="failed"} 1.0' in said.out.splitlines()
+
+
 def test_watching_one_that_is_over_tells_how_it_went(slipway: Call, home: Home):
     store = homes.ended(home, "tiny", "succeeded", "all steps done", 50, 100)
     said = slipway("watch", "tiny").out.splitlines()

@@ -51,10 +51,10 @@ def launch(url: str, location: str, assets: Sequence[dg.AssetKey], tags: Mapping
     return run
 
 
-def launch_job(url: str, location: str, job: str, partition: str, config: Mapping[str, Any]) -> str:
-    """Ask for a run of a job for a partition, with the configuration of its ops; returns the run's id."""
+def launch_job(url: str, location: str, job: str, partition: str | None, config: Mapping[str, Any]) -> str:
+    """Ask for a run of a job, for a partition where it has some, with the configuration of its ops; returns its id."""
     selector = {"repositoryLocationName": location, "repositoryName": "__repository__", "jobName": job}
-    tags = [{"key": PARTITION_NAME_TAG, "value": partition}]
+    tags = [{"key": PARTITION_NAME_TAG, "value": partition}] if partition is not None else []
     params = {"selector": selector, "runConfigData": {"ops": config}, "executionMetadata": {"tags": tags}}
     run: str = _execute(url, LAUNCH, {"params": params}, "launchRun", "LaunchRunSuccess")["run"]["runId"]
     return run

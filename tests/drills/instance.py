@@ -116,8 +116,8 @@ class Instance:
         tags = {} if partition is None else {PARTITION_NAME_TAG: partition}
         return graphql.launch(self.url, "slipway", assets, tags)
 
-    def launch_job(self, job: str, partition: str, config: Mapping[str, Any] | None = None) -> str:
-        """Launch a job for a partition, with the configuration of its ops; returns the run's id."""
+    def launch_job(self, job: str, partition: str | None, config: Mapping[str, Any] | None = None) -> str:
+        """Launch a job, for a partition where it has some, with the configuration of its ops; returns the run's id."""
         return graphql.launch_job(self.url, "slipway", job, partition, config or {})
 
     def materialise(self, training: TrainingStore) -> str:

@@ -4,9 +4,10 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from dagster_graphql import DagsterGraphQLClient
+from dagster_graphql import DagsterGraphQLClient, ReloadRepositoryLocationStatus
 
-from tests.embedded.slipway import Slipway, free_port, interrupt, printed_until
+from tests.drills import graphql
+from tests.embedded.slipway import TRAINING, Slipway, free_port, interrupt, printed_until
 
 pytestmark = pytest.mark.slow
 
@@ -21,9 +22,19 @@ def running(slipway: Slipway) -> Iterator[subprocess.Popen[str]]:
     slipway.end_all()
 
 
-def test_it_says_that_it_is_there_when_it_knows_the_definitions(slipway: Slipway, running: subprocess.Popen[str]):
-    client = DagsterGraphQLClient("127.0.0.1", port_number=int(slipway.environ["SLIPWAY_PORT"]))
+def test_it_knows_the_definitions_when_it_says_that_it_is_there_and_new_ones_after_a_reload(
+    slipway: Slipway, running: subprocess.Popen[str]
+):
+    port = int(slipway.environ["SLIPWAY_PORT"])
+    client = DagsterGraphQLClient("127.0.0.1", port_number=port)
     assert client.submit_job_execution("small_decoder_sweep")
+    written = (slipway.recipes / TRAINING).read_text()
+    (slipway.recipes / "trainings" / "second.yaml").write_text(written)
+    (slipway.recipes / "trainings" / "broken.yaml").write_text(written.replace("layers: 2", "layers: many"))
+    reloaded = client.reload_repository_location("slipway")
+    assert reloaded.status is ReloadRepositoryLocationStatus.SUCCESS, reloaded
+    for recipe in ("second", "small_decoder"):  # the broken one takes out its own lane alone
+        assert graphql.launch_job(f"http://127.0.0.1:{port}", "slipway", f"{recipe}_start", None, {})
     assert interrupt(running)[0] == 0
 
 

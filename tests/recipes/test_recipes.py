@@ -163,6 +163,25 @@ def test_words_that_are_switches_or_dates_in_yaml_1_1_are_text(folder: Folder):
     assert recipes.sweeps["tiny-decoder"].description == "2026-01-01"
 
 
+def second_training(folder: Folder, model: str) -> None:
+    text = (folder.path / TRAINING).read_text()
+    folder.write("trainings/other.yaml", text.replace("registered_model: slipway-tiny-decoder", model))
+
+
+def test_two_trainings_may_lead_to_one_registered_model(folder: Folder):
+    second_training(folder, "registered_model: slipway-tiny-decoder")
+    assert {each.registered_model for each in load(folder.path, {}).trainings.values()} == {"slipway-tiny-decoder"}
+
+
+def test_registered_models_that_the_ui_would_show_as_one_are_refused(folder: Folder):
+    second_training(folder, "registered_model: slipway.tiny_decoder")
+    line = folder.edit(TRAINING, "registered_model: slipway-tiny-decoder", "registered_model: slipway-tiny-decoder")
+    assert folder.problems() == [
+        f'{TRAINING}:{line}: registered_model: found "slipway-tiny-decoder", expected slipway.tiny_decoder, as in '
+        "trainings/other.yaml, or a name that differs from it in a letter or digit"
+    ]
+
+
 def test_a_schedule_is_not_needed(folder: Folder):
     folder.edit(TRAINING, 'retrain: "0 3 * * 0"', "retrain: null")
     assert load(folder.path, {}).trainings["tiny-decoder"].retrain is None

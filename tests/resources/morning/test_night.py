@@ -139,11 +139,11 @@ def test_a_node_needs_a_person_where_no_diagnosis_will_bring_it_back(
 
 def test_a_tier_that_is_nearly_full_is_red_and_one_with_room_is_not_there(night: SeededNight):
     now = time.time()
-    for name, used in {"durable": 95, "nvme-node-0": 40}.items():
+    for name, used in {"backup": 95, "nvme-node-0": 40}.items():
         with journal.Journal(night.durable / "storage" / f"{name}.journal") as samples:
             samples.append({"at": now, "used": used * 10**9, "capacity": 100 * 10**9})
     [only] = report_of(night).items
-    assert (only.subject, only.cause, only.needs_person) == ("tier durable", "nearly full", True)
+    assert (only.subject, only.cause, only.needs_person) == ("tier backup", "nearly full", True)
     assert "95% of 100.0 GB" in only.what
 
 
