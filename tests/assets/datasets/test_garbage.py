@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from assets.datasets import garbage
+from assets.datasets import garbage, scrub
 from tests.assets.datasets.builds import build, content, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
 from trainer.data import shards
@@ -37,6 +37,22 @@ def test_the_last_snapshots_of_a_dataset_stay(durable, history):
     assert texts_of(history[3], durable, "train")
 
 
+def test_a_collection_that_keeps_more_than_an_earlier_one_left_goes_on(durable, history):
+    garbage.collect(durable, lambda: [], keep=0)
+    garbage.collect(durable, lambda: [], keep=5)
+    assert snapshots(durable) == {history[3].sha256}
+    assert scrub.scrub(durable, []).damaged == ()
+
+
+def test_a_snapshot_that_was_set_aside_as_damaged_stops_the_collection(durable, history):
+    path = shards.manifest_path(durable, history[2].sha256)
+    path.rename(path.with_name(garbage.DAMAGED + path.name))
+    before = content(durable)
+    with pytest.raises(ValueError, match=r"there is no such snapshot; this snapshot has to stay.*slipway data scrub"):
+        garbage.collect(durable, lambda: [], keep=5)
+    assert content(durable) == before
+
+
 def test_a_snapshot_of_a_training_or_a_model_stays(durable, history):
     garbage.collect(durable, lambda: [history[0].sha256], keep=0)
     assert snapshots(durable) == {history[0].sha256, history[3].sha256}
@@ -65,6 +81,13 @@ def test_young_files_stay(durable, history):
         os.utime(path)
     garbage.collect(durable, lambda: [], keep=0)
     assert young.exists()
+
+
+def test_a_young_manifest_stays_with_all_its_files(durable, history):
+    os.utime(shards.manifest_path(durable, history[0].sha256))
+    garbage.collect(durable, lambda: [], keep=0)
+    assert snapshots(durable) == {history[0].sha256, history[3].sha256}
+    assert whole(history[0], durable)
 
 
 def test_the_next_build_continues_from_the_kept_files(corpus, durable, history):
