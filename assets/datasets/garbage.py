@@ -67,15 +67,24 @@ def collect(
     cannot be listed, and what `referred` raises. Nothing is removed through a symbolic link.
     """
     with contextlib.ExitStack() as builds:
-        builds.enter_context(collecting(durable))
+        _wait(builds, collecting(durable), "what is being written to the tier", report)
         for dataset in _datasets(durable):
-            builds.enter_context(lock.exclusive(building(durable, dataset)))
+            _wait(builds, building(durable, dataset), f"a build of {dataset}", report)
         for held in list(_content(durable, ASIDE)):  # of a collection that was killed
             _put_back(durable, held)
         report("looking at what refers to snapshots")
         loose, kept = _find(durable, set(referred()), keep, older)
         removed = list(loose) if dry_run else list(_remove(durable, loose, referred, keep, older, report))
     return Garbage(tuple(removed), sum(loose[path] for path in removed), kept)
+
+
+def _wait(held: contextlib.ExitStack, folder: Path, holder: str, report: BuildLog) -> None:
+    """Hold the lock of a folder alone, and say for what this waits."""
+    try:
+        held.enter_context(lock.at_once(folder))
+    except lock.Held:
+        report(f"waiting for {holder}")
+        held.enter_context(lock.exclusive(folder))
 
 
 def _remove(

@@ -1,12 +1,17 @@
 """Garbage: what a snapshot, a training or a model refers to is never removed."""
 
+import contextlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from assets.datasets import garbage, scrub
+from assets.datasets.building.workshop import building
 from tests.assets.datasets.builds import build, content, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
+from tests.conftest import until
+from trainer.base import lock
 from trainer.data import shards
 
 
@@ -66,6 +71,17 @@ def test_files_to_which_nothing_refers_are_removed(durable, history):
     assert {durable / name for name in gone} <= set(found.files)
     assert f"snapshots/{history[0].sha256}.json" in gone
     assert found.bytes >= sum(len(before[name]) for name in gone)
+
+
+def test_a_collection_says_for_which_build_it_waits(durable, history):
+    told: list[str] = []
+    with contextlib.ExitStack() as build, ThreadPoolExecutor(1) as collection:
+        build.enter_context(lock.exclusive(building(durable, history[0].dataset)))
+        ended = collection.submit(garbage.collect, durable, lambda: [], 0, report=told.append)
+        until(lambda: told, "it says so")
+        assert told == [f"waiting for a build of {history[0].dataset}"] and not ended.done()
+        build.close()
+        assert ended.result().files
 
 
 def test_a_dry_run_returns_the_same_and_removes_nothing(durable, history):
