@@ -16,13 +16,12 @@ from pydantic import Field
 from assets.datasets import scrub
 from assets.datasets.building.workshop import writing_content
 from assets.datasets.scrub import DamagedContent, Scrubbed
-from assets.datasets.snapshots import pointer
 from assets.execution import pods
 from operations.metadata_backup import tier_of
 from recipes.dataset import DatasetRecipe
 from resources import metadata_backup
 from resources.tiers import Tiers
-from trainer.base import atomic, listing, verify
+from trainer.base import atomic, verify
 from trainer.base.progress import OnProgress, every
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.tier import TierUnavailable
@@ -87,10 +86,21 @@ def sentence(damaged: DamagedContent) -> str:
     """What became of a damaged file, and what is to be done about it."""
     if damaged.mended:
         return f"{damaged.name}: {damaged.found}; mended from {damaged.mended}"
+    if not damaged.snapshots and not damaged.name.startswith(scrub.STAYS):
+        return f"{damaged.name}: {damaged.found}; set aside, as no snapshot that can be read consists of it"
     used = f", of snapshot {', '.join(each[:12] for each in damaged.snapshots)}," if damaged.snapshots else ""
+    return f"{damaged.name}{used} is lost: {damaged.found}, and no other place has it; {_advice(damaged)}"
+
+
+def _advice(lost: DamagedContent) -> str:
+    """What is to be done about a file that no place has."""
+    if lost.name.startswith(scrub.STAYS):
+        return "put a copy of it there; a build would train another tokenizer, with which every shard changes"
+    if lost.datasets:
+        return f"to make it anew from the source of {', '.join(lost.datasets)}: slipway data scrub --rebuild"
     return (
-        f"{damaged.name}{used} is damaged and no other place has it: {damaged.found}; make it anew from its source: "
-        "slipway data scrub --rebuild"
+        "no dataset points at that snapshot now, so that no build makes it anew: put a copy of the file there, or "
+        "remove what refers to the snapshot, and then: slipway data gc"
     )
 
 
@@ -114,20 +124,13 @@ def _made_anew(
     durable: Path, damaged: list[DamagedContent], recipes: Mapping[str, DatasetRecipe], build: Build
 ) -> Iterator[DamagedContent]:
     """What is lost of the snapshots that datasets point at, built from their sources."""
-    lost = {snapshot for each in damaged if not each.mended for snapshot in each.snapshots}
-    rebuilt = [name for name in _pointing_at(durable, lost) if name in recipes]
+    lost = [each for each in damaged if not each.mended and not each.name.startswith(scrub.STAYS)]
+    rebuilt = [name for name in sorted({name for each in lost for name in each.datasets}) if name in recipes]
     for name in rebuilt:
         build(recipes[name])
-    for each in damaged:
+    for each in scrub.with_snapshots(durable, damaged):
         made = not each.mended and scrub.is_whole(durable, each.name)
         yield replace(each, mended=f"the source of {', '.join(rebuilt)}") if made else each
-
-
-def _pointing_at(durable: Path, snapshots: set[str]) -> list[str]:
-    """The datasets that point at one of these snapshots."""
-    return [
-        name for name in listing.names_if_there(durable / "datasets") if pointer.current(durable, name) in snapshots
-    ]
 
 
 @dg.job(

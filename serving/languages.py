@@ -18,16 +18,28 @@ SCORE_LEAST = 0.65
 UNKNOWN = "unknown"
 TAG = re.compile("<[^<>]*>")
 """Markup of a text that begins with it, XML mostly: its names are in English, whatever the text is in."""
+PAGE = re.compile(r"""[.'](\\"|[A-Za-z]{2}\b)""")
+"""How a page of a manual begins, in the language of roff: with a comment or a request."""
+FONT = re.compile(r"\\f(\[[^]]*\]|\(..|.)")
+REQUEST = re.compile(r"""^[.'][ \t]*(\\".*|[A-Za-z]{1,2}\b)?""", re.MULTILINE)
+"""A comment, often a licence in English, or the name of a request, behind which its words stand."""
+ESCAPE = re.compile(r"\\(\(..|\[[^]]*\]|\".*|.)")
 
 
 def natural(text: str) -> str:
     """An ISO 639 code such as "en", or "unknown"."""
-    text = TAG.sub(" ", text) if text.lstrip()[:1] == "<" else text
+    text = _without_markup(text)
     read = " ".join(" ".join(_windows(text)).split()).encode(errors="replace").decode()
     if not any(map(str.isalpha, read)):
         return UNKNOWN
     (best,) = _detector().detect(read, model="lite")
     return str(best["lang"]) if float(best["score"]) >= SCORE_LEAST else UNKNOWN
+
+
+def _without_markup(text: str) -> str:
+    if text.lstrip()[:1] == "<":
+        return TAG.sub(" ", text)
+    return ESCAPE.sub(" ", REQUEST.sub("", FONT.sub("", text))) if PAGE.match(text) else text
 
 
 def _windows(text: str) -> list[str]:

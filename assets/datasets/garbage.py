@@ -30,6 +30,8 @@ FOLDERS = ("shards", "snapshots", "documents", "tokenizers", "segments")
 STEPS = ("documents", "tokenizer", "snapshot")
 ASIDE = ".aside-"
 """The beginning of the name of a file that is about to be removed."""
+DAMAGED = ".damaged-"
+"""The beginning of the name of a file that a scrub has set aside."""
 References = Callable[[], Iterable[str]]
 """Gives the snapshots that something refers to now."""
 YOUNG_SECONDS = 24 * 3600.0
@@ -58,15 +60,16 @@ def collect(
 
     `referred` gives the snapshots that trainings, sweeps and models refer to: it is asked before files are set aside,
     and once more before they are removed. Every dataset also keeps the snapshot that it points at and the `keep`
-    snapshots before it. Files younger than `older` seconds stay. Waits for running builds.
+    snapshots before it, as far as an earlier collection left them. Files younger than `older` seconds stay, and all
+    files of a manifest that is so young. Waits for running builds.
 
     Raises ValueError, and removes nothing, when a snapshot that must stay cannot be read, OSError when the datasets
     cannot be listed, and what `referred` raises. Nothing is removed through a symbolic link.
     """
     with contextlib.ExitStack() as builds:
-        builds.enter_context(collecting(durable))
+        _wait(builds, collecting(durable), "what is being written to the tier", report)
         for dataset in _datasets(durable):
-            builds.enter_context(lock.exclusive(building(durable, dataset)))
+            _wait(builds, building(durable, dataset), f"a build of {dataset}", report)
         for held in list(_content(durable, ASIDE)):  # of a collection that was killed
             _put_back(durable, held)
         report("looking at what refers to snapshots")
@@ -75,22 +78,31 @@ def collect(
     return Garbage(tuple(removed), sum(loose[path] for path in removed), kept)
 
 
+def _wait(held: contextlib.ExitStack, folder: Path, holder: str, report: BuildLog) -> None:
+    """Hold the lock of a folder alone, and say for what this waits."""
+    try:
+        held.enter_context(lock.at_once(folder))
+    except lock.Held:
+        report(f"waiting for {holder}")
+        held.enter_context(lock.exclusive(folder))
+
+
 def _remove(
     durable: Path, files: Collection[Path], referred: References, keep: int, older: float, report: BuildLog
 ) -> Iterator[Path]:
     """Set the files aside, and remove those that are garbage still; gives these."""
     aside = {path: held for path in files if (held := _set_aside(durable, path)) is not None}
+    oldest = time.time() - older
     try:
         kept = _kept(durable, set(referred()), keep)
     except BaseException:  # what refers to them is not known any more
         for held in aside.values():
             _put_back(durable, held)
         raise
-    oldest = time.time() - older
     for path, held in list(aside.items()):
         if held.stat().st_mtime >= oldest or (path.parent.name == "snapshots" and path.stem in kept):
             _put_back(durable, aside.pop(path))
-    needed = _needed(durable, kept)
+    needed = _needed(durable, kept | _young(durable, oldest))
     phase = BuildPhase(report, "removing what nothing refers to", len(aside), "files")
     for path, held in aside.items():
         if path in needed:
@@ -120,9 +132,9 @@ def _put_back(durable: Path, held: Path) -> None:
 
 def _find(durable: Path, referred: set[str], keep: int, older: float) -> tuple[dict[Path, int], int]:
     """The files that nothing refers to, with their bytes, and how many snapshots stay."""
-    kept = _kept(durable, referred, keep)
-    needed = _needed(durable, kept)
     oldest = time.time() - older
+    kept = _kept(durable, referred, keep) | _young(durable, oldest)
+    needed = _needed(durable, kept)
     loose = [path for path in _content(durable) if path not in needed and path.stat().st_mtime < oldest]
     # Manifests come first, so that no snapshot without its shards is listed.
     ordered = sorted(loose, key=lambda path: path.parent.name != "snapshots")
@@ -130,23 +142,43 @@ def _find(durable: Path, referred: set[str], keep: int, older: float) -> tuple[d
 
 
 def _kept(durable: Path, referred: set[str], keep: int) -> set[str]:
-    """The snapshots that stay."""
+    """The snapshots that something refers to, or that are the last ones of a dataset."""
     datasets = _datasets(durable)
-    recent = {sha256 for dataset in datasets for sha256 in past(durable, dataset)[-(keep + 1) :]}
+    latest = {sha256 for dataset in datasets for sha256 in past(durable, dataset)[-(keep + 1) :]}
+    recent = {sha256 for sha256 in latest if not _collected(durable, sha256)}
     now = {sha256 for dataset in datasets if (sha256 := current(durable, dataset)) is not None}
     return recent | now | referred
 
 
+def _collected(durable: Path, sha256: str) -> bool:
+    """Whether a snapshot's manifest was removed by an earlier collection, and not set aside as damaged."""
+    path = shards.manifest_path(durable, sha256)
+    return not path.exists() and not path.with_name(DAMAGED + path.name).exists()
+
+
+def _young(durable: Path, oldest: float) -> set[str]:
+    """The snapshots whose manifests are too young to be removed: no manifest stays without its files."""
+    names = (name for name in listing.names_if_there(durable / "snapshots") if not name.startswith("."))
+    paths = (durable / "snapshots" / name for name in names if name.endswith(".json"))
+    return {path.stem for path in paths if path.stat().st_mtime >= oldest}
+
+
 def _needed(durable: Path, kept: set[str]) -> set[Path]:
     """The files to which a snapshot that stays, or the latest build of a dataset, refers."""
-    named = {path for sha256 in kept for path in files_of(durable, sha256)}
+    try:
+        named = {path for sha256 in kept for path in files_of(durable, sha256)}
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; this snapshot has to stay, and what it refers to is not known: nothing is removed; "
+            "to mend it: slipway data scrub --rebuild"
+        ) from None
     return named | {path for dataset in _datasets(durable) for path in _latest_build(durable, dataset)}
 
 
 def files_of(durable: Path, sha256: str) -> Iterator[Path]:
     """All files of a snapshot, and of the sources of a mixture. Raises ValueError when a manifest cannot be read."""
-    described = snapshots.read(durable, sha256)
     yield shards.manifest_path(durable, sha256)
+    described = snapshots.read(durable, sha256)
     if isinstance(described, mixtures.MixtureSnapshot):
         for source in described.sources:
             yield from files_of(durable, source.snapshot)

@@ -65,7 +65,7 @@ def inspect(durable: Path, made: Snapshot, examples: int = 3, reason: str = "") 
         raise ValueError(f"{table}: found no documents table there, expected that of snapshot {made.sha256[:12]}")
     found = warehouse.removals(table)
     if reason and reason not in {each.reason for each in found}:
-        there = ", ".join(each.reason for each in found) or "none"
+        there = "; ".join(each.reason for each in found) or "none"
         raise ValueError(f"reason {reason}: found no document that was left out for it, expected one of {there}")
     texts = isinstance(made, TextSnapshot)
     statistics = warehouse.statistics(table) if texts else None

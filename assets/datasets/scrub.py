@@ -4,23 +4,24 @@ A shard of an old snapshot may lie unread for months, and disks forget. So each 
 content is read and hashed again. A damaged shard or manifest is brought anew from another place that has it whole. What
 no place has is set aside under another name: to every reader it is missing then, and the next build of its dataset
 makes it anew from the source. A damaged tokenizer stays where it is: a build would train another one in its place.
+A file that a snapshot consists of and that is missing is told too, each time until it is there again.
 
 A file that cannot be read now is reported, and not touched: an error of a file system is not damage.
 """
 
+import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assets.datasets.building.workshop import writing_content
-from assets.datasets.garbage import files_of
+from assets.datasets.garbage import DAMAGED, files_of
+from assets.datasets.snapshots import pointer
 from trainer.base import atomic, digest, listing, removal, verify
 from trainer.base.progress import Meter, OnProgress
 from trainer.objects.origin import Missing, Origin, Unreachable
 
-DAMAGED = ".damaged-"
-"""The beginning of the name of a file that was set aside."""
 HASHES = {
     "shards": (".shard", "blake3"),
     "documents": (".parquet", "blake3"),
@@ -33,11 +34,13 @@ DIGEST = re.compile("[0-9a-f]{64}")
 PUBLISHED = ("shards", "snapshots")
 """The folders whose files other places have."""
 STAYS = "tokenizers"
+MISSING = "found no file"
+"""What is wrong with a file that a snapshot consists of and that is not there."""
 
 
 @dataclass(frozen=True)
 class DamagedContent:
-    """A file whose content is not what its name says."""
+    """A file whose content is not what its name says, or that is missing."""
 
     name: str
     """Relative to the tier."""
@@ -47,6 +50,8 @@ class DamagedContent:
     """Where its bytes came from; empty when nothing had them."""
     snapshots: tuple[str, ...] = ()
     """The snapshots that consist of it, among others; of a manifest, its own."""
+    datasets: tuple[str, ...] = ()
+    """The datasets that point at one of these snapshots now, so that a build makes the file anew."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,8 @@ class Scrubbed:
 
     @property
     def lost(self) -> list[DamagedContent]:
-        """The damaged files that are not mended."""
-        return [each for each in self.damaged if not each.mended]
+        """The damaged files that are not mended, without those that no snapshot consists of: builds make these anew."""
+        return [each for each in self.damaged if not each.mended and (each.snapshots or each.name.startswith(STAYS))]
 
 
 def scrub(
@@ -89,7 +94,10 @@ def scrub(
         meter.add(size, 1)
         if report:
             report(meter.progress())
-    return Scrubbed(meter.files, meter.bytes, tuple(_with_snapshots(durable, damaged)), tuple(unread))
+    for name in _missing(durable):
+        if _in_part(name, part, parts) and name not in {each.name for each in damaged}:
+            damaged.append(_mended(durable, DamagedContent(name, MISSING), origins))
+    return Scrubbed(meter.files, meter.bytes, tuple(with_snapshots(durable, damaged)), tuple(unread))
 
 
 def is_whole(durable: Path, name: str) -> bool:
@@ -161,19 +169,47 @@ def _is(data: bytes, path: Path) -> bool:
     return (digest.of_bytes(data) if kind == "blake3" else digest.sha256(data)) == path.stem
 
 
-def _with_snapshots(durable: Path, damaged: Sequence[DamagedContent]) -> Iterator[DamagedContent]:
-    """The damaged files with the snapshots that consist of them. A manifest that cannot be read names nothing."""
+def with_snapshots(durable: Path, damaged: Sequence[DamagedContent]) -> Iterator[DamagedContent]:
+    """The damaged files with the snapshots that consist of them, and the datasets that point at one of these now."""
     if not damaged:
         return
-    named: dict[str, list[str]] = {each.name: [] for each in damaged}
-    for each in _files(durable, "snapshots"):
-        sha256 = Path(each).stem
-        try:
-            parts = [str(path.relative_to(durable)) for path in files_of(durable, sha256)]
-        except (OSError, ValueError):
-            continue
-        for name in named.keys() & set(parts):
-            named[name].append(sha256)
+    named, current = _named(durable, {each.name for each in damaged}), _current(durable)
     for one in damaged:
-        own = [Path(one.name).stem] if one.name.startswith("snapshots/") else []
-        yield replace(one, snapshots=tuple(sorted({*named[one.name], *own})))
+        snapshots = set(named.get(one.name, ()))
+        snapshots |= {Path(one.name).stem} if one.name.startswith("snapshots/") else set()
+        datasets = sorted(dataset for dataset, sha256 in current.items() if sha256 in snapshots)
+        yield replace(one, snapshots=tuple(sorted(snapshots)), datasets=tuple(datasets))
+
+
+def _named(durable: Path, wanted: Collection[str] | None = None) -> Mapping[str, list[str]]:
+    """The files that snapshots consist of, or those of them that are wanted, with these snapshots."""
+    named: dict[str, list[str]] = {}
+    for each in _files(durable, "snapshots"):
+        parts = set(_parts(durable, Path(each).stem))
+        for name in parts if wanted is None else parts & set(wanted):
+            named.setdefault(name, []).append(Path(each).stem)
+    return named
+
+
+def _parts(durable: Path, sha256: str) -> Iterator[str]:
+    """The files of a snapshot, as far as its manifests can be read."""
+    with contextlib.suppress(OSError, ValueError):
+        for path in files_of(durable, sha256):
+            yield str(path.relative_to(durable))
+
+
+def _missing(durable: Path) -> list[str]:
+    """The files that are not there although a snapshot consists of them, or a dataset points at it."""
+    with writing_content(durable):  # no collection of garbage is between its two judgements
+        manifests = {f"snapshots/{sha256}.json" for sha256 in _current(durable).values()}
+        return sorted(name for name in {*_named(durable), *manifests} if not (durable / name).exists())
+
+
+def _current(durable: Path) -> dict[str, str]:
+    """The snapshot that each dataset points at; none of a dataset whose pointer makes no sense."""
+    found = dict[str, str]()
+    for dataset in listing.names_if_there(durable / "datasets"):
+        with contextlib.suppress(ValueError):  # the next build says so
+            if (sha256 := pointer.current(durable, dataset)) is not None:
+                found[dataset] = sha256
+    return found

@@ -55,12 +55,27 @@ def test_a_lost_shard_and_a_lost_table_are_made_anew_from_the_source_with_the_sa
         flip(path)
     without = scrubbed(tiers, 0, 1, lambda progress: None)
     assert len(without.lost) == 2 and "slipway data scrub --rebuild" in sentence(without.lost[0])
-    for path, data in zip(paths, whole, strict=True):
-        path.write_bytes(data)
-        flip(path)
     again = scrubbed(tiers, 0, 1, lambda progress: None, {recipe.name: recipe}, lambda each: make(each, tiers))
     assert [each.mended for each in again.damaged] == ["the source of small-corpus"] * 2
     assert [path.read_bytes() for path in paths] == whole
+    assert scrubbed(tiers, 0, 1, lambda progress: None).damaged == ()
+
+
+def test_what_no_build_makes_anew_is_told_with_what_a_person_can_do(
+    recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path
+):
+    made, durable = make(recipe, tiers), tiers.durable_path
+    write_file(tmp_path / "corpus" / "package0" / "module0.py", "changed " * 60)
+    newer = make(recipe, tiers)
+    [path, *_] = [shards.shard_path(durable, each) for each in set(made.shards()) - set(newer.shards())]
+    flip(path)
+    found = scrubbed(tiers, 0, 1, lambda progress: None, {recipe.name: recipe}, lambda each: make(each, tiers))
+    assert "no dataset points at that snapshot now" in sentence(found.lost[0]) and len(found.lost) == 1
+    flip(durable / "tokenizers" / f"{made.tokenizer.sha256}.json")
+    [tokenizer] = [
+        each for each in scrubbed(tiers, 0, 1, lambda progress: None).lost if each.name != found.lost[0].name
+    ]
+    assert "put a copy of it there" in sentence(tokenizer)
 
 
 def test_the_job_of_the_night_fails_with_what_to_do_when_something_is_lost(recipe: DatasetRecipe, tiers: Tiers):
@@ -68,7 +83,9 @@ def test_the_job_of_the_night_fails_with_what_to_do_when_something_is_lost(recip
     every = {"ops": {"scrub_datasets": {"config": {"nights": 1}}}}
     assert job.execute_in_process(every, resources={"tiers": tiers}).success
     flip(shards.manifest_path(tiers.durable_path, made.sha256))
-    with pytest.raises(dg.Failure, match=r"is damaged and no other place has it: found SHA-256 .*: slipway data scrub"):
+    with pytest.raises(
+        dg.Failure, match=r"is lost: found SHA-256 .*, and no other place has it; .*: slipway data scrub"
+    ):
         job.execute_in_process(every, resources={"tiers": tiers})
 
 

@@ -35,12 +35,12 @@ def workshop(durable: Path, dataset: str) -> Iterator[Path]:
 def writing_content(durable: Path) -> contextlib.AbstractContextManager[None]:
     """Held by all that write files named by their content, so that none is collected as garbage before it is referred
     to."""
-    return lock.shared(durable / "snapshots")
+    return lock.shared(collecting(durable))
 
 
-def collecting(durable: Path) -> contextlib.AbstractContextManager[None]:
-    """Held by the garbage collection, alone."""
-    return lock.exclusive(durable / "snapshots")
+def collecting(durable: Path) -> Path:
+    """The folder that the garbage collection locks, alone."""
+    return durable / "snapshots"
 
 
 def building(durable: Path, dataset: str) -> Path:

@@ -20,7 +20,7 @@ from assets.datasets.reading.about import NOTHING, About
 from recipes.cleaning import CLASSIFIER, CleaningSection
 from trainer.base import atomic, digest
 
-VERSION = f"5, Unicode {unicodedata.unidata_version}, libphonenumber {metadata.version('phonenumbers')}"
+VERSION = f"6, Unicode {unicodedata.unidata_version}, libphonenumber {metadata.version('phonenumbers')}"
 """The version of this code, of Python's Unicode and of the plans of telephone numbers: another version may give another
 result for the same document."""
 LANGUAGE = "language"

@@ -47,6 +47,8 @@ MEDIA = (
     *(b"OggS", b"ID3", b"fLaC", b"\x1aE\xdf\xa3"),  # sounds and films
 )
 """How pictures, fonts and sounds begin."""
+DRAWINGS = (".svg", ".svgz")
+"""Suffixes of drawings and fonts in SVG: text to a computer, coordinates to a reader."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ def format_of(suffix: str, head: bytes, text_field: str) -> Format | Unread:
     if head.startswith(b"WARC/"):
         return "warc"
     unread = next((reason for magic, reason in UNREAD.items() if head.startswith(magic)), None)
-    if head.startswith(MEDIA) or (head.startswith(b"RIFF") and head[8:12] in (b"WEBP", b"WAVE", b"AVI ")):
+    drawn = suffix in DRAWINGS and b"<svg" in head
+    if drawn or head.startswith(MEDIA) or (head.startswith(b"RIFF") and head[8:12] in (b"WEBP", b"WAVE", b"AVI ")):
         return Unread("a picture, a font or a sound")
     if unread or _is_tfrecord(head):
         return Unread(unread or "a TFRecord file")

@@ -11,6 +11,7 @@ from trainer.base.counting import counted
 from trainer.data import shards, snapshots
 from trainer.data.snapshots import Snapshot
 
+GONE = "its manifest is gone: a collection of garbage removed it, unless a scrub says that it is lost"
 LISTED = 12
 """Snapshots that a message lists, the latest ones."""
 
@@ -67,7 +68,8 @@ def _past(durable: Path, ago: int, sha256: str) -> PastSnapshot:
     try:
         made = snapshots.read(durable, sha256)
     except ValueError as error:
-        return PastSnapshot(ago, sha256, 0, 0, 0, str(error))
+        there = shards.manifest_path(durable, sha256).exists()
+        return PastSnapshot(ago, sha256, 0, 0, 0, str(error) if there else GONE)
     if isinstance(made, shards.TextSnapshot):
         splits = made.splits.values()
         documents, tokens = sum(split.documents for split in splits), sum(split.tokens for split in splits)

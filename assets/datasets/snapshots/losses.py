@@ -13,6 +13,7 @@ from assets.datasets.snapshots import groups
 from assets.datasets.snapshots.outcomes import Outcome, table_of
 from recipes.dataset import DatasetRecipe
 from resources import warehouse
+from serving.languages import UNKNOWN
 from trainer.data.shards import SnapshotManifest
 
 CHECKS = {
@@ -58,7 +59,8 @@ def groups_are_kept(
 ) -> Outcome:
     """Whether no language, or no source, lost a larger share of its bytes than `checks.language` or `checks.source`.
 
-    Only those are compared that had 1 % of the parent's bytes or more. A first snapshot passes.
+    Only those are compared that had 1 % of the parent's bytes or more; texts of no known language are of no language. A
+    first snapshot passes.
     """
     if (tables := _tables(made, parent, durable)) is None:
         return NO_PARENT
@@ -67,7 +69,7 @@ def groups_are_kept(
     lost = [
         Loss(name, size, now.get(name, 0), 1 - now.get(name, 0) / size)
         for name, size in before.items()
-        if size >= max(least, 1)
+        if size >= max(least, 1) and (group, name) != ("language", UNKNOWN)
     ]
     return _outcome(group, lost, getattr(recipe.checks, group), f"checks.{group}", "bytes are of")
 

@@ -43,7 +43,7 @@ def test_the_history_lists_the_snapshots_the_latest_last(run, changed, capsys):
 def test_the_history_shows_that_a_snapshot_was_collected(run, durable, changed, capsys):
     (durable / "snapshots" / f"{changed[0].sha256}.json").unlink()
     run("history", "small-corpus")
-    assert "there is no such snapshot" in capsys.readouterr().out.splitlines()[0]
+    assert "its manifest is gone: a collection of garbage" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_the_last_two_snapshots_are_compared(run, changed, capsys):

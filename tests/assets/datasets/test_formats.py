@@ -2,6 +2,7 @@
 
 import bz2
 import csv
+import gzip
 import io
 import json
 import lzma
@@ -233,6 +234,16 @@ def test_files_that_no_reader_reads_are_set_aside_by_what_they_are():
 @pytest.mark.parametrize("head", [b"\x89PNG\r\n\x1a\n", b"GIF89a", b"wOF2", b"RIFF\0\0\0\0WEBP", b"OggS"])
 def test_pictures_fonts_and_sounds_are_no_texts_whatever_their_names(head):
     assert everything("page.html", head + bytes(50)) == [UnfitDocument(0, "a picture, a font or a sound")]
+
+
+@pytest.mark.parametrize("root", ['<svg xmlns="http://www.w3.org/2000/svg">', "<svg:svg>", "<!-- a font -->\n<svg>"])
+def test_a_drawing_in_svg_is_a_picture_unless_all_files_are_read_as_text(root):
+    drawing = f'<?xml version="1.0"?>\n{root}<path d="M0 0"/></svg>'
+    for name, data in (("a.svg", drawing.encode()), ("a.svg.gz", gzip.compress(drawing.encode()))):
+        assert everything(name, data) == [UnfitDocument(0, "a picture, a font or a sound")]
+        assert everything(name, data, format="text") == [Text(0, drawing)]
+    assert everything("component.tsx", drawing.encode()) == [Text(0, drawing)]
+    assert everything("note.svg", b"no drawing") == [Text(0, "no drawing")]
 
 
 def test_a_tfrecord_is_known_by_the_checksum_of_its_first_length():

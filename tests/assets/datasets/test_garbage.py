@@ -1,12 +1,17 @@
 """Garbage: what a snapshot, a training or a model refers to is never removed."""
 
+import contextlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from assets.datasets import garbage
+from assets.datasets import garbage, scrub
+from assets.datasets.building.workshop import building
 from tests.assets.datasets.builds import build, content, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
+from tests.conftest import until
+from trainer.base import lock
 from trainer.data import shards
 
 
@@ -37,6 +42,22 @@ def test_the_last_snapshots_of_a_dataset_stay(durable, history):
     assert texts_of(history[3], durable, "train")
 
 
+def test_a_collection_that_keeps_more_than_an_earlier_one_left_goes_on(durable, history):
+    garbage.collect(durable, lambda: [], keep=0)
+    garbage.collect(durable, lambda: [], keep=5)
+    assert snapshots(durable) == {history[3].sha256}
+    assert scrub.scrub(durable, []).damaged == ()
+
+
+def test_a_snapshot_that_was_set_aside_as_damaged_stops_the_collection(durable, history):
+    path = shards.manifest_path(durable, history[2].sha256)
+    path.rename(path.with_name(garbage.DAMAGED + path.name))
+    before = content(durable)
+    with pytest.raises(ValueError, match=r"there is no such snapshot; this snapshot has to stay.*slipway data scrub"):
+        garbage.collect(durable, lambda: [], keep=5)
+    assert content(durable) == before
+
+
 def test_a_snapshot_of_a_training_or_a_model_stays(durable, history):
     garbage.collect(durable, lambda: [history[0].sha256], keep=0)
     assert snapshots(durable) == {history[0].sha256, history[3].sha256}
@@ -52,6 +73,17 @@ def test_files_to_which_nothing_refers_are_removed(durable, history):
     assert found.bytes >= sum(len(before[name]) for name in gone)
 
 
+def test_a_collection_says_for_which_build_it_waits(durable, history):
+    told: list[str] = []
+    with contextlib.ExitStack() as build, ThreadPoolExecutor(1) as collection:
+        build.enter_context(lock.exclusive(building(durable, history[0].dataset)))
+        ended = collection.submit(garbage.collect, durable, lambda: [], 0, report=told.append)
+        until(lambda: told, "it says so")
+        assert told == [f"waiting for a build of {history[0].dataset}"] and not ended.done()
+        build.close()
+        assert ended.result().files
+
+
 def test_a_dry_run_returns_the_same_and_removes_nothing(durable, history):
     before = content(durable)
     found = garbage.collect(durable, lambda: [], keep=0, dry_run=True)
@@ -65,6 +97,13 @@ def test_young_files_stay(durable, history):
         os.utime(path)
     garbage.collect(durable, lambda: [], keep=0)
     assert young.exists()
+
+
+def test_a_young_manifest_stays_with_all_its_files(durable, history):
+    os.utime(shards.manifest_path(durable, history[0].sha256))
+    garbage.collect(durable, lambda: [], keep=0)
+    assert snapshots(durable) == {history[0].sha256, history[3].sha256}
+    assert whole(history[0], durable)
 
 
 def test_the_next_build_continues_from_the_kept_files(corpus, durable, history):

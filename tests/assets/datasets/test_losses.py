@@ -74,6 +74,11 @@ def test_a_language_that_lost_most_of_its_bytes_is_named_though_the_corpus_grew(
     assert asked("language", tmp_path, before, now, language=0.7).passed
 
 
+def test_fewer_texts_of_no_known_language_are_no_loss(tmp_path: Path):
+    before, now = [*kept("a", 50), *kept("b", 50, "unknown")], [*kept("a", 50), *kept("b", 50, "de")]
+    assert asked("language", tmp_path, before, now).passed
+
+
 def test_a_source_that_vanished_is_named_and_one_that_became_smaller_is_not(tmp_path: Path):
     before = [*kept("wiki", 50), *kept("forum", 10), *kept("news", 40)]
     found = asked("source", tmp_path, before, [*kept("wiki", 20), *kept("news", 80)])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets import scrub
+from assets.datasets import garbage, scrub
 from assets.datasets.reading import sources
 from tests.assets.datasets.builds import build
 from tests.assets.datasets.corpora import make_corpus, recipe_for
@@ -87,13 +87,36 @@ def test_a_damaged_manifest_is_mended_too(durable: Path, made: shards.TextSnapsh
     assert shards.read_manifest(durable, made.sha256) == made
 
 
-def test_what_no_place_has_is_set_aside_so_that_it_is_missing_to_everybody(durable: Path, made: shards.TextSnapshot):
+def test_what_no_place_has_is_set_aside_and_told_each_time_until_it_is_there_again(
+    durable: Path, made: shards.TextSnapshot, backup: list[Origin]
+):
     path = a_shard(durable, made)
+    whole = path.read_bytes()
     flip(path)
     found = scrub.scrub(durable, [])
     assert [each.name for each in found.lost] == [str(path.relative_to(durable))]
-    assert not path.exists() and path.with_name(scrub.DAMAGED + path.name).exists()
+    assert not path.exists() and path.with_name(garbage.DAMAGED + path.name).exists()
+    [again] = scrub.scrub(durable, []).lost
+    assert (again.name, again.found, again.snapshots) == (found.lost[0].name, scrub.MISSING, (made.sha256,))
+    nights = [scrub.scrub(durable, [], part=night, parts=3).lost for night in range(3)]
+    assert [each.name for night in nights for each in night] == [again.name]
+    [mended] = scrub.scrub(durable, backup).damaged
+    assert mended.mended and path.read_bytes() == whole
     assert scrub.scrub(durable, []).damaged == ()
+
+
+def test_a_manifest_that_is_gone_is_told_where_a_dataset_points_at_it(durable: Path, made: shards.TextSnapshot):
+    shards.manifest_path(durable, made.sha256).unlink()
+    [found] = scrub.scrub(durable, []).lost
+    assert (found.name, found.datasets) == (f"snapshots/{made.sha256}.json", (made.dataset,))
+
+
+def test_a_damaged_file_that_no_snapshot_consists_of_is_set_aside_and_no_loss(durable: Path):
+    path = durable / "shards" / f"{'0' * 64}.shard"
+    path.write_bytes(b"of a build that was killed")
+    found = scrub.scrub(durable, [])
+    assert [each.name for each in found.damaged] == [f"shards/{path.name}"] and found.lost == []
+    assert not path.exists()
 
 
 def test_a_damaged_tokenizer_stays_so_that_no_build_trains_another(durable: Path, made: shards.TextSnapshot):

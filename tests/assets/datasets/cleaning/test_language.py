@@ -58,3 +58,17 @@ def test_the_markup_of_a_text_does_not_decide_its_language():
         language_of("windows.page", f'<page xmlns="http://projectmallard.org/1.0/" type="topic">{tagged}</page>')
         == "de"
     )
+
+
+def test_the_requests_of_a_page_of_a_manual_do_not_decide_its_language():
+    licence = r""".\" This is free documentation; you can redistribute it under the terms of the licence.
+.\" This page was generated with a tool. Translate the source file, and do not change this one.
+"""
+    option = r""".TP
+\fB\-r\fP, \fB\-\-recursive\fP, \fB\-\-no\-preserve\-root\fP
+Verzeichnisse mit \fIallem\fP l\(:oschen
+.PP
+"""
+    page = f'{licence * 8}.TH RM 1 2026 coreutils "User Commands"\n{option * 5}'
+    assert language_of("rm.1.gz", page) == "de"
+    assert language_of("rm.1", f"'\\\" t\n{page}") == "de"
