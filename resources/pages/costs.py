@@ -16,11 +16,12 @@ from trainer.record.accounting import buckets
 
 PERIODS = (7, 30, 90, 365)
 """Days that the page offers."""
-MOST = 50
+MOST = 20
 """Rows of a table; what is left of it is one row."""
 MEANING = (
     "A rank-hour is an hour of one GPU with its part of the node, or of one process without a GPU. None is counted "
-    "while a training waits for its start, is queued or is stopped. Days are those of UTC."
+    "while a training waits for its start, is queued or is stopped. Days are those of UTC. Beside what was spent "
+    "stands what it would have been on nodes of one kind alone."
 )
 NO_PRICES = (
     "Money is not known: there are no prices. They stand in `prices` of the platform's settings, or of `costs.yaml` in "
@@ -85,14 +86,8 @@ def _tiles(whole: SpentSum, prices: Prices | None) -> Iterator[tuple[str, str]]:
 
 
 def _head(first: str, prices: Prices | None) -> list[str]:
-    money = ["", " had all been on demand", " had all been on spot"] if prices else []
-    return [
-        first,
-        "rank-hours on demand",
-        "on spot",
-        *(f"{prices.currency}{each}" for each in money if prices),
-        "share",
-    ]
+    money = [prices.currency, "all on demand", "all on spot"] if prices else []
+    return [first, "rank-hours on demand", "on spot", *money, "share"]
 
 
 def _row(name: str, each: SpentSum, whole: SpentSum, prices: Prices | None) -> list[str]:
@@ -116,7 +111,8 @@ def _by_day(found: Spending, prices: Prices | None) -> Iterator[str]:
     sums = sorted(spending.sums(found.lines, lambda line: str(line.day), prices), key=lambda each: each.what)
     most = max(sums, key=lambda each: each.rank_hours)
     yield frame.table(
-        [*_head("day", prices)[:-1], "of the busiest day"], [_row(each.what, each, most, prices) for each in sums[::-1]]
+        [*_head("day", prices)[:-1], "of the busiest day"],
+        [_row(_unbroken(each.what), each, most, prices) for each in sums[::-1]],
     )
 
 
@@ -143,12 +139,18 @@ def _named(first: str, name: str) -> str:
 
 
 def _bar(share: float) -> frame.Markup:
-    told = escape(f"{share:.1%}")
-    return frame.Markup(f'<meter max="1" value="{min(share, 1.0):.4f}" aria-label="{told}"></meter> {told}')
+    meter = f'<meter max="1" value="{min(share, 1.0):.4f}" aria-hidden="true"></meter>'
+    return frame.Markup(f'<span style="white-space: nowrap">{meter} {share:.1%}</span>')
+
+
+def _unbroken(text: str) -> frame.Markup:
+    return frame.Markup(f'<span style="white-space: nowrap">{escape(text)}</span>')
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:,.2f}" if hours else "-"
+    if not hours:
+        return "-"
+    return f"{hours:,.1f}" if hours >= 100 else f"{hours:.2f}" if hours >= 0.005 else "<0.01"
 
 
 def _money(amount: float | None) -> str:
