@@ -256,12 +256,15 @@ class Gate:
         kept = record.read(self.tiers.durable_path, self.model, candidate.version.manifest)
         on_a_cluster = self.measuring.compute.hardware is not None or not self.measuring.compute.sees_nodes
         wanted = candidate.recipe.gate.lineage
+        damage = self._damage(candidate.version)
+        if kept:
+            kept = record.verified(kept, damage)
+            record.keep(self.tiers.durable_path, kept)
         found = (
             lineage.faults(kept, self.tiers.durable_path, wanted, on_a_cluster)
             if kept
             else ["its record (slipway models show): materialise its candidate"]
         )
-        damage = self._damage(candidate.version)
         return CheckOutcome(not found and not damage, lineage.told(found, damage))
 
     def _candidate(self, version: Version) -> Candidate:
