@@ -24,7 +24,7 @@ def of(record: ModelRecord, judgement: Judgement | None, promotions: list[Promot
         lines += ["## Judgement", "", *_judged(judgement), ""]
     if promotions:
         lines += ["## Deployments", "", *(f"- {_deployment(each)}" for each in promotions), ""]
-    unknown = records.missing(record)
+    unknown = records.not_known(record)
     return "\n".join([*lines, "## Not known", "", ", ".join(f"`{each}`" for each in unknown) or "nothing", ""])
 
 

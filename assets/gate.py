@@ -10,13 +10,10 @@ What the gate finds is one immutable record with the hashes of all that went int
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from assets.datasets.images.snapshot import class_entropy
-from assets.datasets.texts.snapshot import unigram_entropy
 from assets.evaluation import evaluate
-from assets.gates import answering, checks, lineage, task_limits, verdict, yardstick
+from assets.gates import answering, checks, exposure, guessing, lineage, task_limits, verdict, yardstick
 from assets.gates.checks import CheckOutcome, Rivals
 from assets.gates.yardstick import Yardstick
 from assets.generating import Generating
@@ -38,7 +35,8 @@ from trainer.base import atomic, digest
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.data import images
+from trainer.data import mixtures
+from trainer.data.shards import TextSnapshot
 from trainer.data.snapshots import Snapshot, read
 from trainer.record.fence import Commit, Token
 from trainer.record.scores import Score
@@ -137,7 +135,7 @@ class Gate:
     def _judged(self, candidate: Candidate, by: str) -> tuple[Judgement, Yardstick | None]:
         """The judgement, and what the two were measured on; None where nothing had to be measured."""
         version, score, policy = candidate.version, candidate.score, candidate.recipe.gate
-        entropy = _entropy(candidate.snapshot, self.tiers.durable_path)
+        entropy = guessing.entropy(candidate.snapshot, self.tiers.durable_path)
         held = self.promotions.champion()
         figures: dict[str, Any] = {"loss": score.loss, "unigram_entropy": entropy, **score.coded}
         inputs = {"candidate": version.manifest, "policy": _digest(policy.model_dump(mode="json"))}
@@ -195,6 +193,7 @@ class Gate:
         found = {
             checks.WITHIN_LIMITS: checks.limits(policy, _figures(own, weights)),
             checks.HAS_LINEAGE: self._lineage(candidate),
+            checks.SUITE_IS_UNSEEN: self._exposure(candidate, held if rival else None, stick),
         }
         seed = checks.seed_of(policy, version.manifest, held.manifest if held else "", stick.on)
         if rival is None:
@@ -241,17 +240,31 @@ class Gate:
         inputs |= hashes
         return task_limits.check(policy, answers, seed)
 
+    def _exposure(self, candidate: Candidate, rival: Promotion | None, stick: Yardstick) -> CheckOutcome:
+        """Whether the data that led to the candidate gives the suite away that it is measured on."""
+        recipe, made = self.suites.get(candidate.recipe.suite or ""), stick.suite
+        if recipe is None or made is None or not isinstance(candidate.snapshot, TextSnapshot):
+            return exposure.without_suite()
+        where, measured_on = self.tiers.durable_path, (self.tiers, made, stick.examples, recipe)
+        own = exposure.of_checkpoint(where / candidate.commit.folder, *measured_on)
+        theirs = exposure.of_champion(where / rival.tags[FOLDER_TAG], *measured_on) if rival else None
+        allowed = exposure.limit(made, recipe, candidate.recipe.gate.leaks)
+        return exposure.check(own, mixtures.sources_of(candidate.snapshot), theirs, allowed)
+
     def _lineage(self, candidate: Candidate) -> CheckOutcome:
         """Whether all that led to the candidate is there, and every byte of it is what was committed."""
         kept = record.read(self.tiers.durable_path, self.model, candidate.version.manifest)
         on_a_cluster = self.measuring.compute.hardware is not None or not self.measuring.compute.sees_nodes
         wanted = candidate.recipe.gate.lineage
+        damage = self._damage(candidate.version)
+        if kept:
+            kept = record.verified(kept, damage)
+            record.keep(self.tiers.durable_path, kept)
         found = (
             lineage.faults(kept, self.tiers.durable_path, wanted, on_a_cluster)
             if kept
             else ["its record (slipway models show): materialise its candidate"]
         )
-        damage = self._damage(candidate.version)
         return CheckOutcome(not found and not damage, lineage.metadata(found, damage))
 
     def _candidate(self, version: Version) -> Candidate:
@@ -333,10 +346,3 @@ def _figures(own: ModelFigures, weights: float) -> dict[str, float | None]:
 
 def _digest(value: Mapping[str, Any]) -> str:
     return digest.sha256(atomic.canonical_json(dict(value)))
-
-
-def _entropy(described: Snapshot, durable: Path) -> float:
-    """The loss, in nats, of a model that has only learnt how frequent each token or class is."""
-    if isinstance(described, images.ImageSnapshot):
-        return class_entropy(described, durable)
-    return unigram_entropy(described, durable)

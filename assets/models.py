@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import card, keys, plots
+from assets import card, keys, plots, stages
 from assets.evaluation import best
 from assets.execution import pods
 from assets.gate import Gate
@@ -72,7 +72,8 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         tags = lineage(facts, commit, score, compute.revision)
         source = tiers.durable_path / commit.folder
         snapshot = snapshots.read(tiers.durable_path, facts.specification.snapshot)
-        made = record.of_checkpoint(gate.model, facts, commit, score, snapshot, tiers.durable_path)
+        how = stages.of_snapshot(tiers.durable_path, snapshot)
+        made = record.of_checkpoint(gate.model, facts, commit, score, snapshot, tiers.durable_path, how)
         record.keep(tiers.durable_path, made)
         run = tracking.run_of(store)
         version = gate.registry.register(gate.model, source, run, tags)
@@ -80,6 +81,7 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
             judgement = gate.judge(version, identity.of_run(context.run))
         except ValueError as error:
             raise dg.Failure(f"{facts.id}: its candidate cannot be judged: {error}") from None
+        made = record.read(tiers.durable_path, gate.model, commit.manifest) or made
         yield dg.MaterializeResult(
             metadata={
                 "version": version.number,
@@ -87,7 +89,7 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
                 **score.coded,
                 **tags,
                 **({"mlflow": dg.MetadataValue.url(page)} if (page := tracking.pages.of_run(run)) else {}),
-                "not_known": ", ".join(record.missing(made)) or "nothing",
+                "not_known": ", ".join(record.not_known(made)) or "nothing",
                 "model_card": dg.MetadataValue.md(card.of(made, judgement)),
             },
             data_version=dg.DataVersion(commit.manifest),

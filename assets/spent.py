@@ -51,15 +51,23 @@ def cost(held: costs.TrainingCost) -> dict[str, Any]:
     days: dict[str, float] = {}
     for each in held.shares:
         days[each.day.isoformat()] = days.get(each.day.isoformat(), 0.0) + (held.money(each.rank_hours, price) or 0.0)
-    beside = held.rank_hours * (price.on_demand if held.spot else price.spot)
     rows = [f"| {day} | {spent:,.2f} |" for day, spent in sorted(days.items())]
     return {
         **shown,
-        "money": round(sum(days.values()), 4),
-        "money_on_demand" if held.spot else "money_on_spot": round(beside, 4),
-        "currency": prices.currency,
+        **money(held.rank_hours, held.spot, held.owner),
         "money_by_day": dg.MetadataValue.md("\n".join([f"| day | {prices.currency} |", "| --- | ---: |", *rows])),
     }
+
+
+def money(rank_hours: float, spot: bool, owner: str) -> dict[str, Any]:
+    """The price of so many rank-hours, beside what it would be on nodes of the other kind; nothing without prices."""
+    prices = platform.costs_here().rank_prices
+    if prices is None:
+        return {}
+    price = prices.of(owner)
+    own, other = (price.spot, price.on_demand) if spot else (price.on_demand, price.spot)
+    beside = {"money_on_demand" if spot else "money_on_spot": round(rank_hours * other, 4)}
+    return {"money": round(rank_hours * own, 4), **beside, "currency": prices.currency}
 
 
 def quota(folder: Path, owner: str) -> dict[str, str]:

@@ -1,13 +1,12 @@
 """Backup of what the control plane keeps, its restore, and the upgrade from an earlier release."""
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import output, place
 from cli.verbs import AsJson, group, verb
+from trainer.base import temporary
 from trainer.base.counting import counted
 
 if TYPE_CHECKING:
@@ -127,8 +126,8 @@ def _restored(here: "Workplace", backup: str) -> "Restored":
 
     if here.home is not None:
         return metadata_restore.restore(here.home, here.tiers, place.who(), backup)
-    with tempfile.TemporaryDirectory(prefix="metadata-restore-") as scratch:
-        return metadata_restore.restore_servers(here.tiers, place.who(), backup, Path(scratch))
+    with temporary.folder("metadata-restore") as scratch:
+        return metadata_restore.restore_servers(here.tiers, place.who(), backup, scratch)
 
 
 def _backed_up(here: "Workplace") -> str:

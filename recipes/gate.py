@@ -47,6 +47,9 @@ class GateSection(RecipeSection):
     """Shares, from 0 to 1, that must not be below a number: right predictions, and right answers by task."""
     tasks: dict[Text, TaskLimit] = Field(default={})
     """Limits for the generation tasks of the suite, by their names."""
+    leaks: Literal["refused", "reported"] = "refused"
+    """What becomes of a candidate whose training documents give away more of the suite than the suite's recipe allows
+    (`contaminated`). refused: it does not pass. reported: it passes, and the check says how much."""
     lineage: Literal["checked", "complete"] = "checked"
     """checked: snapshot, tokenizer and every byte of the checkpoint are there, and changed code has its difference on
     record. complete: all fields of the model's record are known too; on a cluster, with the image's digest."""

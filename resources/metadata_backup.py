@@ -8,7 +8,6 @@ into an empty home makes that home's dagster/, mlflow.db, settings and recipes/;
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from resources import cost_settings, postgresql, sqlite, state
 from resources.mlflow import database
 from resources.mlflow.tracking import Tracking
 from resources.notify import settings as notification_settings
-from trainer.base import atomic, digest, parsing, verify
+from trainer.base import atomic, digest, parsing, temporary, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.tiers.copying import fetch
 from trainer.checkpoint.tiers.folder_tier import FolderTier
@@ -94,8 +93,7 @@ def _back_up(
 ) -> Backup:
     folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
     _remove_abandoned(tier, now)
-    with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
-        root = Path(scratch)
+    with temporary.folder("metadata") as root:
         copy(root)
         own = [(f"recipes/{recipe.relative_to(recipes)}", recipe) for recipe in recipes.glob("*/*.yaml")]
         for name, path in [*own, *((f"{DURABLE}/{name}", path) for name, path in records)]:

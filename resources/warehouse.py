@@ -6,8 +6,6 @@ asked of files is answered in bounded memory, however many documents they have: 
 
 import contextlib
 import os
-import tempfile
-import uuid
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import log
@@ -16,6 +14,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+
+from trainer.base import temporary
 
 MEMORY = "512MB"
 """The memory that duckdb may use before it spills to disk."""
@@ -108,8 +108,8 @@ def connect(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A duckdb of its own in bounded memory. It spills to a folder that exists only meanwhile: `spill`, or one among
     the temporary files."""
-    folder = spill or Path(tempfile.gettempdir()) / f"slipway-{uuid.uuid4().hex}"
-    with duckdb.connect() as connection:
+    with contextlib.ExitStack() as held, duckdb.connect() as connection:
+        folder = spill or held.enter_context(temporary.folder("rows"))
         connection.execute(f"SET memory_limit = '{memory}'")
         connection.execute("SET temp_directory = ?", [str(folder)])
         connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")

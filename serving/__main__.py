@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from serving import draining
 from serving.records import FrontPlace, ServingRecords
 from trainer.base import lock
 
@@ -39,7 +40,10 @@ async def run(records: ServingRecords, listener: socket.socket, service: str, st
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENT_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
         front = Front(records, BackendMaker(records.durable, session, service), session, url)
-        runner = web.AppRunner(front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=60.0)
+        drained = draining.seconds(on_a_cluster=bool(service))
+        runner = web.AppRunner(
+            front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=drained
+        )
         await runner.setup()
         await web.SockSite(runner, listener).start()
         if not service:

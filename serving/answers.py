@@ -96,7 +96,9 @@ class Answers:
         news.clear()
         ended = bool(sequence.finish)  # asked before the tokens: the engine adds to them meanwhile
         text.add(sequence.tokens)
-        if text.stopped and not ended:
+        if text.stopped and ended and sequence.finish == "length":
+            sequence.finish = "stop"  # the engine was faster than whoever reads: it has not seen the text that stops it
+        elif text.stopped and not ended:
             sequence.cancelled, sequence.finish, ended = True, "stop", True
         if ended:
             text.end(sequence.tokens)

@@ -18,7 +18,6 @@ import dataclasses
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.base import console, parsing
+from trainer.base import console, parsing, temporary
 from trainer.base.invalid import Invalid
 from trainer.checkpoint import branching, restore, state
 from trainer.config import changing
@@ -83,7 +82,8 @@ def replay(
     has nothing to compare the steps with, and for fields that no continuation can change.
     """
     original = _Original.read(config, world, first, steps)
-    scratch = Path(world.from_leader(tempfile.mkdtemp(prefix="replay-") if world.leads else ""))
+    held = contextlib.ExitStack()
+    scratch = Path(world.from_leader(str(held.enter_context(temporary.folder("replay"))) if world.leads else ""))
     left_out = Path(config.placement.store) / files.SKIPPED
     if world.leads and left_out.is_dir():
         shutil.copytree(left_out, scratch / files.SKIPPED)
@@ -99,7 +99,8 @@ def replay(
             return ReplayFinding(DIFFERENT, f"different: {error}", original.steps[0])
         original = dataclasses.replace(original, repeated=True)
     finally:
-        if world.local_rank == 0:
+        held.close()
+        if world.local_rank == 0:  # of each node
             shutil.rmtree(scratch, ignore_errors=True)
     if not found:
         return ReplayFinding(EQUAL, f"bitwise equal: {original}")

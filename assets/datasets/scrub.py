@@ -4,7 +4,7 @@ A shard of an old snapshot may lie unread for months, and disks forget. So each 
 content is read and hashed again. A damaged shard or manifest is brought anew from another place that has it whole. What
 no place has is set aside under another name: to every reader it is missing then, and the next build of its dataset
 makes it anew from the source. A damaged tokenizer stays where it is: a build would train another one in its place.
-A file that a snapshot consists of and that is missing is told too, each time until it is there again.
+A file that a snapshot consists of and that is missing is reported too, each time until it is there again.
 
 A file that cannot be read now is reported, and not touched: an error of a file system is not damage.
 """

@@ -17,7 +17,7 @@ from trainer.base import digest
 
 BEATS_UNIGRAMS, BEATS_CHAMPION = "beats_unigram_entropy", "beats_champion"
 WITHIN_LIMITS, NO_WORSE_SLICE, HAS_LINEAGE = "within_limits", "no_slice_is_worse", "has_lineage"
-ANSWERS_TASKS = "answers_tasks"
+ANSWERS_TASKS, SUITE_IS_UNSEEN = "answers_tasks", "suite_is_unseen"
 CHECKS = {
     BEATS_UNIGRAMS: "The loss on the validation split is below the entropy of its tokens or classes.",
     BEATS_CHAMPION: "On the suite's examples it is better than the champion in the mean, and not worse than it by the "
@@ -25,6 +25,8 @@ CHECKS = {
     NO_WORSE_SLICE: "In no slice (source, language, length) is it worse than the champion by more than the policy's "
     "limit.",
     WITHIN_LIMITS: "Its figures are within the limits of the policy.",
+    SUITE_IS_UNSEEN: "Its training documents, and those of the weights that it began with, give away no more documents "
+    "of the suite than the suite's recipe allows.",
     ANSWERS_TASKS: "Its answers to the suite's generation tasks are above the policy's floors, and not worse than the "
     "champion's by the margin at the end of the interval of their paired difference.",
     HAS_LINEAGE: "Snapshot, tokenizer, every byte of the checkpoint and the code that made it are there.",

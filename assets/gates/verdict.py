@@ -11,6 +11,10 @@ from resources.mlflow.promotion import Judgement, Promotion
 
 WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
 """The checks of a version that comes back."""
+LEAK_ADVICE = (
+    "raise the suite's edition, or name the suite's documents in cleaning.decontamination.against of the dataset and "
+    "train anew"
+)
 
 
 def reasons(judgement: Judgement, champion: Promotion | None) -> str:
@@ -35,7 +39,7 @@ def standing(judgement: Judgement | None, compared: Promotion | None, waits: str
     if judgement.undecided:
         return f"waits for a person: {judgement.undecided}"
     if not judgement.passed:
-        return f"did not pass: {told(judgement, compared)}"
+        return f"did not pass: {reasons(judgement, compared)}"
     return f"passed, and waits: {waits}" if waits else "passed its checks"
 
 
@@ -63,6 +67,8 @@ def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: s
             return f"in slice {worst} it is worse than {champion} by {by:.4g}, expected at most {own['slice_margin']:g}"
         case checks.WITHIN_LIMITS:
             return f"it is not within the limits of gate: {', '.join(own['broken'])}"
+        case checks.SUITE_IS_UNSEEN:
+            return f"{own['broken']}: {LEAK_ADVICE}"
         case checks.ANSWERS_TASKS:
             return f"its answers are not within gate.tasks: {'; '.join(own['broken'])}"
         case _ if name == WAS_CHAMPION:

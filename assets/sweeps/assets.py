@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots, training_data, unseen
+from assets import keys, plots, spent, training_data, unseen
 from assets.execution import pods
 from assets.initial import with_initial_weights
 from assets.sweeps import tracked
@@ -23,7 +23,7 @@ from resources.event_log import materialised
 from resources.fleet.protocol import Fleet
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from resources.trainings import course
+from resources.trainings import costs, course
 from trainer.data import contents
 from trainer.data.snapshots import read
 from trainer.record import ledger
@@ -133,13 +133,15 @@ class _Display:
         if materialised(self._context.instance, key, partition):
             return
         keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
-        curve = ledger.loss_curve(course.read(trials_of(self._store).store(partition).folder).steps)
+        folder = trials_of(self._store).store(partition).folder
+        curve, held = ledger.loss_curve(course.read(folder).steps), costs.of_if_any(folder)
         shown: dict[str, Any] = {
             "state": trial.state,
             "steps": trial.last_step,
             "attempts": trial.attempt + 1,
             "loss_curve": plots.curve({"training loss": curve}, "step", "nats per prediction"),
             **({"validation_loss": trial.value} if trial.value is not None else {}),
+            **(spent.cost(held) if held else {}),
             **trial.parameters,
         }
         self._context.instance.report_runless_asset_event(

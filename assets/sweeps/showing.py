@@ -4,12 +4,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets import plots
+from assets import plots, spent
 from assets.sweeps.report import kept, pictures
 from assets.sweeps.report.results import SweepReport
 from assets.sweeps.report.text import SHOWN, markdown
 from assets.sweeps.state import SweepState
 from assets.sweeps.store import SweepStore
+from assets.sweeps.trials import trials_of
 from resources.pages.training import ROOT
 
 OBSERVATIONS = 8
@@ -33,12 +34,21 @@ def metadata(report: SweepReport, store: SweepStore) -> dict[str, Any]:
         **best,
         "compute_saved": report.compute_saved,
         "rank_hours": report.rank_hours,
+        **_money(report, store),
         "report": dg.MetadataValue.md(markdown(report, most=SHOWN)),
         "page": dg.MetadataValue.url(f"{ROOT}/sweeps/{store.folder.name}"),
         "page_file": dg.MetadataValue.path(str(kept.page_of(store))),
         **{title.lower().replace(" ", "_"): plots.png_markdown(figure, title) for title, figure in drawn},
         "dagster/uri": str(store.folder),
     }
+
+
+def _money(report: SweepReport, store: SweepStore) -> dict[str, Any]:
+    """What the trials have cost, by the terms of one of them; nothing before the first, and without prices."""
+    for trial in trials_of(store).stores():
+        terms = trial.terms()
+        return spent.money(report.rank_hours, bool(terms.kubernetes.get("spot", False)), terms.owner)
+    return {}
 
 
 class SweepPictures:

@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -34,7 +33,7 @@ from resources import access, credentials
 from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
 from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.lease import Holder, HomeLease
-from trainer.base import atomic
+from trainer.base import atomic, temporary
 from trainer.base.processes import carrying, die_with_parent
 
 LOCK = "instance.lock"
@@ -109,11 +108,11 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             upgrading.ready(home.durable)
         if (first := decides_elsewhere(home)) is None:
             _fail_lost_runs(home)
-        with tempfile.TemporaryDirectory(prefix="slipway-") as sockets:
+        with temporary.folder("sockets") as sockets:
             beside = f"http://{mlflow_pages.HOST}:{pages}" if pages else ""
             instance, others = Running(home, f"http://127.0.0.1:{chosen}", {}, beside, first), []
             try:
-                _start(instance, Path(sockets), chosen)
+                _start(instance, sockets, chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
                 _describe(lock, instance.url)
                 if pages:  # last: nothing waits for it, and nothing ends with it

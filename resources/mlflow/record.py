@@ -6,15 +6,19 @@ It is made from the training's records and the checkpoint's own manifest and pro
 takes as long for a model of a billion parameters as for one of a thousand.
 """
 
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from resources.trainings import accounts
 from resources.trainings.facts import TrainingFacts
 from trainer.base import atomic, codec, digest, verify
 from trainer.checkpoint.disk import manifest as manifests
 from trainer.checkpoint.disk import progress as progresses
+from trainer.data import mixtures
 from trainer.data.snapshots import Snapshot
 from trainer.record import fence
 from trainer.record.fence import Commit
@@ -22,20 +26,31 @@ from trainer.record.scores import Score
 
 FORMAT = "slipway.model-record/1"
 FIELDS: dict[str, tuple[str, ...]] = {
-    "data": ("snapshot", "dataset", "sources", "recipe", "tokenizer", "splits", "seed", "step", "epoch", "samples"),
+    "data": (
+        *("snapshot", "dataset", "sources", "documents", "recipe", "stages", "tokenizer", "splits", "packing"),
+        *("seed", "step", "epoch", "samples"),
+    ),
     "code": ("revision", "configuration", "command"),
-    "environment": ("python", "torch", "packages", "kernel", "deterministic"),  # and more on GPUs and in containers
+    "environment": ("python", "torch", "packages", "kernel", "variables", "deterministic", "numerics"),
     "topology": ("world", "layout", "batch", "precision", "incarnations"),
     "hardware": ("nodes", "accelerators"),
-    "state": ("manifest", "folder", "files", "bytes", "groups"),
+    "state": ("manifest", "folder", "files", "bytes", "groups", "random_states", "parent", "verified"),
     "search": (),
     "outcome": ("loss", "accuracy", "digest"),
 }
 """What a complete record has, by section; a section may have more."""
-ENVIRONMENT = ("python", "torch", "packages", "kernel", "cuda", "cudnn", "nccl", "driver", "image", "image_digest")
+ENVIRONMENT = (
+    *("python", "torch", "packages", "kernel", "variables"),
+    *("cuda", "cudnn", "nccl", "driver", "image", "image_digest"),
+)
 """What the lineage of a checkpoint says of its environment (`trainer.node.environment`)."""
 ON_GPUS, IN_A_CONTAINER = ("cuda", "cudnn", "nccl", "driver"), ("image_digest",)
 """What a complete environment has besides, where there are GPUs, and where there is an image."""
+UNRECORDED = ("hardware.gpu_uuids", "hardware.gpu_errors", "hardware.network")
+"""What nobody records of GPUs yet: told as not known, and asked of no candidate."""
+MAY_BE_EMPTY = ("variables",)
+"""Fields that are known also where there is nothing of them."""
+NUMERICS = ("tf32", "cudnn_benchmark")
 
 
 @dataclass(frozen=True)
@@ -60,9 +75,15 @@ class ModelRecord:
 
 
 def of_checkpoint(
-    model: str, facts: TrainingFacts, commit: Commit, score: Score, snapshot: Snapshot, durable: Path
+    model: str,
+    facts: TrainingFacts,
+    commit: Commit,
+    score: Score,
+    snapshot: Snapshot,
+    durable: Path,
+    stages: Mapping[str, Any] = MappingProxyType({}),
 ) -> ModelRecord:
-    """The record of a commit. Reads its manifest and its progress, and no weights.
+    """The record of a commit; `stages` say how its snapshot was made. Reads its manifest and progress, and no weights.
 
     Raises ValueError for a checkpoint whose manifest or progress cannot be read.
     """
@@ -86,7 +107,10 @@ def of_checkpoint(
             "recipe": snapshot.recipe,
             "sources": snapshot.source,
             "tokenizer": specification.tokenizer,
-            "splits": {name: len(split.shards) for name, split in snapshot.splits.items()},
+            "documents": dict(snapshot.documents) or _documents(snapshot),
+            "stages": dict(stages),
+            "splits": {name: _size(split) for name, split in snapshot.splits.items()},
+            "packing": _packing(settings),
             "seed": settings.get("run", {}).get("seed"),
             "step": progress.step,
             "epoch": progress.epoch,
@@ -102,6 +126,10 @@ def of_checkpoint(
         environment={
             **{name: lineage[name] for name in ENVIRONMENT if name in lineage},
             "deterministic": bool(settings.get("hardware", {}).get("deterministic", False)),
+            "numerics": {
+                **{name: settings.get("runtime", {}).get(name) for name in NUMERICS},
+                "compile": settings.get("layout", {}).get("compile"),
+            },
         },
         topology={
             "world": lineage.get("world"),
@@ -117,7 +145,8 @@ def of_checkpoint(
             "files": len(manifest.files),
             "bytes": manifest.bytes,
             "groups": sorted({name.split("-")[0] for name in manifest.files if name.endswith(".safetensors")}),
-            "parent": vars(specification.branch) if specification.branch else specification.numbers.get("init"),
+            "random_states": len(progress.random_states) or None,
+            "parent": _parent(facts),
         },
         search={**facts.terms.origin, **({"cause": specification.cause} if specification.cause else {})},
         outcome={
@@ -130,16 +159,26 @@ def of_checkpoint(
     )
 
 
+def verified(record: ModelRecord, damage: str) -> ModelRecord:
+    """The record with what a verification of every byte has just found; `damage` is empty where all are whole."""
+    return replace(record, state={**record.state, "verified": {"at": time.time(), "found": damage or "whole"}})
+
+
+def not_known(record: ModelRecord) -> list[str]:
+    """All that is not known, also what nobody records, as `section.field`."""
+    return [*missing(record), *(UNRECORDED if _on_gpus(record) else ())]
+
+
 def missing(record: ModelRecord) -> list[str]:
     """The fields of a complete record that are not known, as `section.field`."""
-    on_gpus = ON_GPUS if record.hardware.get("accelerators") not in (None, "", "cpu") else ()
+    on_gpus = ON_GPUS if _on_gpus(record) else ()
     in_a_container = IN_A_CONTAINER if record.environment.get("image") else ()
     wanted = {**FIELDS, "environment": (*FIELDS["environment"], *on_gpus, *in_a_container)}
     return [
         f"{section}.{name}"
         for section, names in wanted.items()
         for name in names
-        if getattr(record, section).get(name) in (None, "", [], {})
+        if getattr(record, section).get(name) in ((None, "") if name in MAY_BE_EMPTY else (None, "", [], {}))
     ]
 
 
@@ -153,15 +192,61 @@ def read(durable: Path, model: str, manifest: str) -> ModelRecord | None:
     return codec.read_if_there(_path(durable, model, manifest), ModelRecord, FORMAT)
 
 
+def _on_gpus(record: ModelRecord) -> bool:
+    return record.hardware.get("accelerators") not in (None, "", "cpu")
+
+
+def _size(split: Any) -> dict[str, int]:
+    """How much a split has, in the units of its kind."""
+    units = ("documents", "tokens", "images")
+    return {"shards": len(split.shards), **{unit: getattr(split, unit) for unit in units if hasattr(split, unit)}}
+
+
+def _documents(snapshot: Snapshot) -> list[str]:
+    """Of a mixture: the snapshots whose documents it has."""
+    return mixtures.sources_of(snapshot) if isinstance(snapshot, mixtures.MixtureSnapshot) else []
+
+
+def _packing(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How samples are cut from documents, and in what order they come."""
+    found = {
+        "length": settings.get("batch", {}).get("length"),
+        "attention": settings.get("model", {}).get("attention"),
+        "shuffle_shards": settings.get("run", {}).get("shuffle_shards"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _parent(facts: TrainingFacts) -> Any:
+    """What it began with: another training's checkpoint, given weights, or weights that were drawn."""
+    specification = facts.specification
+    if specification.branch is not None:
+        return vars(specification.branch)
+    return specification.numbers.get("init") or "drawn weights"
+
+
 def _incarnations(facts: TrainingFacts) -> Iterator[dict[str, Any]]:
-    """Every start of the training: its token, its nodes, and how it ended."""
+    """Every start of the training: its token, nodes and ranks, the steps that it did, and how it ended."""
+    done, terms = _steps(facts.folder), facts.terms
     for claim in fence.claims(facts.folder):
         ended = facts.exit_of(claim.token.incarnation)
+        first, last = done.get(str(claim.token), (0, 0))
         yield {
             "token": str(claim.token),
             "nodes": list(claim.nodes),
+            "ranks": min(len(claim.nodes), terms.max_nodes) * terms.ranks_per_node,
+            **({"first_step": first, "last_step": last} if last else {}),
             **({"outcome": ended.outcome, "cause": ended.kind, "step": ended.step} if ended else {}),
         }
+
+
+def _steps(folder: Path) -> dict[str, tuple[int, int]]:
+    """The first and the last step of each generation, by its token."""
+    found = dict[str, tuple[int, int]]()
+    for name, reading in accounts.folded(folder).segments.items():
+        if steps := [each for each in reading.fold.stretches if each.last]:
+            found[name.rsplit(".", 2)[0]] = steps[0].first, steps[-1].last
+    return found
 
 
 def _path(durable: Path, model: str, manifest: str) -> Path:

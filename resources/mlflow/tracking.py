@@ -37,7 +37,7 @@ BATCH = 1000
 """Metrics in one request: MLflow's limit, and 60 times cheaper for each metric than one by one."""
 PART_BYTES = 1 << 20
 """So much of a ledger is read at once, some thousand steps: a first delivery may find a million."""
-PARAMETERS, PARAMETER_LENGTH = 100, 6000
+PARAMETERS, PARAMETER_LENGTH, TAG_LENGTH = 100, 6000, 5000
 """In one request, and of one value: MLflow's limits."""
 DELIVERY_SECONDS = 5.0
 """After so long, what is left of one training waits for the next tick, so that others have their turn."""
@@ -282,7 +282,7 @@ def _environment_tags(events: list[journal.JournalEvent]) -> "list[RunTag]":
         return []
     known = {"revision": started[-1].get("revision", ""), "world": started[-1].get("world", "")}
     known |= started[-1].get("environment", {})
-    tags = {f"slipway.{name}": str(value) for name, value in known.items() if value != ""}
+    tags = {f"slipway.{name}": str(value)[:TAG_LENGTH] for name, value in _flat(known) if value not in ("", {})}
     if known["revision"]:
         tags["mlflow.source.git.commit"] = str(known["revision"]).partition("+")[0]
     return [RunTag(name, value) for name, value in tags.items()]

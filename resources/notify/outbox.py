@@ -5,7 +5,7 @@
                             endpoints/<n>.jsonl  a journal of what an endpoint has had, <n> from the hash of its address
 
 A notice counts as delivered once the endpoint has taken it. A process that dies between the two sends it again.
-A tier that is full is what people must be told of, and takes no record of it: until there is room again, what is noted
+A tier that is full is what people must know of, and takes no record of it: until there is room again, what is noted
 and delivered stays in the memory of this process.
 """
 

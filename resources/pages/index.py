@@ -18,7 +18,7 @@ KEPT = "report.html"
 """The page of a sweep or a dataset in its folder."""
 HEAD = 4096
 """The first characters of a page, in which its title is."""
-NAV = (("Dagster", "/"), ("The morning after", "/slipway/morning"))
+NAV = (("Dagster", "/"), ("The morning after", "/slipway/morning"), ("Costs", "/slipway/costs"))
 EMPTY = {
     "trainings": "slipway run RECIPE --watch starts one and follows it; slipway recipes check names the recipes. In "
     "Dagster, the job RECIPE_start does the same. The recipe's dataset must have been built.",

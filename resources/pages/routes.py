@@ -2,15 +2,18 @@
 
     /slipway                               what there is
     /slipway/live, /slipway/health         whether the webserver answers; what is wrong with the platform
+    /slipway/costs                         what trainings cost in the last 30 days, or in ?days=N
     /slipway/morning                       the morning after: what happened in the last 24 hours, or in ?hours=N
     /slipway/trainings/<id>                the page of a training; …/live is what an open page replaces, as JSON
     /slipway/trainings/<id>/profiles/<n>   a profile, to be downloaded
     /slipway/sweeps/<id>                   the page that the sweep keeps
     /slipway/datasets/<name>               the page that the dataset keeps
 
-Nothing is written, and nothing outside the durable tier is read: ids and names are single parts of a path.
+Nothing is written, and nothing outside the durable tier is read but the prices. Ids and names are single parts of a
+path.
 """
 
+import datetime
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -20,13 +23,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from resources import frame
+from resources import frame, platform
 from resources.mlflow.pages import Pages
 from resources.morning import page as night_page
 from resources.morning.reading import NightReader
 from resources.morning.report import report
-from resources.pages import index, training
+from resources.pages import costs, index, training
 from resources.pages.reading import TrainingReader
+from resources.trainings.spending import SpendingReader
 from resources.trainings.store import Trainings
 from trainer.base import health
 from trainer.base.health import HealthAnswer
@@ -36,6 +40,8 @@ PAGE = "report.html"
 """The page that a sweep, a dataset and a training keep in their folder."""
 DAY = "24"
 """Hours."""
+MONTH, LONGEST = "30", 3660
+"""Days, and the most that are asked for."""
 POLICY = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
@@ -50,11 +56,8 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
 
     problems: what is wrong, by subject. mlflow: where browsers reach MLflow; empty where that is not known.
     """
-    reader, root, nights = (
-        TrainingReader(durable, pages=Pages(mlflow=mlflow)),
-        Trainings(durable / "trainings"),
-        NightReader(durable),
-    )
+    reader, root = TrainingReader(durable, pages=Pages(mlflow=mlflow)), Trainings(durable / "trainings")
+    nights, spent = NightReader(durable), SpendingReader(durable)
 
     def of_training(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
         def asked(request: Request) -> Response:
@@ -96,6 +99,12 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
         found = report(nights.night(now - hours * 3600, now))
         return HTMLResponse(night_page.html(found, "/"), headers=POLICY)
 
+    def money(request: Request) -> Response:
+        now, days = time.time(), _days(request.query_params.get("days", MONTH))
+        today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
+        found = spent.since(today - datetime.timedelta(days=days - 1), now)
+        return HTMLResponse(costs.html(found, days, platform.costs_here().rank_prices), headers=POLICY)
+
     def everything(request: Request) -> Response:
         return HTMLResponse(index.html(reader), headers=POLICY)
 
@@ -104,6 +113,7 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
         f"/slipway{health.LIVE}": live,
         f"/slipway{health.HEALTH}": wrong,
         "/slipway/morning": morning,
+        "/slipway/costs": money,
         "/slipway/trainings/{id}": page,
         "/slipway/trainings/{id}/live": renewal,
         "/slipway/trainings/{id}/profiles/{name}": profile,
@@ -134,6 +144,13 @@ def _hours(text: str) -> float:
     if not 0 < hours < math.inf:
         raise ValueError(f"hours: found {text!r}, expected a number above 0")
     return hours
+
+
+def _days(text: str) -> int:
+    """Raises ValueError for what is no number of days."""
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= LONGEST):
+        raise ValueError(f"days: found {text!r}, expected a whole number from 1 to {LONGEST:,}")
+    return int(text)
 
 
 def _part(name: str) -> str:

@@ -17,7 +17,7 @@ from trainer.figures.measures import FIRST_WINDOW
 
 ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""
-NAV = (("All pages", ROOT), ("The morning after", f"{ROOT}/morning"))
+NAV = (("All pages", ROOT), ("The morning after", f"{ROOT}/morning"), ("Costs", f"{ROOT}/costs"))
 """What leads away from any page that a server shows."""
 FIGURES = {
     "tokens_per_second": "tokens/s",

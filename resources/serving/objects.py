@@ -9,6 +9,7 @@ from typing import Any
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import SERVICES, KubernetesObject, Resource, of
 from resources.serving.settings import ServingSettings
+from serving import draining
 from serving.front.names import service_name
 from serving.records import ServedVersion
 
@@ -26,8 +27,9 @@ SERVES = "slipway/serves"
 MODEL = "slipway/model"
 FRONT = "slipway-front"
 PORT, MODELS = 8000, "/models"
-DRAIN_SECONDS = 300
-"""What answers may take that are under way when their pod is asked to end."""
+DRAIN_SECONDS = draining.GRACE_SECONDS
+"""What answers may take that are under way when their pod is asked to end, or when it is wanted no more."""
+START_PERIOD = 10
 INGRESS_SECONDS = "300"
 
 
@@ -70,11 +72,13 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
         # The front is ready when it runs: a model without a server must not take the others away.
         "readinessProbe": _probe("/live", 1, 5),
         "livenessProbe": _probe("/live", 10, 30),
+        "lifecycle": _forgotten_first(),
         "resources": _amounts({"cpu": "1", "memory": "1Gi"}),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *_mount(cluster, durable, read_only=False)],
     }
     pod = {
         **_pod(cluster),
+        **_apart(labels),
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {}}, *_claim(cluster, durable)],
         "terminationGracePeriodSeconds": DRAIN_SECONDS,
@@ -120,13 +124,14 @@ class _PodMaker:
         if answers:
             server |= {
                 "ports": [{"name": "http", "containerPort": PORT}],
+                "startupProbe": _starting(settings),
                 "readinessProbe": _probe("/health", settings.ready_seconds, 10),
                 "livenessProbe": _probe("/health", settings.live_seconds, 30),
-                # The Service forgets a pod that ends some seconds after the pod got SIGTERM.
-                "lifecycle": {"preStop": {"exec": {"command": ["sleep", "15"]}}},
+                "lifecycle": _forgotten_first(),
             }
         spec = {
             **_pod(self._cluster),
+            **(_apart(labels) if settings.nodes == 1 else {}),
             "initContainers": [self._puller()],
             "containers": [server],
             "nodeSelector": dict(settings.node_selector),
@@ -152,6 +157,7 @@ class _PodMaker:
             "dtype": settings.dtype,
             "host": "0.0.0.0",
             "port": PORT,
+            "shutdown-timeout": draining.ANSWERS_SECONDS,
         }
         if settings.nodes > 1:
             options["pipeline-parallel-size"] = settings.nodes
@@ -291,6 +297,23 @@ def _container(name: str, image: str, cluster: Cluster) -> KubernetesObject:
 def _probe(path: str, delay: int, period: int) -> KubernetesObject:
     get = {"path": path, "port": PORT}
     return {"httpGet": get, "initialDelaySeconds": delay, "periodSeconds": period, "timeoutSeconds": 5}
+
+
+def _starting(settings: ServingSettings) -> KubernetesObject:
+    """No other probe is asked before this one has passed: large weights may load longer than a server may hang."""
+    often = {"periodSeconds": START_PERIOD, "failureThreshold": -(-settings.start_seconds // START_PERIOD)}
+    return {"httpGet": {"path": "/health", "port": PORT}, **often, "timeoutSeconds": 5}
+
+
+def _forgotten_first() -> KubernetesObject:
+    """The Service forgets a pod that ends some seconds later than the pod is told: until then it answers as before."""
+    return {"preStop": {"exec": {"command": ["sleep", str(draining.FORGOTTEN_SECONDS)]}}}
+
+
+def _apart(labels: dict[str, str]) -> KubernetesObject:
+    """Pods of one kind lie on different nodes where there is room, so that no node takes all of them with it."""
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    return {"topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": labels}}]}
 
 
 def _amounts(amounts: Any) -> KubernetesObject:

@@ -20,7 +20,7 @@ class ServingSettings:
     """How models are served."""
 
     image: Text
-    """vLLM's image, by digest where it comes from a registry."""
+    """vLLM's image, 0.18 or newer, by digest where it comes from a registry."""
     front_image: Text
     """The image of the front and of the init container that pulls a model: the platform's own."""
     nodes: int = 1
@@ -43,6 +43,9 @@ class ServingSettings:
     """After so long the pod is first asked whether it is ready, and every 10 s from then on."""
     live_seconds: int = 180
     """After so long the pod is first asked whether it lives, and every 30 s from then on."""
+    start_seconds: int = 1800
+    """So long a pod may take until it answers for the first time; then it is started again. Until it has answered once
+    nobody asks whether it is ready or lives."""
     least_replicas: int = 2
     """Pods, or groups of pods, of a version at least."""
     most_replicas: int = 6
@@ -74,7 +77,7 @@ class ServingSettings:
 
     def __post_init__(self) -> None:
         positive(self, "nodes", "tensor_parallel", "context", "least_replicas", "up_seconds", "down_seconds")
-        positive(self, "waiting_requests")
+        positive(self, "waiting_requests", "start_seconds")
         asks = self.scaler != "keda" or urlsplit(self.prometheus).scheme in ("http", "https")
         require(asks, "prometheus", f"found {self.prometheus!r}, expected the URL of Prometheus, as scaler is keda")
         require(0 < self.memory_share <= 1, "memory_share", "expected above 0 and 1 at most")

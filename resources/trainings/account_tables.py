@@ -17,16 +17,14 @@ person began.
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from resources import warehouse
-from resources.trainings import accounts, costs, naming
+from resources.trainings import accounts, costs
+from resources.trainings.cost_subjects import NOBODY, CostSubject, subject
 from resources.trainings.costs import Prices
 from resources.trainings.quotas import QuotaStanding
-from resources.trainings.roots import TRIALS
 from resources.trainings.store import TrainingStore
 
 COLUMNS = {
@@ -69,34 +67,6 @@ COLUMNS["quotas"] = {
     **dict.fromkeys(("rank_hours", "used", "remaining"), "DOUBLE"),
 }
 Rows = dict[str, list[tuple[Any, ...]]]
-NOBODY: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class CostSubject:
-    """Whom the cost of a training is for."""
-
-    recipe: str
-    sweep: str
-    """Empty for a training that is no trial."""
-    trial: int | None
-    team: str
-    """Empty where no recipe says."""
-    cause: str
-    """Why it began, as `naming.kind_of_cause` says."""
-
-
-def subject(store: TrainingStore, owners: Mapping[str, str]) -> CostSubject:
-    """Whom a training's cost is for; `owners` are those of the recipes, by name."""
-    try:
-        specification, cause = store.specification(), naming.kind_of_cause(store.specification(), store.terms())
-    except (ValueError, OSError):
-        return CostSubject("", "", None, "", "")
-    above = store.folder.parent
-    sweep, _, number = store.id.rpartition(".") if above.name == TRIALS else ("", "", "")
-    team = owners.get(sweep.rpartition("-")[0]) or owners.get(specification.recipe, "")
-    trial = int(number) if number.isdecimal() else None
-    return CostSubject(specification.recipe, sweep, trial, team, cause)
 
 
 def rows(

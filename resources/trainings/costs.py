@@ -14,7 +14,7 @@ from resources.trainings import accounts, records
 from resources.trainings.records import Terms
 from trainer.record import fence, files
 from trainer.record.accounting import buckets
-from trainer.record.accounting.account import Account
+from trainer.record.accounting.account import Account, InterruptionCost
 
 FREE = (buckets.WAITING, buckets.QUEUE, buckets.STOPPED)
 HOUR = 3600.0
@@ -69,6 +69,11 @@ class TrainingCost:
     @property
     def rank_hours(self) -> float:
         return sum(each.rank_hours for each in self.shares)
+
+    def lost_to(self, interruption: InterruptionCost) -> float:
+        """The rank-hours that an interruption took."""
+        held = sum(seconds for bucket, seconds in interruption.lost.items() if bucket not in FREE and seconds > 0)
+        return held * self.ranks.get(int(interruption.token.split(".")[0]), 0) / HOUR
 
     def money(self, hours: float, price: RankPrice | None) -> float | None:
         """The price of so many rank-hours; None where no prices are set."""

@@ -1,4 +1,5 @@
-"""The gate on a real checkpoint: its answers to generation tasks count, and a suite that changes is measured anew."""
+"""The gate on a real checkpoint: its answers to generation tasks count, a suite that it was
+trained on refuses it, and one that changes is measured anew."""
 
 import dataclasses
 
@@ -6,7 +7,7 @@ import pytest
 
 from assets import keys
 from assets.gate import Gate
-from assets.gates.checks import ANSWERS_TASKS
+from assets.gates.checks import ANSWERS_TASKS, SUITE_IS_UNSEEN
 from assets.measuring import Measuring
 from assets.suites import making, measured
 from assets.suites.generation import answered
@@ -95,3 +96,25 @@ def test_a_suite_that_becomes_another_one_while_models_are_measured_is_measured_
     assert before != after == judgement.inputs["suite"]
     found = measured.known(durable, after, candidate.manifest)
     assert found is not None and judgement.inputs["candidate_examples"] == found.table
+
+
+@pytest.mark.slow
+def test_a_candidate_that_was_trained_on_its_suite_does_not_pass_unless_the_policy_only_tells_it(
+    tracked: Platform, candidate: Version
+):
+    known = suite().model_copy(update={"split": "all"})  # the training documents too
+    gate = gate_of(tracked, known)
+    refused = gate.judge(candidate, BY)
+    assert refused.failed == [SUITE_IS_UNSEEN]
+    found = refused.figures["checks"][SUITE_IS_UNSEEN]
+    assert 0 < found["leaked"] < found["suite_documents"] and found["compared_with"] == [
+        tracked.finished().specification().snapshot
+    ]
+    message = rf"give away {found['leaked']} of the {found['suite_documents']} documents of suite held, expected at most"
+    with pytest.raises(NotPromoted, match=message):
+        gate.promote(candidate, BY, "asked")
+    policy = gate.recipes[TINY].gate.model_copy(update={"leaks": "reported"})
+    recipe = gate.recipes[TINY].model_copy(update={"gate": policy})
+    lenient = dataclasses.replace(gate, recipes={TINY: recipe}).judge(candidate, BY)
+    shown = lenient.figures["checks"][SUITE_IS_UNSEEN]
+    assert lenient.passed and shown["leaked"] == found["leaked"] and "gate.leaks lets it pass" in shown["note"]

@@ -40,3 +40,13 @@ def test_with_prices_money_is_shown_by_day_beside_that_of_nodes_on_demand(
     shown = spent.cost(HELD)
     assert (shown["money"], shown["money_on_demand"], shown["currency"]) == (10.0, 40.0, "EUR")
     assert "| 2026-01-02 | 5.00 |" in shown["money_by_day"].value
+
+
+def test_the_price_of_a_sweeps_hours_is_told_beside_that_of_the_other_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("SLIPWAY_PLATFORM", raising=False)
+    monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path))
+    assert spent.money(10.0, spot=False, owner="") == {}
+    (tmp_path / "costs.yaml").write_text("slipway: costs/1\nprices: {on_demand: 2.0, spot: 0.5}\n")
+    assert spent.money(10.0, spot=False, owner="") == {"money": 20.0, "money_on_spot": 5.0, "currency": "EUR"}

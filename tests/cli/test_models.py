@@ -132,8 +132,8 @@ def test_a_person_freezes_thaws_approves_and_demotes_by_hand(slipway: Call, mode
 def test_a_version_without_a_record_has_no_card_and_it_says_how_to_make_one(slipway: Call, model: Promotions):
     registered(model, 10)
     said = slipway("models", "card", MODEL, 1)
-    told = f"slipway: model {MODEL}: version 1 has no record: materialise its candidate\n"
-    assert (said.code, said.err) == (1, told)
+    expected = f"slipway: model {MODEL}: version 1 has no record: materialise its candidate\n"
+    assert (said.code, said.err) == (1, expected)
     assert f"model {MODEL}: it has no champion: name a version" in slipway("models", "card", MODEL).err
 
 

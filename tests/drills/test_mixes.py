@@ -56,13 +56,13 @@ def build(instance: Instance, *datasets: str) -> None:
 
 
 def read(training: TrainingStore) -> dict[int, dict[str, float]]:
-    """The tokens of each dataset that the ledger has, by step; told twice of a step, it must be the same."""
-    told: dict[int, dict[str, float]] = {}
+    """The tokens of each dataset that the ledger has, by step; what is noted twice of a step must be the same."""
+    tokens_by_step: dict[int, dict[str, float]] = {}
     for event in training.events():
         if event["event"] == "mixed":
             tokens = {name: each["tokens"] for name, each in event["datasets"].items()}
-            assert told.setdefault(event["step"], tokens) == tokens
-    return told
+            assert tokens_by_step.setdefault(event["step"], tokens) == tokens
+    return tokens_by_step
 
 
 def between_checkpoints(training: TrainingStore) -> bool:

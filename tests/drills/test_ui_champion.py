@@ -42,8 +42,8 @@ def test_a_person_promotes_rolls_back_exports_and_serves_a_champion(instance: In
     _demote(instance)
     _done(instance, "promote", {"why": "it is the newest candidate"})
     assert _champion(instance) == second
-    told = instance.command("models", "show", MODEL)
-    assert "it repeats itself" in told and "it is the newest candidate" in told
+    shown = instance.command("models", "show", MODEL)
+    assert "it repeats itself" in shown and "it is the newest candidate" in shown
     _is_exported(instance)
     _is_served(instance, first, second)
 

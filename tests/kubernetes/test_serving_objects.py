@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 
 from resources.serving import objects
+from serving import draining
 from serving.front.names import service_name
 from serving.records import ServedVersion
 from tests.kubernetes.serving import CASES, CLUSTER, FILES, SETTINGS, VERSION, of, text
@@ -54,6 +55,32 @@ def test_a_version_is_served_with_the_values_of_the_reference():
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     assert budget["spec"]["maxUnavailable"] == 1
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+
+
+def test_a_model_may_take_longer_to_load_than_a_server_that_hangs_may_be_silent():
+    [server] = of("serving-version")[0]["spec"]["template"]["spec"]["containers"]
+    starting, living = server["startupProbe"], server["livenessProbe"]
+    assert starting["failureThreshold"] * starting["periodSeconds"] == SETTINGS.start_seconds == 1800
+    assert starting["httpGet"] == living["httpGet"] == {"path": "/health", "port": 8000}
+
+
+@pytest.mark.parametrize("name", ["serving-version", "serving-front"])
+def test_a_pod_that_ends_is_forgotten_first_and_then_has_the_time_to_answer_what_is_under_way(name: str):
+    pod = of(name)[0]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    waits = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert waits > 0 and waits + draining.ANSWERS_SECONDS < pod["terminationGracePeriodSeconds"]
+    assert draining.seconds(on_a_cluster=True) == draining.ANSWERS_SECONDS
+    if name == "serving-version":
+        assert f"--shutdown-timeout {draining.ANSWERS_SECONDS}" in container["command"][-1]
+
+
+@pytest.mark.parametrize("name", ["serving-version", "serving-front"])
+def test_pods_of_one_kind_lie_on_different_nodes_where_there_is_room(name: str):
+    deployment = of(name)[0]["spec"]
+    [spread] = deployment["template"]["spec"]["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert spread["labelSelector"] == deployment["selector"]
 
 
 def test_answers_of_vllm_name_the_version_first():

@@ -8,7 +8,7 @@ from assets import keys
 from assets.gates.checks import HAS_LINEAGE
 from resources import code
 from resources.mlflow import record
-from tests.sensors.platform import TINY, Platform
+from tests.sensors.platform import STEPS, TINY, Platform
 
 
 def demanding(platform: Platform) -> Platform:
@@ -31,6 +31,10 @@ def test_a_checkpoint_of_a_training_here_has_a_complete_record(tracked: Platform
     kept = record.read(platform.home.durable, "tiny-model", platform.finished().commits()[-1].manifest)
     assert kept is not None and record.missing(kept) == []
     assert kept.environment["kernel"] and kept.hardware["accelerators"]
+    assert kept.data["stages"].keys() == {"documents", "snapshot", "tokenizer"}
+    assert kept.state["verified"]["found"] == "whole" and kept.state["parent"] == "drawn weights"
+    [start] = kept.topology["incarnations"]
+    assert (start["ranks"], start["first_step"], start["last_step"]) == (1, 1, STEPS)
     revision = kept.code["revision"]
     assert not code.is_changed(revision) or code.difference_path(platform.home.durable, revision).exists()
 

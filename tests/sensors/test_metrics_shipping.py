@@ -94,6 +94,17 @@ def test_a_parameter_is_a_field_however_deep_it_lies():
     assert dict(tracking_module._flat(numbers)) == {"batch.micro": 4, "mix.texts.weight": 0.5, "none": {}}
 
 
+def test_each_variable_of_a_start_is_a_tag_of_its_own_and_none_is_longer_than_mlflow_takes():
+    environment = {"python": "3.11", "variables": {"NCCL_DEBUG": "x" * 9000}}
+    started = {"event": "started", "revision": "", "world": 2, "environment": environment}
+    tags = {each.key: each.value for each in tracking_module._environment_tags([started])}
+    assert tags == {
+        "slipway.world": "2",
+        "slipway.python": "3.11",
+        "slipway.variables.NCCL_DEBUG": "x" * tracking_module.TAG_LENGTH,
+    }
+
+
 def test_a_run_says_what_it_ran_on_and_what_its_nodes_did(tracked: Platform):
     store = tracked.finished(Duty.TRACKING)
     tracked.apply("metrics_shipping")

@@ -115,6 +115,8 @@ def test_materialising_a_sweep_runs_its_trials_and_shows_each_of_them(platform: 
     for number, trial in sweep.trials.items():
         [shown] = platform.materialisations("trial", f"{store.sweep}.{number}", SEARCH)
         assert shown.metadata["state"].value == trial.state
+        hours = shown.metadata["rank_hours"].value
+        assert isinstance(hours, float) and hours > 0
     [materialised] = result.asset_materializations_for_node("tiny_search__sweep")
     assert materialised.metadata["best_validation_loss"].value == sweep.closed.best_value
     assert platform.trainings.ids() == [platform.finished().id]

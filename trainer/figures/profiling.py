@@ -7,6 +7,7 @@ Under Nsight Systems (``nsys profile --capture-range=cudaProfilerApi``) nsys cap
 of the two can subscribe to the GPU's events. Both show the parts of the timeline as ranges.
 """
 
+import contextlib
 import functools
 import gzip
 import os
@@ -21,7 +22,7 @@ from typing import Any, BinaryIO, Protocol
 
 import torch
 
-from trainer.base import atomic
+from trainer.base import atomic, temporary
 from trainer.config.operation import Observation
 from trainer.figures.timeline import Timeline
 from trainer.record import files
@@ -136,8 +137,8 @@ class _Trace:
 
     def stop(self) -> Write:
         self._profile.stop()
-        scratch = tempfile.TemporaryDirectory()
-        raw = Path(scratch.name) / "trace.json"
+        scratch = contextlib.ExitStack()
+        raw = scratch.enter_context(temporary.folder("trace")) / "trace.json"
         self._profile.export_chrome_trace(str(raw))
 
         def write(path: Path) -> dict[str, str]:

@@ -18,6 +18,8 @@ REVISION = "SLIPWAY_REVISION"
 """The variable with the revision of the code that runs; images set it."""
 IMAGE = "SLIPWAY_IMAGE"
 """The variable with the image of the container, as the launcher named it."""
+PREFIXES = ("CUBLAS_", "CUDA_", "CUDNN_", "GLOO_", "MKL_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "UCX_")
+"""Of variables that decide a result or its speed; none of them holds a secret."""
 DRIVER = Path("/proc/driver/nvidia/version")
 FOLDER = "code"
 """Where lists of packages lie on the durable tier, beside the differences of changed checkouts."""
@@ -27,8 +29,9 @@ FOLDER = "code"
 def of_process() -> dict[str, Any]:
     """What is known of this process's environment; what is not known is left out.
 
-    python, torch, kernel, packages (the SHA-256 of `packages`), on a GPU cuda, cudnn, nccl and driver, accelerator (the
-    device's name, "cpu" without one), image as the launcher named it, and image_digest where that name has one.
+    python, torch, kernel, packages (the SHA-256 of `packages`), variables (those of `PREFIXES`), on a GPU cuda, cudnn,
+    nccl and driver, accelerator (the device's name, "cpu" without one), image as the launcher named it, and
+    image_digest where that name has one.
     """
     image = os.environ.get(IMAGE, "")
     known = {
@@ -40,7 +43,12 @@ def of_process() -> dict[str, Any]:
         "image_digest": image.partition("@")[2],
         **_libraries(),
     }
-    return {name: value for name, value in known.items() if value}
+    return {**{name: value for name, value in known.items() if value}, "variables": variables()}
+
+
+def variables() -> dict[str, str]:
+    """The variables that decide how libraries compute and communicate, by name."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(PREFIXES)}
 
 
 @functools.cache

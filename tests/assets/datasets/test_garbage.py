@@ -74,12 +74,12 @@ def test_files_to_which_nothing_refers_are_removed(durable, history):
 
 
 def test_a_collection_says_for_which_build_it_waits(durable, history):
-    told: list[str] = []
+    lines: list[str] = []
     with contextlib.ExitStack() as build, ThreadPoolExecutor(1) as collection:
         build.enter_context(lock.exclusive(building(durable, history[0].dataset)))
-        ended = collection.submit(garbage.collect, durable, lambda: [], 0, report=told.append)
-        until(lambda: told, "it says so")
-        assert told == [f"waiting for a build of {history[0].dataset}"] and not ended.done()
+        ended = collection.submit(garbage.collect, durable, lambda: [], 0, report=lines.append)
+        until(lambda: lines, "it says so")
+        assert lines == [f"waiting for a build of {history[0].dataset}"] and not ended.done()
         build.close()
         assert ended.result().files
 

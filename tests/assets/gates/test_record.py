@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from assets.gates import lineage
-from resources.mlflow.record import FIELDS, ModelRecord, missing
+from resources.mlflow.record import FIELDS, UNRECORDED, ModelRecord, missing, not_known, verified
 
 WHOLE = ModelRecord("m", "0" * 64, **{section: dict.fromkeys(names, "known") for section, names in FIELDS.items()})
 
 
-def trained(accelerators: str, **environment: str) -> ModelRecord:
+def trained(accelerators: str, **environment: Any) -> ModelRecord:
     found = {**WHOLE.environment, **environment}
     return dataclasses.replace(WHOLE, hardware={**WHOLE.hardware, "accelerators": accelerators}, environment=found)
 
@@ -40,3 +40,21 @@ def test_on_a_cluster_the_image_belongs_to_a_complete_record(tmp_path):
     [fault] = lineage.faults(trained("cpu"), tmp_path, lineage.COMPLETE, on_a_cluster=True)
     assert fault.startswith("environment.image_digest is not known")
     assert lineage.faults(trained("cpu"), tmp_path, lineage.CHECKED, on_a_cluster=True) == []
+
+
+def test_what_nobody_records_of_gpus_is_told_and_asked_of_no_candidate():
+    on_gpus = trained("NVIDIA H200", cuda="13", cudnn="9", nccl="2", driver="580")
+    assert missing(on_gpus) == [] and not_known(on_gpus) == list(UNRECORDED)
+    assert not_known(trained("cpu")) == []
+
+
+def test_a_training_without_any_of_the_variables_has_them_known():
+    assert missing(trained("cpu", variables={})) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"), [("", "whole"), ("model.safetensors: found 3", "model.safetensors: found 3")]
+)
+def test_a_record_says_when_every_byte_was_verified_and_what_was_found(damage: str, found: str):
+    kept = verified(WHOLE, damage).state["verified"]
+    assert kept["found"] == found and kept["at"] > 1.7e9

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from assets.gates import checks, verdict
-from assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS, HAS_LINEAGE, NO_WORSE_SLICE, WITHIN_LIMITS
+from assets.gates.checks import (
+    BEATS_CHAMPION,
+    BEATS_UNIGRAMS,
+    CHECKS,
+    HAS_LINEAGE,
+    NO_WORSE_SLICE,
+    SUITE_IS_UNSEEN,
+    WITHIN_LIMITS,
+)
 from assets.gates.verdict import IS_WHOLE, WAS_CHAMPION
 from resources.mlflow.promotion import Judgement, Promotion
 
@@ -36,6 +44,7 @@ FAILED: dict[str, tuple[str, dict[str, Any], str]] = {
         "it was never the champion, expected one of 1, 3",
     ),
     "changed bytes": (IS_WHOLE, {"damaged": "x: found 3"}, "its bytes are not what was committed: x: found 3"),
+    "a suite that it has seen": (SUITE_IS_UNSEEN, {"broken": "x"}, "x: raise the suite's edition, or name the suite's"),
     "damage": (HAS_LINEAGE, {"missing": ["code is not known"], "damaged": "x"}, "not whole: code is not known, x"),
 }
 

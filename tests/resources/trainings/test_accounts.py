@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from resources.trainings import account_tables, accounts, costs
+from resources.trainings import account_tables, accounts, cost_subjects, costs
 from resources.trainings.costs import Prices
 from resources.trainings.decision import Action
 from resources.trainings.quotas import Quota, QuotaStanding
@@ -140,7 +140,7 @@ def test_a_trials_cost_is_its_sweeps_and_of_the_sweeps_team(tmp_path: Path) -> N
     moved = tmp_path / "sweeps" / "search-0123" / "trials" / "search-0123.7"
     moved.parent.mkdir(parents=True)
     store.folder.rename(moved)
-    subject = account_tables.subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
+    subject = cost_subjects.subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
     assert (subject.recipe, subject.sweep, subject.trial, subject.team) == ("tiny", "search-0123", 7, "team:theirs")
 
 

@@ -7,17 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from trainer.node import environment
 
 
-def asked(**variables: str) -> dict[str, str]:
+def asked(**variables: str) -> dict[str, Any]:
     """What a process with these variables knows of its environment."""
     code = "import json; from trainer.node import environment; print(json.dumps(environment.of_process()))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=True
     )
-    found: dict[str, str] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -34,6 +35,12 @@ def test_the_list_of_packages_is_kept_under_its_hash(tmp_path: Path):
     [kept] = (tmp_path / environment.FOLDER).iterdir()
     assert kept.name == f"{hashlib.sha256(kept.read_bytes()).hexdigest()}.packages"
     assert kept.name == f"{environment.of_process()['packages']}.packages"
+
+
+def test_variables_of_libraries_are_known_and_no_others():
+    found = asked(NCCL_DEBUG="INFO", AWS_SECRET_ACCESS_KEY="a secret", SLIPWAY_TOKEN="another")
+    assert found["variables"]["NCCL_DEBUG"] == "INFO"
+    assert not {"AWS_SECRET_ACCESS_KEY", "SLIPWAY_TOKEN", "HOME"} & found["variables"].keys()
 
 
 def test_an_image_is_known_by_its_digest_where_its_name_has_one():

@@ -1,0 +1,157 @@
+"""The page of costs: what trainings and trials held in the last days, by day, team, recipe, cause and sweep. Pure.
+
+Each table has what nodes on demand and on spot held, and what all of it would have been on either kind alone. Money
+stands where prices are set.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from html import escape
+
+from resources import frame
+from resources.pages import training
+from resources.trainings import spending
+from resources.trainings.costs import Prices
+from resources.trainings.spending import Spending, SpentLine, SpentSum
+from trainer.record.accounting import buckets
+
+PERIODS = (7, 30, 90, 365)
+"""Days that the page offers."""
+MOST = 20
+"""Rows of a table; what is left of it is one row."""
+MEANING = (
+    "A rank-hour is an hour of one GPU with its part of the node, or of one process without a GPU. None is counted "
+    "while a training waits for its start, is queued or is stopped. Days are those of UTC. Beside what was spent "
+    "stands what it would have been on nodes of one kind alone."
+)
+NO_PRICES = (
+    "Money is not known: there are no prices. They stand in `prices` of the platform's settings, or of `costs.yaml` in "
+    "the home of an embedded instance (docs/platform.md)."
+)
+PERSON = "a person, or its first start"
+
+
+def html(found: Spending, days: int, prices: Prices | None) -> str:
+    """The page of the last `days`, today included."""
+    return frame.page(f"Costs of {days} days", _body(found, days, prices), nav=training.NAV[:-1])
+
+
+def _body(found: Spending, days: int, prices: Prices | None) -> Iterator[str]:
+    others = " · ".join(frame.link(f"{each} days", f"?days={each}") for each in PERIODS if each != days)
+    yield f"<h1>Costs of the last {days} days</h1>"
+    yield f'<p class="quiet">From {found.since} on, UTC. Others: {others}.</p>'
+    for each in found.unreadable:
+        yield frame.paragraph(f"Not counted, as it could not be read: {each}", "warning")
+    if prices is None:
+        yield f'<p class="warning">{frame.worded(NO_PRICES)}</p>'
+    if not found.lines:
+        yield frame.paragraph("No training held a processor or a GPU in these days.", "quiet")
+        return
+    [whole] = spending.sums(found.lines, lambda line: "in all", prices)
+    yield frame.tiles(_tiles(whole, prices))
+    yield frame.paragraph(MEANING, "quiet")
+    yield frame.section("days", "By day", _by_day(found, prices))
+    for id, title, head, what in SECTIONS:
+        yield frame.section(id, title, _table(head, spending.sums(found.lines, what, prices), whole, prices))
+    taken = spending.sums(found.interruptions, lambda line: line.cause, prices)
+    yield frame.section("interruptions", "What interruptions took", _interruptions(taken, whole, prices))
+
+
+def _trial(line: SpentLine) -> str:
+    return line.training if line.subject.trial is not None else ""
+
+
+def _alone(line: SpentLine) -> str:
+    return "" if line.subject.sweep else line.training
+
+
+SECTIONS: tuple[tuple[str, str, str, Callable[[SpentLine], str]], ...] = (
+    ("teams", "By team", "team", lambda line: line.subject.team or "no team"),
+    ("recipes", "By recipe", "recipe", lambda line: line.subject.recipe or "not known"),
+    ("causes", "By why it began", "cause", lambda line: line.subject.cause or PERSON),
+    ("uses", "By what it went to", "spent on", lambda line: buckets.TITLES.get(line.bucket, line.bucket)),
+    ("trainings", "Trainings", "training", _alone),
+    ("sweeps", "Sweeps, all their trials", "sweep", lambda line: line.subject.sweep),
+    ("trials", "Trials", "trial", _trial),
+)
+"""Id, title, the first column's head, and what a line counts for."""
+
+
+def _tiles(whole: SpentSum, prices: Prices | None) -> Iterator[tuple[str, str]]:
+    yield "rank-hours", f"{whole.rank_hours:,.1f}"
+    yield "of them on spot nodes", f"{whole.spot / whole.rank_hours:.0%}" if whole.rank_hours else "-"
+    if prices is not None:
+        yield f"{prices.currency}, spent", _money(whole.money)
+        yield f"{prices.currency}, had all been on demand", _money(whole.all_on_demand)
+        yield f"{prices.currency}, had all been on spot", _money(whole.all_on_spot)
+
+
+def _head(first: str, prices: Prices | None) -> list[str]:
+    money = [prices.currency, "all on demand", "all on spot"] if prices else []
+    return [first, "rank-hours on demand", "on spot", *money, "share"]
+
+
+def _row(name: str, each: SpentSum, whole: SpentSum, prices: Prices | None) -> list[str]:
+    money = [each.money, each.all_on_demand, each.all_on_spot] if prices else []
+    share = each.rank_hours / whole.rank_hours if whole.rank_hours else 0.0
+    return [name, _hours(each.on_demand), _hours(each.spot), *map(_money, money), _bar(share)]
+
+
+def _table(first: str, sums: list[SpentSum], whole: SpentSum, prices: Prices | None) -> Iterator[str]:
+    """A table of the largest sums; empty where there are none."""
+    rows = [_row(_named(first, each.what), each, whole, prices) for each in sums[:MOST]]
+    if len(sums) > MOST:
+        rest = _together(f"{len(sums) - MOST:,} more", sums[MOST:])
+        rows.append(_row(rest.what, rest, whole, prices))
+    if rows:
+        yield frame.table(_head(first, prices), rows)
+
+
+def _by_day(found: Spending, prices: Prices | None) -> Iterator[str]:
+    """Each day that cost something, the newest first; the bar is beside the dearest one."""
+    sums = sorted(spending.sums(found.lines, lambda line: str(line.day), prices), key=lambda each: each.what)
+    most = max(sums, key=lambda each: each.rank_hours)
+    yield frame.table(
+        [*_head("day", prices)[:-1], "of the busiest day"],
+        [_row(_unbroken(each.what), each, most, prices) for each in sums[::-1]],
+    )
+
+
+def _interruptions(taken: list[SpentSum], whole: SpentSum, prices: Prices | None) -> Iterator[str]:
+    if taken:
+        yield frame.paragraph("Of these trainings, by what interrupted them, on whatever day.", "quiet")
+        yield from _table("cause", taken, whole, prices)
+    else:
+        yield frame.paragraph("Nothing: none of these trainings was interrupted.", "quiet")
+
+
+def _together(name: str, sums: Iterable[SpentSum]) -> SpentSum:
+    parts = list(sums)
+    names = ("money", "all_on_demand", "all_on_spot")
+    money = [sum(getattr(each, name) for each in parts) for name in names] if parts[0].money is not None else [None] * 3
+    return SpentSum(name, sum(each.on_demand for each in parts), sum(each.spot for each in parts), *money)
+
+
+def _named(first: str, name: str) -> str:
+    """The name of a training or a sweep leads to its page."""
+    if first == "training":
+        return frame.link(name, training.address(name))
+    return frame.link(name, f"{training.ROOT}/sweeps/{name}") if first == "sweep" else name
+
+
+def _bar(share: float) -> frame.Markup:
+    meter = f'<meter max="1" value="{min(share, 1.0):.4f}" aria-hidden="true"></meter>'
+    return frame.Markup(f'<span style="white-space: nowrap">{meter} {share:.1%}</span>')
+
+
+def _unbroken(text: str) -> frame.Markup:
+    return frame.Markup(f'<span style="white-space: nowrap">{escape(text)}</span>')
+
+
+def _hours(hours: float) -> str:
+    if not hours:
+        return "-"
+    return f"{hours:,.1f}" if hours >= 100 else f"{hours:.2f}" if hours >= 0.005 else "<0.01"
+
+
+def _money(amount: float | None) -> str:
+    return "-" if amount is None else f"{amount:,.2f}"

@@ -1,0 +1,51 @@
+"""What a candidate and the champion have seen of the suite, and what the gate makes of it."""
+
+from typing import Any
+
+import pytest
+
+from assets.gates import exposure
+from assets.gates.exposure import Exposure, ExposureLimit
+
+OWN, BEFORE = "snapshot of its training", "snapshot of the weights that it began with"
+ALLOWED = ExposureLimit("held", documents=50, most=0.1)
+
+
+def seen(documents: int, **fields: Any) -> Exposure:
+    return Exposure(frozenset(f"document {number}" for number in range(documents)), (OWN,), **fields)
+
+
+@pytest.mark.parametrize(("documents", "passes"), [(0, True), (5, True), (6, False)])
+def test_a_candidate_may_have_seen_as_much_of_the_suite_as_its_recipe_allows_and_no_more(documents: int, passes: bool):
+    found = exposure.check(seen(documents), {OWN}, None, ALLOWED)
+    assert found.passed is passes and found.figures["leaked"] == documents
+    assert found.figures["compared_with"] == [OWN]
+
+
+def test_the_refusal_says_how_much_was_seen_of_which_suite_and_what_is_allowed():
+    broken = exposure.check(seen(6), {OWN}, None, ALLOWED).figures["broken"]
+    assert broken == (
+        "its training documents give away 6 of the 50 documents of suite held, expected at most a share of 0.1"
+    )
+
+
+def test_a_policy_that_only_tells_it_lets_the_candidate_pass_and_the_check_says_so():
+    found = exposure.check(seen(6), {OWN}, None, ExposureLimit("held", 50, 0.1, policy="reported"))
+    assert found.passed and "give away 6 of the 50" in found.note and "gate.leaks lets it pass" in found.note
+
+
+def test_training_documents_that_cannot_be_read_are_not_taken_for_unseen_ones():
+    found = exposure.check(seen(0, unreadable={OWN: "shard 3 is gone"}), {OWN}, None, ALLOWED)
+    assert not found.passed and "shard 3 is gone" in found.figures["broken"]
+
+
+def test_a_snapshot_that_the_first_weights_were_trained_on_and_that_is_gone_is_told():
+    found = exposure.check(seen(0, unreadable={BEFORE: "it is gone"}), {OWN}, None, ALLOWED)
+    assert found.passed and found.figures["not_compared"] == {BEFORE: "it is gone"}
+
+
+def test_a_champion_that_has_seen_the_suite_refuses_nobody_and_is_told():
+    found = exposure.check(seen(0), {OWN}, seen(9), ALLOWED)
+    assert found.passed and found.figures["champion_leaked"] == 9
+    assert "the champion give away 9 of the 50" in found.note and "raise the suite's edition" in found.note
+    assert exposure.check(seen(0), {OWN}, seen(5), ALLOWED).note == ""
