@@ -12,23 +12,18 @@ The last three of OTEL_EXPORTER_OTLP_… have a form for traces alone, with TRAC
 """
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from resources import credentials
+from resources import credentials, posting
 from resources.opentelemetry import otlp
 from resources.opentelemetry.spans import TraceSpan
-from resources.unavailable import Unavailable
 from trainer.record import spans
 
 PREFIX = "OTEL_EXPORTER_OTLP_"
 AT_ONCE = 500
 """Spans in one request at most."""
-LATER = (408, 429)
-"""Answers that say "later", among those that otherwise say "never"."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +40,8 @@ class TraceTarget:
     def send(self, told: Sequence[TraceSpan]) -> None:
         """Send spans. Raises Unavailable while the place is away, and ValueError when it refuses them."""
         for first in range(0, len(told), AT_ONCE):
-            self._post(json.dumps(otlp.request(told[first : first + AT_ONCE], self.resource)).encode())
-
-    def _post(self, body: bytes) -> None:
-        headers = {"Content-Type": "application/json", **self.headers}
-        asked = urllib.request.Request(self.url, body, headers, method="POST")
-        try:
-            with urllib.request.urlopen(asked, timeout=self.seconds) as answer:
-                answer.read()
-        except urllib.error.HTTPError as error:
-            told = f"{self.url}: it answered {error.code} {error.reason}"
-            if 400 <= error.code < 500 and error.code not in LATER:
-                raise ValueError(f"{told} to a trace: {error.read(500).decode(errors='replace')}") from None
-            raise Unavailable(told) from None
-        except OSError as error:
-            raise Unavailable(f"{self.url}: {error}") from None
+            body = json.dumps(otlp.request(told[first : first + AT_ONCE], self.resource)).encode()
+            posting.post(self.url, body, self.headers, self.seconds, "a trace")
 
 
 def of(environ: Mapping[str, str]) -> TraceTarget | None:
