@@ -127,8 +127,7 @@ def _restored(here: "Workplace", backup: str) -> "Restored":
 
     if here.home is not None:
         return metadata_restore.restore(here.home, here.tiers, place.who(), backup)
-    with tempfile.TemporaryDirectory(prefix="metadata-restore-") as scratch:
-        return metadata_restore.restore_servers(here.tiers, place.who(), backup, Path(scratch))
+    return metadata_restore.restore_servers(here.tiers, place.who(), backup, Path(tempfile.gettempdir()))
 
 
 def _backed_up(here: "Workplace") -> str:

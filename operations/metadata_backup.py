@@ -5,7 +5,6 @@ The check restores the backup into a scratch folder and opens it with Dagster, M
 backup that was never restored is a hope.
 """
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from recipes.load import recipes_folder
 from resources import metadata_backup, postgresql
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from trainer.base import listing
+from trainer.base import listing, scratch
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
 
@@ -86,9 +85,9 @@ def records_of(durable: Path) -> Iterator[tuple[str, Path]]:
 
 def _drill(made: metadata_backup.Backup, tier: Tier) -> dg.AssetCheckResult:
     begun = time.time()
-    with tempfile.TemporaryDirectory(prefix="metadata-drill-") as scratch:
+    with scratch.folder("slipway-backup-drill") as place:
         try:
-            found = metadata_backup.restore(tier, made.folder, made.manifest, Path(scratch, "home"))
+            found = metadata_backup.restore(tier, made.folder, made.manifest, place / "home")
         except (DamagedCheckpoint, ValueError) as error:
             return dg.AssetCheckResult(check_name=CHECK, passed=False, description=str(error))
     return dg.AssetCheckResult(
