@@ -25,6 +25,15 @@ from trainer.checkpoint.tiers.folder_tier import FolderTier
 
 STEPS = ((Path, "rename"), (shutil, "rmtree"), (shutil, "copyfile"), (sqlite, "copy"))
 MOST = 60
+RECIPE = """
+slipway: dataset/1
+description: Small texts
+owner: team:data
+source: {kind: directory, path: .}
+tokenizer: {vocab_size: 300}
+split: {validation: 0.25}
+shards: {tokens: 5000}
+"""
 
 
 @pytest.fixture
@@ -33,6 +42,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     for variable, name in {"SLIPWAY_RECIPES": "recipes", "SLIPWAY_BACKUP": "backup"}.items():
         (tmp_path / name).mkdir()
         monkeypatch.setenv(variable, str(tmp_path / name))
+    (tmp_path / "recipes" / "datasets").mkdir()
+    (tmp_path / "recipes" / "datasets" / "texts.yaml").write_text(RECIPE)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path / "home"))

@@ -4,8 +4,8 @@ Python's own parser answers bytes that are no JSON with four kinds of error; of 
 the reader with a RecursionError, which is no ValueError. Here all of them are one, so that whoever refuses damaged
 bytes refuses these too. `tests/test_parsing.py` makes sure that nothing that reads calls Python's parser itself.
 
-How deep Python's own parser goes depends on how deep its caller stands, and what it has read may be too deep for whoever
-shows or compares it. So the depth has a bound of its own.
+How deep Python's own parser goes depends on how deep its caller stands, and what it has read may be too deep for
+whoever shows or compares it. So the depth has a bound of its own.
 """
 
 import json
