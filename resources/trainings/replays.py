@@ -6,16 +6,14 @@ A replay is a branch that keeps nothing, and is compared with what its parent di
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import IO, Any
 
 from resources.trainings import branching, course, job
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import Paths
 from resources.trainings.store import TrainingStore
-from trainer.base import atomic
+from trainer.base import atomic, scratch
 from trainer.checkpoint.retention import holds
 
 WITHIN_TOLERANCE = 3
@@ -45,9 +43,9 @@ def replay(
     if facts.specification.script:
         raise ValueError(f"training {store.id}: found a script's, expected one of our models: only its steps are known")
     branching.commit_at(store, first)
-    with tempfile.TemporaryDirectory(prefix="slipway-replay-") as scratch:
-        config = Path(scratch, "config.json")
-        apart = Paths(paths.durable, str(Path(scratch, "nvme")), paths.backup)
+    with scratch.folder("slipway-replay") as place:
+        config = place / "config.json"
+        apart = Paths(paths.durable, str(place / "nvme"), paths.backup)
         config.write_bytes(atomic.readable_json(job.configuration(facts, apart)))
         ranks = ranks or _ranks(facts)
         agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []

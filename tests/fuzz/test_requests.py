@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.api.asking import UNSUPPORTED, BadRequest, parse
+from serving.api.asking import UNSUPPORTED, BadRequest, Message, parse
 from tests.fuzz.test_readers import FEW, MANY, VALUES, as_bytes, damaged
 from trainer.base import parsing
 
@@ -48,8 +48,8 @@ def test_whatever_is_asked_is_understood_or_refused_in_a_short_sentence_for_thou
 
 def test_what_was_damaged_is_what_would_be_understood():
     assert parse(COMPLETION, chat=False).prompt == "a text"
-    [_, hello] = parse(CHAT, chat=True).prompt
-    assert hello.content == "hellothere"
+    said = parse(CHAT, chat=True).prompt[1]
+    assert isinstance(said, Message) and said.content == "hellothere"
 
 
 @pytest.mark.parametrize("field", ["n", "stream", "seed", "temperature", "stream_options", "prompt"])

@@ -7,6 +7,7 @@ network file system, the lock of a process of another machine may not be seen.
 
 import contextlib
 import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -34,8 +35,8 @@ def folder(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 def abandoned(name: str, parent: Path | None = None) -> Iterator[Path]:
     """Such folders of this user that no process holds; each is held until the next one is asked for."""
-    for each in sorted(_above(parent).glob("*")):
-        if each.name.startswith(f"{name}.") and (descriptor := _lock_at_once(each)) is not None:
+    for each in sorted(_above(parent).glob(f"{glob.escape(name)}.*")):
+        if (descriptor := _lock_at_once(each)) is not None:
             try:
                 yield each
             finally:

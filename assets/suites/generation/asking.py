@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from assets.suites.generation import answered, harness, offline
 from assets.suites.generation.answered import AnsweredExample, TaskFigures
 from serving import client
 from serving.records import ServedVersion
-from trainer.base import parsing
+from trainer.base import parsing, scratch
 
 TOKENS = 12
 """Of an answer to an offline task, at most."""
@@ -81,9 +80,9 @@ def _foreign(
     """The figures of the harness's tasks. Raises ValueError."""
     folder, by = durable / version.folder, f"lm-evaluation-harness {harness.version()}"
     length = parsing.value((folder / "config.json").read_bytes())["max_position_embeddings"]
-    with tempfile.TemporaryDirectory(prefix="slipway-harness-") as into:
+    with scratch.folder("slipway-harness") as into:
         server = harness.AskedServer(url, version.named(model), folder, length)
-        found = harness.run(server, tasks, asked.include, asked.examples, Path(into), deadline, say)
+        found = harness.run(server, tasks, asked.include, asked.examples, into, deadline, say)
     if missing := sorted(set(tasks) - found.keys()):
         told = f"found samples of {', '.join(sorted(found)) or 'nothing'}: name tasks, not groups of them"
         raise ValueError(f"task {missing[0]}: lm-evaluation-harness left no samples of it; {told}")
