@@ -12,6 +12,7 @@ The last three of OTEL_EXPORTER_OTLP_… have a form for traces alone, with TRAC
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -22,6 +23,8 @@ from resources.opentelemetry.spans import TraceSpan
 from trainer.record import spans
 
 PREFIX = "OTEL_EXPORTER_OTLP_"
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (RFC 9110, 5.6.2)."""
 AT_ONCE = 500
 """Spans in one request at most."""
 
@@ -71,6 +74,8 @@ def _setting(environ: Mapping[str, str], name: str) -> str:
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:
     found = _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
+    if not all(_HEADER.fullmatch(name) for name in found):  # it is not shown: a comma in a key makes a name of its rest
+        raise ValueError(f"{PREFIX}HEADERS: found a name that no header may have, expected name=value, percent-encoded")
     return {name: credentials.checked_header(value, f"{PREFIX}HEADERS") for name, value in found.items()}
 
 

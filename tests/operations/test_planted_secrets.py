@@ -124,9 +124,9 @@ def test_a_key_of_checkpoints_is_only_in_its_file(guarded: Platform):
     store = guarded.wanted("encrypted", run={"steps": 4}, storage={"key_file": str(guarded.root / "secrets" / "key")})
     guarded.advance(store)
     assert store.commits() and guarded.tick("checkpoint_arrivals").asset_events
-    exported = guarded.root / "exported"
+    exported, said = guarded.root / "exported", list[str]()
     commit = max(store.commits(), key=lambda each: each.step)
-    Exporting(guarded.tiers, guarded.compute, str).write(commit, store.terms(), exported, None, "bf16", 1 << 30)
+    Exporting(guarded.tiers, guarded.compute, said.append).write(commit, store.terms(), exported, None, "bf16", 1 << 30)
     assert (exported / "config.json").exists()
     sources = log_lines.sources(store, guarded.compute.launcher())
     assert log_lines.merged(sources) and log_lines.merged(sources, grep=KEY) == []
