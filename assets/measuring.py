@@ -23,7 +23,7 @@ from resources.short_jobs.size import CheckpointSize
 from resources.tiers import Tiers
 from resources.trainings.job import with_fabric
 from resources.trainings.records import Terms
-from trainer.base import codec, temporary
+from trainer.base import codec, scratch
 from trainer.base.invalid import Invalid
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers import copying
@@ -99,9 +99,9 @@ class Measuring:
         sized = size.of_checkpoint(source.tier(), commit)
         if self._places_for(sized, commit, terms) is not None:
             return self._by_job(snapshot, commit, terms, cause, source, sized)
-        with temporary.folder("restore-drill") as scratch:
-            copying.fetch(source.tier(), commit.folder, commit.manifest, scratch / commit.folder)
-            [found] = self._in_process(snapshot, [commit], scratch)
+        with scratch.folder("slipway-restore-drill") as place:
+            copying.fetch(source.tier(), commit.folder, commit.manifest, place / commit.folder)
+            [found] = self._in_process(snapshot, [commit], place)
         return found
 
     def _places(self, commit: Commit, terms: Terms) -> RankPlaces | None:
@@ -201,7 +201,7 @@ class Measuring:
 
         Raises dg.Failure with the end of what it printed.
         """
-        with temporary.folder("evaluation") as folder:
+        with scratch.folder("slipway-evaluation") as folder:
             request, output = folder / "request.json", folder / "scores.json"
             codec.replace(request, {**self._request(snapshot, commits, root, each), "output": str(output)})
             command = [sys.executable, "-m", "trainer.evaluate", str(request)]

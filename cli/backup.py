@@ -1,12 +1,13 @@
 """Backup of what the control plane keeps, its restore, and the upgrade from an earlier release."""
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import output, place
 from cli.verbs import AsJson, group, verb
-from trainer.base import temporary
 from trainer.base.counting import counted
 
 if TYPE_CHECKING:
@@ -126,8 +127,7 @@ def _restored(here: "Workplace", backup: str) -> "Restored":
 
     if here.home is not None:
         return metadata_restore.restore(here.home, here.tiers, place.who(), backup)
-    with temporary.folder("metadata-restore") as scratch:
-        return metadata_restore.restore_servers(here.tiers, place.who(), backup, scratch)
+    return metadata_restore.restore_servers(here.tiers, place.who(), backup, Path(tempfile.gettempdir()))
 
 
 def _backed_up(here: "Workplace") -> str:

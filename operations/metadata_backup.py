@@ -17,7 +17,7 @@ from recipes.load import recipes_folder
 from resources import metadata_backup, postgresql
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from trainer.base import listing, temporary
+from trainer.base import listing, scratch
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
 
@@ -85,9 +85,9 @@ def records_of(durable: Path) -> Iterator[tuple[str, Path]]:
 
 def _drill(made: metadata_backup.Backup, tier: Tier) -> dg.AssetCheckResult:
     begun = time.time()
-    with temporary.folder("metadata-drill") as scratch:
+    with scratch.folder("slipway-backup-drill") as place:
         try:
-            found = metadata_backup.restore(tier, made.folder, made.manifest, scratch / "home")
+            found = metadata_backup.restore(tier, made.folder, made.manifest, place / "home")
         except (DamagedCheckpoint, ValueError) as error:
             return dg.AssetCheckResult(check_name=CHECK, passed=False, description=str(error))
     return dg.AssetCheckResult(

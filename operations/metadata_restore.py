@@ -22,11 +22,14 @@ from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings, trials
 from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import codec, listing
+from trainer.base import codec, listing, scratch
 from trainer.record import files
 
-SCRATCH = ".restored"
+SCRATCH, VERIFIED = ".restoring", "verified"
+"""In a home: what is being restored, and within it what may be put in place."""
 DATABASES = ("dagster", "mlflow.db")
+BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite keeps beside a database that was not closed, and would take for a part of the one that is restored."""
 RECORDS, FORMAT = "restores", "slipway.restore/1"
 MARGIN_SECONDS = 3600.0
 """Marks somewhat older than the backup go too: nothing is shown twice, since the event log is asked."""
@@ -67,29 +70,31 @@ def restore(home: Home, tiers: Tiers, by: str, folder: str = "") -> Restored:
     backup or it is not whole, and DamagedCheckpoint, TierUnavailable and OSError as `resources.metadata_backup.restore`
     does.
     """
+    finish(home)
     tier = tier_of(tiers)
     folder = folder or metadata_backup.newest(tier)
-    with metadata_backup.fetched(tier, folder, home.root / SCRATCH) as (scratch, figures):
-        there = [name for name in DATABASES if (scratch / name).exists()]
+    with metadata_backup.fetched(tier, folder, SCRATCH, home.root) as (fetched, figures):
+        there = [name for name in DATABASES if (fetched / name).exists()]
         if not there:
             raise ValueError(f"{tier}/{folder}: found the databases of a server, expected those of a home")
         _note(tiers, folder, by)
         looked_at = _look_at_all_again(tiers, folder)
-        taken_down = _restore_takedowns(scratch, tiers.durable_path)
-        aside = tuple(_put_back(scratch / name, home.root / name) for name in there)
-        settings = tuple(name for name in SETTINGS if _put_where_none_is(scratch / name, home.root / name))
+        taken_down = _restore_takedowns(fetched, tiers.durable_path)
+        verified = fetched.rename(fetched.with_name(VERIFIED))
+        aside = tuple(_put_back(verified / name, home.root / name) for name in there)
+        settings = tuple(name for name in SETTINGS if _put_where_none_is(verified / name, home.root / name))
     return Restored(folder, figures, tuple(filter(None, aside)), looked_at, taken_down, settings)
 
 
-def restore_servers(tiers: Tiers, by: str, folder: str, scratch: Path) -> Restored:
-    """Restore a backup, by default the newest, into the databases of the servers; `scratch` is a folder for it.
+def restore_servers(tiers: Tiers, by: str, folder: str, parent: Path) -> Restored:
+    """Restore a backup, by default the newest, into the databases of the servers; its copy lies in `parent` meanwhile.
 
     Each database is put back in one transaction: when it fails, the database is as it was. Raises as `restore` does,
     and ValueError, with nothing changed, while anybody else is connected to one of the databases.
     """
     tier = tier_of(tiers)
     folder = folder or metadata_backup.newest(tier)
-    with metadata_backup.fetched(tier, folder, scratch / SCRATCH) as (fetched, figures):
+    with metadata_backup.fetched(tier, folder, SCRATCH, parent) as (fetched, figures):
         dumps = postgresql.dumps(fetched)
         if not dumps:
             raise ValueError(f"{tier}/{folder}: found the databases of a home, expected those of a server")
@@ -124,28 +129,22 @@ def _restore_takedowns(backup: Path, durable: Path) -> int:
 
 
 def finish(home: Home) -> None:
-    """Put in place what a restore had verified when it was killed after it had set aside what was there."""
-    for place in (home.root / name for name in DATABASES):
-        if not place.exists() and _coming(place).exists():
-            _coming(place).rename(place)
-
-
-def _coming(place: Path) -> Path:
-    """Where a restored database waits, whole, for what is there to be set aside."""
-    return place.with_name(f".{place.name}.restored")
+    """End what killed restores have left: where one had set a database aside, it is put in place. Raises OSError."""
+    for left in scratch.abandoned(SCRATCH, home.root):
+        for name in DATABASES:
+            verified, place = left / VERIFIED / name, home.root / name
+            if verified.exists() and not place.exists():
+                _put_back(verified, place)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _put_back(restored: Path, place: Path) -> str:
     """Move what was restored to its place, and what is there aside; returns where that is."""
-    coming = _coming(place)
-    if coming.is_dir():  # of a restore that was killed before it had set anything aside
-        shutil.rmtree(coming)
-    coming.unlink(missing_ok=True)
-    restored.rename(coming)
     aside = place.with_name(f"{place.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%S}-{time.time_ns() % 1000:03d}")
-    with contextlib.suppress(FileNotFoundError):
-        place.rename(aside)
-    coming.rename(place)
+    for end in ("", *BESIDE):
+        with contextlib.suppress(FileNotFoundError):
+            place.with_name(place.name + end).rename(aside.with_name(aside.name + end))
+    restored.rename(place)
     return str(aside) if aside.exists() else ""
 
 

@@ -19,6 +19,8 @@ from recipes.problems import RecipeFault
 from recipes.strict import RefusedValue
 
 SAFER = "none, since it would be shown and stored: write it into a file that only Slipway reads, and name the file"
+HIDDEN = "(not shown)"
+"""Stands in a message where a server has repeated a secret."""
 SHORTEST_TOKEN = 16
 """Characters of a token that nobody guesses."""
 _SECRET_PARAMETER = re.compile(r"pass|secret|token|credential|signature|api_?key|access_?key", re.IGNORECASE)
@@ -58,6 +60,14 @@ PublicAddress = Annotated[str, AfterValidator(_must_be_public)]
 def secret_variables(names: Iterable[str]) -> list[str]:
     """Those of an environment's names whose values look like secrets; ``..._FILE`` names a file, and is none."""
     return sorted(name for name in names if _SECRET_VARIABLE.search(name))
+
+
+def without(text: str, headers: Iterable[str]) -> str:
+    """A text of a server for people, without these values of headers, nor the key in one such as `Bearer KEY`."""
+    secrets = {secret for value in headers for secret in (value, value.rpartition(" ")[2]) if secret}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
 
 
 def read_text(file: Path) -> str:

@@ -20,7 +20,7 @@ from resources import cost_settings, postgresql, sqlite, state
 from resources.mlflow import database
 from resources.mlflow.tracking import Tracking
 from resources.notify import settings as notification_settings
-from trainer.base import atomic, digest, parsing, temporary, verify
+from trainer.base import atomic, digest, parsing, scratch, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.tiers.copying import fetch
 from trainer.checkpoint.tiers.folder_tier import FolderTier
@@ -93,7 +93,7 @@ def _back_up(
 ) -> Backup:
     folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
     _remove_abandoned(tier, now)
-    with temporary.folder("metadata") as root:
+    with scratch.folder("slipway-backup") as root:
         copy(root)
         own = [(f"recipes/{recipe.relative_to(recipes)}", recipe) for recipe in recipes.glob("*/*.yaml")]
         for name, path in [*own, *((f"{DURABLE}/{name}", path) for name, path in records)]:
@@ -169,18 +169,15 @@ def made_at(folder: str) -> float:
 
 
 @contextlib.contextmanager
-def fetched(tier: Tier, folder: str, into: Path) -> Iterator[tuple[Path, Figures]]:
-    """A verified copy of a backup in `into`, which is removed afterwards, and what it holds. Raises as `restore` does.
+def fetched(tier: Tier, folder: str, name: str, parent: Path) -> Iterator[tuple[Path, Figures]]:
+    """A verified copy of a backup, and what it holds; it lies alone in a scratch folder of this name in `parent`.
 
-    Its files are held to its manifest; of that nobody has kept the hash.
+    Its files are held to its manifest; of that nobody has kept the hash. Raises as `restore` does.
     """
     made_at(folder)
-    shutil.rmtree(into, ignore_errors=True)
-    try:
+    with scratch.folder(name, parent) as place:
         manifest = digest.sha256(b"".join(tier.read(folder, MANIFEST)))
-        yield into, restore(tier, folder, manifest, into)
-    finally:
-        shutil.rmtree(into, ignore_errors=True)
+        yield place / "fetched", restore(tier, folder, manifest, place / "fetched")
 
 
 def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figures:

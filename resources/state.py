@@ -40,7 +40,7 @@ def state_of(durable: Path) -> StateMark | None:
         return StateMark(int(found["state"]), str(found["version"]), float(found.get("at", 0.0)))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path}: found no state ({error!r}), expected the fields state and version") from None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from trainer.base import temporary
+from trainer.base import scratch
 
 MEMORY = "512MB"
 """The memory that duckdb may use before it spills to disk."""
@@ -109,7 +109,7 @@ def connect(
     """A duckdb of its own in bounded memory. It spills to a folder that exists only meanwhile: `spill`, or one among
     the temporary files."""
     with contextlib.ExitStack() as held, duckdb.connect() as connection:
-        folder = spill or held.enter_context(temporary.folder("rows"))
+        folder = spill or held.enter_context(scratch.folder("slipway-rows"))
         connection.execute(f"SET memory_limit = '{memory}'")
         connection.execute("SET temp_directory = ?", [str(folder)])
         connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")

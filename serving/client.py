@@ -1,5 +1,6 @@
 """A small client of the front, with the standard library alone."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -9,6 +10,8 @@ from typing import Any
 from trainer.base import parsing
 
 SECONDS = 300.0
+READ_BYTES, SAID_BYTES = 1 << 16, 200
+"""So much of a refusal is read, and so much is repeated of one that is not in OpenAI's form."""
 
 
 class NotAnswered(ValueError):
@@ -23,9 +26,16 @@ def complete(url: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def stream(url: str, given: Mapping[str, Any]) -> Iterator[str]:
     """The text of an answer, as it is made. Raises NotAnswered, also in the middle."""
     for event in _answer(url, {**given, "stream": True}):
-        if "error" in event:
-            raise NotAnswered(event["error"]["message"])
-        yield event["choices"][0]["text"]
+        try:
+            refused = str(event["error"]["message"]) if "error" in event else ""
+            text: str = "" if refused else event["choices"][0]["text"]
+        except (KeyError, TypeError, IndexError):
+            raise NotAnswered(
+                f"{url}: found an event that is none of OpenAI's, expected one of a served model"
+            ) from None
+        if refused:
+            raise NotAnswered(refused)
+        yield text
 
 
 def _answer(url: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -41,6 +51,17 @@ def _answer(url: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 if line.startswith(b"data: ") and line.strip() != b"data: [DONE]":
                     yield parsing.value(line[6:])
     except urllib.error.HTTPError as error:
-        raise NotAnswered(parsing.value(error.read())["error"]["message"]) from None
-    except OSError as error:
+        raise NotAnswered(_refusal(url, error)) from None
+    except ValueError as error:
+        raise NotAnswered(f"{url}: found an answer that is no JSON ({error}), expected one of a served model") from None
+    except (OSError, http.client.HTTPException) as error:
         raise NotAnswered(f"{url}: the server does not answer: {error}") from None
+
+
+def _refusal(url: str, error: urllib.error.HTTPError) -> str:
+    """What a server says of a request that it does not answer; what stands in between may say it in its own way."""
+    said = error.read(READ_BYTES)
+    try:
+        return str(parsing.value(said)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{url}: it answered {error.code} {error.reason}: {said[:SAID_BYTES].decode(errors='replace')}"

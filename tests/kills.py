@@ -2,13 +2,17 @@
 
 import os
 import signal
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 
 from trainer.base import atomic
 
 
-def killed_at(write: int, act: Callable[[], object]) -> bool:
-    """Do something in a child that is killed before its n-th step on disk; False when it came to its end before."""
+def killed_at(write: int, act: Callable[[], object], beside: Sequence[tuple[object, str]] = ()) -> bool:
+    """Do something in a child that is killed before its n-th step on disk; False when it came to its end before.
+
+    Steps are the atomic writes and the functions `beside` them, each with its module or class.
+    """
     child = os.fork()
     if child == 0:
         left = write
@@ -23,8 +27,16 @@ def killed_at(write: int, act: Callable[[], object]) -> bool:
 
             return called
 
-        for name in ("write", "replace", "show", "create_only"):
-            setattr(atomic, name, counted(getattr(atomic, name)))
-        act()
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == signal.SIGKILL
+        own = [(atomic, name) for name in ("write", "replace", "show", "create_only")]
+        for place, name in [*own, *beside]:
+            setattr(place, name, counted(getattr(place, name)))
+        try:
+            act()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL), "the act failed; its output says why"
+    return status == signal.SIGKILL

@@ -22,6 +22,27 @@ def test_what_is_no_json_is_one_kind_of_error(data: bytes | str):
         parsing.value(data)
 
 
+@pytest.mark.parametrize(("begin", "end", "sections"), [("[", "]", 1), ('{"a":', "}", 1), ('[{"a":', "}]", 2)])
+def test_sections_that_end_are_read_down_to_one_depth_however_deep_the_reader_stands(
+    begin: str, end: str, sections: int
+):
+    def read(depth: int, below: int) -> object:
+        if below:
+            return read(depth, below - 1)
+        text = begin * (depth // sections) + "1" + end * (depth // sections)
+        assert parsing.value(text) == parsing.value(text.encode())
+        return parsing.value(text)
+
+    for below in (0, 300):
+        repr(read(parsing.DEEPEST, below))
+        with pytest.raises(json.JSONDecodeError, match="found more than 200 sections within one another"):
+            read(parsing.DEEPEST + sections, below)
+
+
+def test_many_sections_beside_one_another_are_not_deep():
+    assert len(parsing.value(b"[" + b",".join([b'[{"a": []}]'] * 1000) + b"]")) == 1000
+
+
 def test_what_is_json_is_its_value():
     assert parsing.value(b'{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
 

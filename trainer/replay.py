@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.base import console, parsing, temporary
+from trainer.base import console, parsing, scratch
 from trainer.base.invalid import Invalid
 from trainer.checkpoint import branching, restore, state
 from trainer.config import changing
@@ -83,15 +83,16 @@ def replay(
     """
     original = _Original.read(config, world, first, steps)
     held = contextlib.ExitStack()
-    scratch = Path(world.from_leader(str(held.enter_context(temporary.folder("replay"))) if world.leads else ""))
+    folder = Path(world.from_leader(str(held.enter_context(scratch.folder("slipway-replay"))) if world.leads else ""))
+    store = folder / "replay"
     left_out = Path(config.placement.store) / files.SKIPPED
     if world.leads and left_out.is_dir():
-        shutil.copytree(left_out, scratch / files.SKIPPED)
+        shutil.copytree(left_out, store / files.SKIPPED)
     found: list[StepDifference] = []
     try:
         with (
-            RankRecorder(scratch, fence.Token(1), world.rank) as recorder,
-            contextlib.closing(_trainer(config, world, scratch, recorder, original, fields or {})) as trainer,
+            RankRecorder(store, fence.Token(1), world.rank) as recorder,
+            contextlib.closing(_trainer(config, world, store, recorder, original, fields or {})) as trainer,
         ):
             found += _differences(trainer, original, tolerance, fields or {})
     except Diverged as error:
@@ -101,7 +102,7 @@ def replay(
     finally:
         held.close()
         if world.local_rank == 0:  # of each node
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
     if not found:
         return ReplayFinding(EQUAL, f"bitwise equal: {original}")
     if _is_within(found[-1], tolerance):
@@ -178,25 +179,25 @@ def _ranks(events: list[dict[str, Any]], done: list[dict[str, Any]]) -> int:
 def _trainer(
     config: Config,
     world: World,
-    scratch: Path,
+    store: Path,
     recorder: RankRecorder,
     original: _Original,
     fields: Mapping[str, Any],
 ) -> Trainer:
-    """A branch of the original in the store `scratch`; checkpoints are only read."""
+    """A branch of the original in `store`; checkpoints are only read."""
     changing.check_continues(fields, configuration.dump(config), original.start.step)
-    placement = dataclasses.replace(config.placement, store=str(scratch), parent=config.placement.store)
+    placement = dataclasses.replace(config.placement, store=str(store), parent=config.placement.store)
     again = dataclasses.replace(
         config,
-        training=scratch.name,
+        training=store.name,
         placement=placement,
         observation=Observation(),
         branch=_branch(config.training, original.start),
         init=None,
     )
     if world.leads:
-        fence.claim(scratch, fence.Token(1), nodes=("local",), cause="replay", by="replay")
-        skipped.copy(Path(config.placement.store), scratch, original.start.step)
+        fence.claim(store, fence.Token(1), nodes=("local",), cause="replay", by="replay")
+        skipped.copy(Path(config.placement.store), store, original.start.step)
     world.gather(None)
     return Trainer(changing.changed(again, fields), world, fence.Token(1), recorder)
 

@@ -33,7 +33,7 @@ from resources import access, credentials
 from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
 from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.lease import Holder, HomeLease
-from trainer.base import atomic, temporary
+from trainer.base import atomic, scratch
 from trainer.base.processes import carrying, die_with_parent
 
 LOCK = "instance.lock"
@@ -108,7 +108,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             upgrading.ready(home.durable)
         if (first := decides_elsewhere(home)) is None:
             _fail_lost_runs(home)
-        with temporary.folder("sockets") as sockets:
+        with scratch.folder("slipway-sockets") as sockets:
             beside = f"http://{mlflow_pages.HOST}:{pages}" if pages else ""
             instance, others = Running(home, f"http://127.0.0.1:{chosen}", {}, beside, first), []
             try:

@@ -6,14 +6,12 @@ and noting sends again.
 
 import json
 import os
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import dagster as dg
 from pydantic import Field
 
-from resources import credentials
+from resources import credentials, posting
 from resources.credentials import PublicAddress
 from resources.openlineage.events import RunEvent
 from resources.unavailable import Unavailable
@@ -21,8 +19,6 @@ from trainer.base import atomic
 
 SECONDS = 5.0
 """How long a server may take over one event."""
-REFUSALS = (408, 429)
-"""Answers that say "later", among those that otherwise say "never"."""
 
 
 class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -39,28 +35,21 @@ class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def send(self, event: RunEvent) -> None:
         """Send one event. Raises Unavailable while the target is away, and ValueError for an event that it refuses."""
-        try:
-            if self.file:
+        if self.file:
+            try:
                 _append(Path(self.file), event)
-            else:
-                self._post(event)
-        except urllib.error.HTTPError as error:
-            problem = f"{self.url}: it answered {error.code} {error.reason}"
-            if 400 <= error.code < 500 and error.code not in REFUSALS:
-                raise ValueError(f"{problem} to an event: {error.read(500).decode(errors='replace')}") from None
-            raise Unavailable(problem) from None
-        except (OSError, ValueError) as error:
-            if not isinstance(error, OSError):
-                raise
-            raise Unavailable(f"{self.file or self.url}: {error}") from None
+            except OSError as error:
+                raise Unavailable(f"{self.file}: {error}") from None
+        else:
+            posting.post(self.url, json.dumps(event).encode(), self._headers(), SECONDS, "an event")
 
-    def _post(self, event: RunEvent) -> None:
-        headers = {"Content-Type": "application/json"}
-        if self.key_file:
-            headers["Authorization"] = f"Bearer {credentials.read_header(Path(self.key_file))}"
-        asked = urllib.request.Request(self.url, json.dumps(event).encode(), headers, method="POST")
-        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
-            answer.read()
+    def _headers(self) -> dict[str, str]:
+        if not self.key_file:
+            return {}
+        try:
+            return {"Authorization": f"Bearer {credentials.read_header(Path(self.key_file))}"}
+        except OSError as error:
+            raise Unavailable(f"{self.url}: {error}") from None
 
 
 def of_address(where: str) -> OpenLineage:

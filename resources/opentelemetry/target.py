@@ -12,23 +12,21 @@ The last three of OTEL_EXPORTER_OTLP_… have a form for traces alone, with TRAC
 """
 
 import json
-import urllib.error
-import urllib.request
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from resources import credentials
+from resources import credentials, posting
 from resources.opentelemetry import otlp
 from resources.opentelemetry.spans import TraceSpan
-from resources.unavailable import Unavailable
 from trainer.record import spans
 
 PREFIX = "OTEL_EXPORTER_OTLP_"
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (RFC 9110, 5.6.2)."""
 AT_ONCE = 500
 """Spans in one request at most."""
-LATER = (408, 429)
-"""Answers that say "later", among those that otherwise say "never"."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +43,8 @@ class TraceTarget:
     def send(self, spans: Sequence[TraceSpan]) -> None:
         """Send spans. Raises Unavailable while the place is away, and ValueError when it refuses them."""
         for first in range(0, len(spans), AT_ONCE):
-            self._post(json.dumps(otlp.request(spans[first : first + AT_ONCE], self.resource)).encode())
-
-    def _post(self, body: bytes) -> None:
-        headers = {"Content-Type": "application/json", **self.headers}
-        asked = urllib.request.Request(self.url, body, headers, method="POST")
-        try:
-            with urllib.request.urlopen(asked, timeout=self.seconds) as answer:
-                answer.read()
-        except urllib.error.HTTPError as error:
-            problem = f"{self.url}: it answered {error.code} {error.reason}"
-            if 400 <= error.code < 500 and error.code not in LATER:
-                raise ValueError(f"{problem} to a trace: {error.read(500).decode(errors='replace')}") from None
-            raise Unavailable(problem) from None
-        except OSError as error:
-            raise Unavailable(f"{self.url}: {error}") from None
+            body = json.dumps(otlp.request(spans[first : first + AT_ONCE], self.resource)).encode()
+            posting.post(self.url, body, self.headers, self.seconds, "a trace")
 
 
 def of(environ: Mapping[str, str]) -> TraceTarget | None:
@@ -89,6 +74,8 @@ def _setting(environ: Mapping[str, str], name: str) -> str:
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:
     found = _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
+    if not all(_HEADER.fullmatch(name) for name in found):  # it is not shown: a comma in a key makes a name of its rest
+        raise ValueError(f"{PREFIX}HEADERS: found a name that no header may have, expected name=value, percent-encoded")
     return {name: credentials.checked_header(value, f"{PREFIX}HEADERS") for name, value in found.items()}
 
 

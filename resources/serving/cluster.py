@@ -103,12 +103,21 @@ def change_of(held: KubernetesObject, wanted: KubernetesObject) -> KubernetesObj
 
     Compared is what was sent, not what is there: the server adds its defaults. The number of pods is the autoscaler's.
     """
-    sent = parsing.value(held["metadata"].get("annotations", {}).get(APPLIED, "{}"))
+    sent = _sent(held["metadata"].get("annotations", {}).get(APPLIED, ""))
     if sent == wanted["spec"]:
         return {}
     changes = _merge(sent, wanted["spec"])
     changes.pop("replicas", None)
     return {"metadata": {"annotations": _noted(wanted)["metadata"]["annotations"]}, "spec": changes}
+
+
+def _sent(note: str) -> dict[str, Any]:
+    """What was sent before, by our note on the object; nothing where others have written over it."""
+    try:
+        found = parsing.value(note)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _merge(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

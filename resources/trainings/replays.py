@@ -13,7 +13,7 @@ from resources.trainings import branching, course, job
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import Paths
 from resources.trainings.store import TrainingStore
-from trainer.base import atomic, temporary
+from trainer.base import atomic, scratch
 from trainer.checkpoint.retention import holds
 
 WITHIN_TOLERANCE = 3
@@ -43,9 +43,9 @@ def replay(
     if facts.specification.script:
         raise ValueError(f"training {store.id}: found a script's, expected one of our models: only its steps are known")
     branching.commit_at(store, first)
-    with temporary.folder("replay") as scratch:
-        config = scratch / "config.json"
-        apart = Paths(paths.durable, str(scratch / "nvme"), paths.backup)
+    with scratch.folder("slipway-replay") as place:
+        config = place / "config.json"
+        apart = Paths(paths.durable, str(place / "nvme"), paths.backup)
         config.write_bytes(atomic.readable_json(job.configuration(facts, apart)))
         ranks = ranks or _ranks(facts)
         agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []

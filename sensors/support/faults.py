@@ -80,5 +80,5 @@ def _read(cursor: str | None) -> dict[str, Fault]:
     try:
         rows = parsing.value(cursor) if cursor else {}
         return {name: Fault(str(shown), int(failures), float(again)) for name, (shown, failures, again) in rows.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         return {}

@@ -4,6 +4,7 @@ A field that would change the answer and that we do not have is refused by name:
 another one than was asked for. (https://platform.openai.com/docs/api-reference/completions, .../chat)
 """
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,10 +79,10 @@ def parse(document: Any, chat: bool) -> Ask:
         raise BadRequest("", f"found {type(document).__name__}, expected a JSON object")
     for name, harmless in UNSUPPORTED.items():
         if document.get(name) not in harmless:
-            raise BadRequest(name, f"found {document[name]!r}, which this server does not have; leave it out")
+            raise BadRequest(name, f"found {_shown(document[name])}, which this server does not have; leave it out")
     options = document.get("stream_options")
     if not isinstance(options, dict | None):
-        raise BadRequest("stream_options", f"found {options!r}, expected {{include_usage}}")
+        raise BadRequest("stream_options", f"found {_shown(options)}, expected {{include_usage}}")
     newer, older = document.get("max_completion_tokens"), document.get("max_tokens")
     most = older if newer is None else newer
     least = 1 if chat else 0
@@ -114,7 +115,7 @@ def _logprobs(value: Any) -> tuple[bool, int]:
 def _chat_logprobs(document: Mapping[str, Any]) -> tuple[bool, int]:
     wanted, top = _flag("logprobs", document), document.get("top_logprobs")
     if top and not wanted:
-        raise BadRequest("top_logprobs", f"found {top!r} without logprobs, expected logprobs: true beside it")
+        raise BadRequest("top_logprobs", f"found {_shown(top)} without logprobs, expected logprobs: true beside it")
     return wanted, 0 if top is None else _whole("top_logprobs", top, 0, LIKELIEST)
 
 
@@ -128,16 +129,20 @@ def _message(at: str, value: Any) -> Message:
     if not isinstance(value, dict) or value.get("role") not in ROLES:
         raise BadRequest(at, f"expected a role among {', '.join(ROLES)}")
     content = value.get("content")
-    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
-        content = "".join(str(part.get("text", "")) for part in content)
+    if isinstance(content, list) and all(_is_text(part) for part in content):
+        content = "".join(part["text"] for part in content)
     if not isinstance(content, str):
         raise BadRequest(f"{at}.content", "expected a text")
     return Message(value["role"], _unicode(f"{at}.content", content))
 
 
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
 def _prompt(value: Any) -> str | tuple[int, ...]:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
-        return _prompt(value[0])
+        [value] = value
     if isinstance(value, str):
         return _unicode("prompt", value)
     if isinstance(value, list) and value and all(type(each) is int and each >= 0 for each in value):
@@ -164,14 +169,14 @@ def _unicode(name: str, text: str) -> str:
 def _flag(name: str, document: Mapping[str, Any]) -> bool:
     value = document.get(name)
     if value is not None and not isinstance(value, bool):
-        raise BadRequest(name, f"found {value!r}, expected true or false")
+        raise BadRequest(name, f"found {_shown(value)}, expected true or false")
     return bool(value)
 
 
 def _whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         up_to = "on" if most >= 2**63 - 1 else f"to {most}"
-        raise BadRequest(name, f"found {value!r}, expected a whole number from {least} {up_to}")
+        raise BadRequest(name, f"found {_shown(value)}, expected a whole number from {least} {up_to}")
     return value
 
 
@@ -179,5 +184,10 @@ def _number(name: str, value: Any, least: float, most: float, default: float) ->
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-        raise BadRequest(name, f"found {value!r}, expected a number from {least:g} to {most:g}")
+        raise BadRequest(name, f"found {_shown(value)}, expected a number from {least:g} to {most:g}")
     return float(value)
+
+
+def _shown(value: Any) -> str:
+    """What was found, so short that an answer is no longer than what was asked."""
+    return reprlib.repr(value)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from benchmarks import gate
+from deploy.cluster import render
 from deploy.cluster.render import DEPLOY
 
 pytestmark = pytest.mark.pure
@@ -67,6 +68,17 @@ def test_findings_that_stay_are_at_most_ten_each_with_its_reason():
     skipped = yaml.safe_load(text)["skip-check"]
     reasons = re.findall(r"^  - (CKV\w+) # \S.{20,}$", text, flags=re.M)
     assert skipped == reasons and len(skipped) <= 10
+
+
+def test_the_table_of_the_documentation_has_what_is_rendered():
+    files = sorted((render.RENDERED / "h200-32").glob("*.yaml"))
+    found = gate.counted([each for file in files for each in yaml.load_all(file.read_text(), yaml.CSafeLoader)])
+    text = (DEPLOY.parent / "docs" / "kubernetes.md").read_text()
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text.partition("## Beside other charts")[2], flags=re.M))
+    pods, exceptions, policies, *rights = found.values()
+    assert (rows["kinds of pods"], rows["exceptions: not `restricted`"]) == (str(pods), str(exceptions))
+    assert rows["network policies"] == str(policies)
+    assert rows["verbs on resources (wildcards; on secrets)"] == "{} ({}; {})".format(*rights)
 
 
 def test_the_gate_counts_pods_that_are_not_restricted_and_rights_that_are_wide():

@@ -18,6 +18,7 @@ from resources import credentials, platform, postgresql
 from resources.notify import endpoints
 from resources.openlineage.target import OpenLineage
 from resources.opentelemetry import target
+from resources.opentelemetry.spans import TraceSpan
 from resources.unavailable import Unavailable
 from tests.fuzz.test_readers import bytes_like
 from trainer.checkpoint.disk import encryption
@@ -59,7 +60,7 @@ def spans_with(file: Path) -> None:
     environ = {f"{target.PREFIX}ENDPOINT": NOBODY, f"{target.PREFIX}HEADERS": f"authorization={text}"}
     made = target.of(environ)
     assert made is not None
-    made._post(b"{}")
+    made.send([TraceSpan("ab" * 16, "cd" * 8, "", "a step", 1.0, 2.0, {}, "")])
 
 
 SECRETS: dict[str, Callable[[Path], Any]] = {

@@ -11,7 +11,7 @@ import pytest
 
 from resources.launchers.kubernetes import patch, pods
 from tests.kubernetes.jobs import LARGE, RICH
-from tests.schemas import VERSIONS
+from tests.schemas import VERSIONS, problems
 
 pytestmark = pytest.mark.pure
 
@@ -148,3 +148,17 @@ def test_lists_merge_by_the_keys_of_the_api():
         found |= set(lists_below(definitions, "io.k8s.api.core.v1.PodTemplateSpec", set()))
     assert {(field, key) for field, key in found if key} == set(patch.MERGE_KEYS.items())
     assert {field for field, key in found if not key}.isdisjoint(patch.MERGE_KEYS)
+
+
+def test_a_claim_of_dynamic_resource_allocation_takes_the_place_of_a_count_of_gpus():
+    cluster = replace(LARGE, resources={name: amount for name, amount in LARGE.resources.items() if "gpu" not in name})
+    claim = {"name": "gpus", "resourceClaimTemplateName": "eight-gpus"}
+    trainer = {"name": "trainer", "resources": {"claims": [{"name": "gpus"}]}}
+    template = patch.apply(
+        pods.template("job-1", RICH, cluster), {"spec": {"resourceClaims": [claim], "containers": [trainer]}}, "patch"
+    )
+    [found] = template["spec"]["containers"]
+    assert found["resources"]["claims"] == [{"name": "gpus"}] and found["resources"]["limits"]
+    assert not [name for name in found["resources"]["limits"] if "gpu" in name]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "job-1-0"}}
+    assert problems(pod) == []

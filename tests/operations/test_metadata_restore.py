@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,17 +125,39 @@ def test_settings_that_the_home_has_lost_come_back_and_others_stay(before: Platf
     assert own.read_text() == "newer"
 
 
-def test_a_restore_that_was_killed_between_its_renames_is_finished(tmp_path: Path):
-    home = Home(tmp_path)
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_restore_that_was_killed_between_its_renames_is_finished(tmp_path: Path, aside: bool):
+    home, left = Home(tmp_path), tmp_path / f"{metadata_restore.SCRATCH}.abc"
     home.dagster.mkdir()
-    coming = tmp_path / ".dagster.restored"
-    coming.mkdir()
-    (coming / "restored").touch()
+    (left / metadata_restore.VERIFIED / "dagster").mkdir(parents=True)
+    (left / metadata_restore.VERIFIED / "dagster" / "restored").touch()
+    if aside:
+        home.dagster.rename(tmp_path / "dagster.before")
     metadata_restore.finish(home)
-    assert not (home.dagster / "restored").exists(), "nothing was set aside: what is there stays"
-    home.dagster.rename(tmp_path / "dagster.before")
-    metadata_restore.finish(home)
-    assert (home.dagster / "restored").exists() and not coming.exists()
+    assert (home.dagster / "restored").exists() == aside, "what is there stays, unless it was set aside"
+    assert not left.exists()
+
+
+def test_what_was_not_verified_is_put_nowhere(tmp_path: Path):
+    (tmp_path / f"{metadata_restore.SCRATCH}.abc" / "fetched" / "dagster").mkdir(parents=True)
+    metadata_restore.finish(Home(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_restored_database_is_not_taken_back_by_what_the_one_before_left_beside_it(before: Platform):
+    place = before.home.root / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(place)) as opened:
+        opened.execute("PRAGMA journal_mode=WAL")
+        opened.execute("CREATE TABLE since_the_backup (a)")
+        opened.commit()
+        beside = {name: place.with_name(f"mlflow.db{name}").read_bytes() for name in ("-wal", "-shm")}
+    for name, data in beside.items():  # as a process that is killed leaves them
+        place.with_name(f"mlflow.db{name}").write_bytes(data)
+    [aside] = metadata_restore.restore(before.home, before.tiers, BY).aside
+    assert not place.with_name("mlflow.db-wal").exists() and Path(f"{aside}-wal").read_bytes() == beside["-wal"]
+    with contextlib.closing(sqlite3.connect(place)) as opened:
+        tables = {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
+    assert "runs" in tables and "since_the_backup" not in tables
 
 
 def test_without_a_backup_nothing_is_touched(tracked: Platform):

@@ -16,11 +16,13 @@ import pytest
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from assets import keys
+from assets.exporting import Exporting
 from definitions import build
 from operations.metadata_backup import tier_of
 from resources import metadata_backup
 from resources.mlflow.tracking import PASSWORD, USER, Tracking
 from resources.tiers import Tiers
+from resources.trainings import log_lines
 from resources.trainings.duties import Duty
 from tests.sensors.platform import TINY, Platform
 
@@ -67,6 +69,8 @@ def guarded(tracked: Platform, server: int, monkeypatch: pytest.MonkeyPatch) -> 
     secrets.mkdir()
     (secrets / "uri").write_text(f"http://me:{SECRET}@127.0.0.1:{server}\n")
     (secrets / "key").write_text(f"{KEY}\n")
+    (tracked.root / "notifications.yaml").write_text("slipway: notifications/1\nurls_file: secrets/urls\n")
+    (secrets / "urls").write_text(f"json://me:{SECRET}@127.0.0.1:{server}/{KEY}\n")
     (tracked.root / "backup").mkdir()
     tracked.resources["tracking"] = Tracking(uri_file=str(secrets / "uri"))
     tracked.resources["tiers"] = Tiers(
@@ -97,7 +101,8 @@ def test_mlflow_is_told_the_password_and_nobody_else(guarded: Platform, monkeypa
         assert not guarded.materialise([candidate], store.id).success
     guarded.queue(dg.RunRequest(asset_selection=[candidate], tags={"dagster/partition": store.id}))
     back_up(guarded)
-    assert left(guarded.root, SECRET, login) == {"secrets/uri"}
+    assert list((guarded.root / "backup").rglob("notifications.yaml")), "the backup has the settings of notifications"
+    assert left(guarded.root, SECRET, login) == {"secrets/uri", "secrets/urls"}
 
 
 def back_up(platform: Platform) -> None:
@@ -119,4 +124,10 @@ def test_a_key_of_checkpoints_is_only_in_its_file(guarded: Platform):
     store = guarded.wanted("encrypted", run={"steps": 4}, storage={"key_file": str(guarded.root / "secrets" / "key")})
     guarded.advance(store)
     assert store.commits() and guarded.tick("checkpoint_arrivals").asset_events
-    assert left(guarded.root, KEY) == {"secrets/key"}
+    exported, said = guarded.root / "exported", list[str]()
+    commit = max(store.commits(), key=lambda each: each.step)
+    Exporting(guarded.tiers, guarded.compute, said.append).write(commit, store.terms(), exported, None, "bf16", 1 << 30)
+    assert (exported / "config.json").exists()
+    sources = log_lines.sources(store, guarded.compute.launcher())
+    assert log_lines.merged(sources) and log_lines.merged(sources, grep=KEY) == []
+    assert left(guarded.root, KEY) == {"secrets/key", "secrets/urls"}

@@ -3,16 +3,25 @@
 Python's own parser answers bytes that are no JSON with four kinds of error; of these, a text of opening brackets ends
 the reader with a RecursionError, which is no ValueError. Here all of them are one, so that whoever refuses damaged
 bytes refuses these too. `tests/test_parsing.py` makes sure that nothing that reads calls Python's parser itself.
+
+How deep Python's own parser goes depends on how deep its caller stands, and what it has read may be too deep for
+whoever shows or compares it. So the depth has a bound of its own.
 """
 
 import json
 from typing import Any
 
+DEEPEST = 200
+"""Lists and objects within one another, at most."""
+
 
 def value(data: str | bytes | bytearray) -> Any:
     """The JSON value in a text, or in UTF-8. Raises json.JSONDecodeError, a ValueError, for all that is none."""
     try:
-        return json.loads(data)
+        found = json.loads(data)
+        if not _is_deeper(data, found):
+            return found
+        reason = f"found more than {DEEPEST} sections within one another"
     except json.JSONDecodeError:
         raise
     except RecursionError:
@@ -23,3 +32,17 @@ def value(data: str | bytes | bytearray) -> Any:
     except ValueError as error:  # a number of more digits than Python takes
         reason = str(error)
     raise json.JSONDecodeError(reason, "", 0)
+
+
+def _is_deeper(data: str | bytes | bytearray, found: Any) -> bool:
+    """Whether a value has more than `DEEPEST` sections within one another; most texts have not so many in all."""
+    many = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
+    if many <= DEEPEST:
+        return False
+    level = [found]
+    for _ in range(DEEPEST):
+        within = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [inner for section in within for inner in section if isinstance(inner, dict | list)]
+        if not level:
+            return False
+    return True

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Protocol
 
 import torch
 
-from trainer.base import atomic, temporary
+from trainer.base import atomic, scratch
 from trainer.config.operation import Observation
 from trainer.figures.timeline import Timeline
 from trainer.record import files
@@ -137,12 +137,12 @@ class _Trace:
 
     def stop(self) -> Write:
         self._profile.stop()
-        scratch = contextlib.ExitStack()
-        raw = scratch.enter_context(temporary.folder("trace")) / "trace.json"
+        held = contextlib.ExitStack()
+        raw = held.enter_context(scratch.folder("slipway-trace")) / "trace.json"
         self._profile.export_chrome_trace(str(raw))
 
         def write(path: Path) -> dict[str, str]:
-            with scratch:
+            with held:
                 return _pack(raw, path)
 
         return write
@@ -153,8 +153,8 @@ def _pack(raw: Path, path: Path) -> dict[str, str]:
     with open(raw, "rb") as source:
         _require_whole(source)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as scratch:
-            packed = Path(scratch) / "trace.json.gz"
+        with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as beside:
+            packed = Path(beside) / "trace.json.gz"
             with gzip.open(packed, "wb", compresslevel=1) as target:
                 shutil.copyfileobj(source, target)
             atomic.move(packed, path)

@@ -16,7 +16,7 @@ from distributed import Scheduler, Worker
 
 from assets.datasets.building import code
 from assets.datasets.building.dask_cluster import resource, security
-from trainer.base import processes, temporary
+from trainer.base import processes, scratch
 
 PORTS = {"scheduler": 8786, "worker": 8787}
 HERE = "127.0.0.1:0"
@@ -47,8 +47,8 @@ def main() -> None:
         parser.error("--scheduler: expected the address of the scheduler with a worker, and none with a scheduler")
     options.port = PORTS[options.role] if options.port is None else options.port
     options.health = HERE if options.health is None else f":{options.health}"
-    with dask.config.set(QUIET), temporary.folder("worker") as scratch:
-        asyncio.run(_scheduler(options) if options.role == "scheduler" else _worker(options, scratch))
+    with dask.config.set(QUIET), scratch.folder("slipway-worker") as place:
+        asyncio.run(_scheduler(options) if options.role == "scheduler" else _worker(options, place))
 
 
 async def _scheduler(options: argparse.Namespace) -> None:
@@ -66,7 +66,7 @@ async def _scheduler(options: argparse.Namespace) -> None:
         await scheduler.finished()
 
 
-async def _worker(options: argparse.Namespace, scratch: Path) -> None:
+async def _worker(options: argparse.Namespace, place: Path) -> None:
     async with Worker(
         options.scheduler,
         host=options.host,
@@ -74,7 +74,7 @@ async def _worker(options: argparse.Namespace, scratch: Path) -> None:
         nthreads=1,
         resources={resource(code.digest_of_code()): 1},
         memory_limit=0,
-        local_directory=str(scratch),
+        local_directory=str(place),
         security=security(options.certificates),
         dashboard_address=options.health,
         dashboard=False,

@@ -1,5 +1,6 @@
 """What the status of one pod of a job says. Pure."""
 
+import re
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def of(pod: KubernetesObject) -> PodFacts:
     return PodFacts(
         name=metadata["name"],
         node=pod["spec"].get("nodeName", ""),
-        index=int(metadata.get("annotations", {}).get(INDEX, -1)),
+        index=_index(metadata.get("annotations", {}).get(INDEX, "")),
         created=metadata.get("creationTimestamp", ""),
         started_at=seconds(begun.get("startedAt")),
         exit_code=ended["exitCode"] if ended else None,
@@ -102,6 +103,11 @@ def last_words(pod: KubernetesObject) -> str:
     """The end of a failed container's output, which the pod's status keeps."""
     words: str = _container(pod).get("terminated", {}).get("message", "")
     return words
+
+
+def _index(text: str) -> int:
+    """The number in an annotation, which whoever may change pods may set to anything."""
+    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else -1
 
 
 def _container(pod: KubernetesObject) -> KubernetesObject:

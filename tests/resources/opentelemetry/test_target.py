@@ -75,6 +75,8 @@ def test_nobody_listening_is_away():
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "PROTOCOL: found 'grpc', expected http/json"),
         ({"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "TIMEOUT: found 'soon', expected milliseconds"),
         ({"OTEL_EXPORTER_OTLP_HEADERS": "secret"}, "HEADERS: expected name=value"),
+        ({"OTEL_EXPORTER_OTLP_HEADERS": "api-key=a,secret of b=c"}, "HEADERS: found a name that no header may have"),
+        ({"OTEL_EXPORTER_OTLP_HEADERS": "\x80=a"}, "HEADERS: found a name that no header may have"),
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "collector:4318"}, "found 'collector:4318', expected an address"),
         ({"SLIPWAY_TRACE_STEPS": "0"}, "SLIPWAY_TRACE_STEPS: found '0', expected"),
     ],

@@ -1,7 +1,11 @@
 """Tiers of checkpoints: copies are verified on their way, visible only whole, and faults are reported."""
 
+import contextlib
+import os
 import random
+import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +19,7 @@ from trainer.checkpoint.disk import publication, verification
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers import copying, replicas
-from trainer.checkpoint.tiers.copying import fetch, replicate
+from trainer.checkpoint.tiers.copying import fetch, replicate, tier_at
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.object_tier import ObjectTier
 from trainer.checkpoint.tiers.tier import Tier, TierUnavailable
@@ -26,6 +30,9 @@ from trainer.record.fence import Commit, Token
 
 FILES = {"model": random.Random(1).randbytes(3 << 20), "progress.json": b'{"step": 5}', "empty": b""}
 NAME = "checkpoints/tiny/000000005.000001.0000"
+GIVEN = ("SLIPWAY_TEST_FOLDER", "SLIPWAY_TEST_BUCKET")
+"""Variables that name tiers of others to test as well: a folder, such as on CephFS, and s3://bucket/prefix, such as of
+Ceph's gateway, with its address and credentials in the variables of AWS."""
 COMMIT = Commit(5, Token(1), NAME, "")
 
 
@@ -36,13 +43,31 @@ def saved(tmp_path: Path) -> tuple[Path, str]:
     return folder, publication.write(folder, "layout/1", FILES)
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Tier:
-    if request.param == "folder":
+@pytest.fixture(params=["folder", "bucket", *(name for name in GIVEN if os.environ.get(name))])
+def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tier]:
+    if request.param in GIVEN:
+        with given_tier(os.environ[request.param]) as found:
+            yield found
+    elif request.param == "folder":
         (tmp_path / "tier").mkdir()
-        return FolderTier(tmp_path / "tier")
-    server: Server = request.getfixturevalue("s3")
-    return ObjectTier(str(server.new_bucket()))
+        yield FolderTier(tmp_path / "tier")
+    else:
+        server: Server = request.getfixturevalue("s3")
+        yield ObjectTier(str(server.new_bucket()))
+
+
+@contextlib.contextmanager
+def given_tier(where: str) -> Iterator[Tier]:
+    """A tier of its own below a place that somebody names; what the test put there is removed."""
+    below = f"{where.rstrip('/')}/test-{uuid.uuid4().hex[:12]}"
+    if "://" not in below:
+        Path(below).mkdir(parents=True)
+    tier = tier_at(below)
+    yield tier
+    for name in [*tier.folders("checkpoints/tiny"), *tier.unfinished("checkpoints/tiny")]:
+        tier.remove(name)
+    if "://" not in below:
+        shutil.rmtree(below)
 
 
 @pytest.fixture
