@@ -110,7 +110,9 @@ def test_a_candidate_that_was_trained_on_its_suite_does_not_pass_unless_the_poli
     assert 0 < found["leaked"] < found["suite_documents"] and found["compared_with"] == [
         tracked.finished().specification().snapshot
     ]
-    message = rf"give away {found['leaked']} of the {found['suite_documents']} documents of suite held, expected at most"
+    message = (
+        rf"give away {found['leaked']} of the {found['suite_documents']} documents of suite held, expected at most"
+    )
     with pytest.raises(NotPromoted, match=message):
         gate.promote(candidate, BY, "asked")
     policy = gate.recipes[TINY].gate.model_copy(update={"leaks": "reported"})
