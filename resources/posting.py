@@ -39,14 +39,14 @@ def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float, what
         with _opener.open(asked, timeout=seconds) as answer:
             answer.read()
     except urllib.error.HTTPError as error:
-        told = f"{url}: it answered {error.code} {error.reason}"
+        problem = f"{url}: it answered {error.code} {error.reason}"
         if 300 <= error.code < 400:
-            told = f"{told} to {what}, expected that it takes it there: set the address that it has moved to"
+            problem = f"{problem} to {what}, expected that it takes it there: set the address that it has moved to"
         elif not 400 <= error.code < 500 or error.code in REFUSALS:
-            raise Unavailable(credentials.without(told, headers.values())) from None
+            raise Unavailable(credentials.without(problem, headers.values())) from None
         else:
-            told = f"{told} to {what}: {credentials.without(_words(error), headers.values())[:WORDS]}"
-        raise ValueError(credentials.without(told, headers.values())) from None
+            problem = f"{problem} to {what}: {credentials.without(_words(error), headers.values())[:WORDS]}"
+        raise ValueError(credentials.without(problem, headers.values())) from None
     except (OSError, http.client.HTTPException) as error:
         raise Unavailable(credentials.without(f"{url}: {error}", headers.values())) from None
 

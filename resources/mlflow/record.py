@@ -47,7 +47,7 @@ ENVIRONMENT = (
 ON_GPUS, IN_A_CONTAINER = ("cuda", "cudnn", "nccl", "driver"), ("image_digest",)
 """What a complete environment has besides, where there are GPUs, and where there is an image."""
 UNRECORDED = ("hardware.gpu_uuids", "hardware.gpu_errors", "hardware.network")
-"""What nobody records of GPUs yet: told as not known, and asked of no candidate."""
+"""What is not recorded of GPUs yet: listed as not known, and asked of no candidate."""
 MAY_BE_EMPTY = ("variables",)
 """Fields that are known also where there is nothing of them."""
 NUMERICS = ("tf32", "cudnn_benchmark")
