@@ -306,7 +306,7 @@ def _starting(settings: ServingSettings) -> KubernetesObject:
 
 
 def _forgotten_first() -> KubernetesObject:
-    """The Service forgets a pod that ends some seconds after the pod has got SIGTERM: until then it answers as before."""
+    """The Service forgets a pod some seconds after the pod has got SIGTERM: until then it answers as before."""
     return {"preStop": {"exec": {"command": ["sleep", str(draining.FORGOTTEN_SECONDS)]}}}
 
 
