@@ -1,6 +1,8 @@
 """Backup of what the control plane keeps, its restore, and the upgrade from an earlier release."""
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,8 +55,7 @@ def restore(
     are, and so do settings that are there.
     """
     here = place.here()
-    _require_down(here)
-    with output.progress("restoring"):
+    with _kept_down(here, "slipway restore"), output.progress("restoring"):
         done = _restored(here, backup)
     if json:
         return output.print_json(done)
@@ -85,11 +86,11 @@ def upgrade(
     here = place.here()
     if dry_run:
         return _tell(upgrading.plan(here.durable, place.who(changes=False)), "would be migrated", json)
-    _require_down(here)
-    if undo:
-        return _tell(upgrading.undo(here.durable, place.who()), "taken back", json)
-    with output.progress("upgrading"):
-        made = upgrading.upgrade(here.durable, place.who(), lambda: _backed_up(here))
+    with _kept_down(here, "slipway upgrade"):
+        if undo:
+            return _tell(upgrading.undo(here.durable, place.who()), "taken back", json)
+        with output.progress("upgrading"):
+            made = upgrading.upgrade(here.durable, place.who(), lambda: _backed_up(here))
     _tell(made, "migrated", json)
 
 
@@ -107,19 +108,25 @@ def _tell(made: "UpgradePlan", what: str, json: bool) -> None:
         print(f"the databases as they were before: slipway restore {made.backup}")
 
 
-def _require_down(here: "Workplace") -> None:
-    """Raises ValueError while an instance decides here."""
+@contextlib.contextmanager
+def _kept_down(here: "Workplace", command: str) -> Iterator[None]:
+    """Meanwhile no instance decides here, and in a home none can start. Raises ValueError and CannotStart
+    while one does."""
     if (home := here.home) is None:
         from resources import postgresql
 
         for service in postgresql.services():
             postgresql.require_alone(service)
+        yield
         return
-    from deploy.embedded import instance
+    from deploy.embedded import instance, occupancy
 
-    if (there := instance.holder(home)) or instance.decides_elsewhere(home):
-        who = f"process {there['pid']}" if there else instance.decides_elsewhere(home)
-        raise ValueError(f"SLIPWAY_HOME {home.root}: found a running instance ({who}), expected none: slipway down")
+    with occupancy.kept_down(home, command):
+        if elsewhere := instance.decides_elsewhere(home):
+            raise ValueError(
+                f"SLIPWAY_HOME {home.root}: found a running instance ({elsewhere}), expected none: slipway down"
+            )
+        yield
 
 
 def _restored(here: "Workplace", backup: str) -> "Restored":

@@ -5,7 +5,6 @@ Jobs don't carry it: a training outlives the control plane, and the next one ado
 """
 
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -20,12 +19,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
-from deploy.embedded import CannotStart, mlflow_pages
+from deploy.embedded import CannotStart, mlflow_pages, occupancy
 from operations import metadata_restore
 from operations.upgrade import upgrading
 from recipes import folder
@@ -36,10 +34,6 @@ from resources.lease import Holder, HomeLease
 from trainer.base import atomic, scratch
 from trainer.base.processes import carrying, die_with_parent
 
-LOCK = "instance.lock"
-"""In the home: held by its instance, with the pid and the URL of that."""
-LOOK_SECONDS = 2.0
-"""Longer than a look into the lock takes."""
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 120.0
 GRACE_SECONDS = 5.0
@@ -99,8 +93,8 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
     `operations.upgrade.upgrading.ready` does.
     """
     prepare(home)
-    with _exclusively(home) as lock:
-        _describe(lock, "")
+    with occupancy.taken(home) as lock:
+        occupancy.describe(lock, "")
         end_leftovers(home)
         chosen = _usable_port(port)
         pages = _mlflow_port(chosen)
@@ -114,7 +108,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             try:
                 _start(instance, sockets, chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
-                _describe(lock, instance.url)
+                occupancy.describe(lock, instance.url)
                 if pages:  # last: nothing waits for it, and nothing ends with it
                     serve = mlflow_pages.command(home.root / "mlflow.db", pages)
                     others.append(_spawn(instance, "mlflow", serve))
@@ -266,50 +260,6 @@ def _knows_definitions(url: str) -> bool:
         entries = json.load(response)["data"]["workspaceOrError"]["locationEntries"]
         return all((entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation" for entry in entries)
     return False
-
-
-def holder(home: Home) -> dict[str, str | int] | None:
-    """`pid` and `url` of the instance that uses this home, None when there is none; without a URL it is starting."""
-    try:
-        with open(home.root / LOCK) as lock:
-            if _locked(lock):
-                return None
-            return json.loads(lock.read() or "null") or {"pid": 0, "url": ""}
-    except FileNotFoundError:
-        return None
-
-
-@contextlib.contextmanager
-def _exclusively(home: Home) -> Iterator[IO[str]]:
-    with open(home.root / LOCK, "a+") as lock:
-        # A command that looks who the holder is has the lock for a moment.
-        deadline = time.monotonic() + LOOK_SECONDS
-        while not (ours := _locked(lock)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if not ours:
-            lock.seek(0)
-            there = json.loads(lock.read() or "null")
-            who = f"process {there['pid']}, {there['url'] or 'starting'}" if there else "starting"
-            raise CannotStart(
-                f"SLIPWAY_HOME {home.root}: found another instance using it ({who}), expected none; stop that one first"
-            )
-        yield lock
-
-
-def _locked(lock: IO[str]) -> bool:
-    """Take the lock for as long as the file is open; False when another process has it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _describe(lock: IO[str], url: str) -> None:
-    """Write the owner into the lock, for the commands that look at the instance or end it."""
-    lock.truncate(0)
-    lock.write(json.dumps({"pid": os.getpid(), "url": url}))
-    lock.flush()
 
 
 def _mlflow_port(ui: int) -> int | None:

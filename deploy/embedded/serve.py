@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.embedded import CannotStart, ending, instance, jobs
+from deploy.embedded import CannotStart, ending, instance, jobs, occupancy
 from recipes import folder
 from recipes.load import recipes_folder
 from recipes.usable import usable
@@ -67,8 +67,8 @@ def up(home: Home) -> InstanceUp:
 
     Raises CannotStart when one runs already, or with what the new one said when it ended.
     """
-    if (there := instance.holder(home)) is not None:
-        raise CannotStart(f"SLIPWAY_HOME {home.root}: found an instance at {there['url']}, expected none")
+    if (there := occupancy.holder(home)) is not None:
+        raise CannotStart(f"SLIPWAY_HOME {home.root}: found it in use ({occupancy.words(there)}), expected no instance")
     _tell_what_is_broken()
     instance.prepare(home)
     log = home.dagster / LOG
@@ -76,7 +76,7 @@ def up(home: Home) -> InstanceUp:
     process = _detached(home, log)
     deadline = time.monotonic() + 2 * instance.START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        there = instance.holder(home)
+        there = occupancy.holder(home)
         if there and there["pid"] == process.pid and there["url"]:
             return InstanceUp(process.pid, str(there["url"]))
         time.sleep(0.1)
@@ -102,10 +102,12 @@ def down(home: Home) -> bool:
     Raises CannotStart when it does not end.
     """
     deadline = time.monotonic() + DOWN_SECONDS
-    there = instance.holder(home)
+    there = occupancy.holder(home)
+    if there is not None and "by" in there:
+        raise CannotStart(f"no instance runs; its home is used by {occupancy.words(there)}")
     while there is not None and not there["pid"] and time.monotonic() < deadline:  # it has not said who it is yet
         time.sleep(LOOK_SECONDS)
-        there = instance.holder(home)
+        there = occupancy.holder(home)
     if there is None:
         return False
     pid = int(there["pid"])
@@ -113,7 +115,7 @@ def down(home: Home) -> bool:
     if command:
         os.kill(pid, signal.SIGTERM)
     # It lets go of the home before the last of it has ended.
-    while instance.holder(home) is not None or (command and processes.command_line(pid) == command):
+    while occupancy.holder(home) is not None or (command and processes.command_line(pid) == command):
         if time.monotonic() > deadline:
             raise CannotStart(f"the instance (process {pid}) has not ended after {DOWN_SECONDS:.0f} s")
         time.sleep(LOOK_SECONDS)

@@ -57,7 +57,7 @@ def test_a_training_is_started_followed_and_not_started_twice(slipway: Slipway, 
 def test_a_training_of_the_command_is_shown_by_the_instance_and_outlives_it(slipway: Slipway, built: str):
     url = f"http://127.0.0.1:{slipway.environ['SLIPWAY_PORT']}"
     assert json.loads(said(slipway, "up", "--json"))["url"] == url
-    assert f"found an instance at {url}, expected none" in slipway.run("up").stderr
+    assert f"{url}), expected no instance" in slipway.run("up").stderr
     training = json.loads(said(slipway, "run", TRAINING, "run.steps=1000000", "--json"))["training"]
     until(lambda: [run.tags.get("slipway/training") for run in _runs(slipway)].count(training), "the run that shows it")
     assert said(slipway, "down").endswith(f"{training} goes on; to stop it: slipway stop {training}\n")

@@ -99,7 +99,7 @@ def test_a_home_that_another_instance_uses(slipway: Slipway):
         lock.write(json.dumps({"pid": 4711, "url": "http://127.0.0.1:3000"}))
         lock.flush()
         assert slipway.refusal("demo") == (
-            f"SLIPWAY_HOME {slipway.home.root}: found another instance using it (process 4711, http://127.0.0.1:3000), "
+            f"SLIPWAY_HOME {slipway.home.root}: found another process using it (process 4711, http://127.0.0.1:3000), "
             "expected none; stop that one first"
         )
     assert files_in(slipway.home.root) == ["dagster/dagster.yaml", "instance.lock"]

@@ -42,7 +42,7 @@ def test_its_home_is_its_own_until_it_is_closed(slipway: Slipway, running: subpr
     del slipway.environ["SLIPWAY_PORT"]
     second = slipway.run("demo")
     assert (second.returncode, second.stdout) == (1, "")
-    assert "found another instance using it" in second.stderr
+    assert "found another process using it" in second.stderr
     code, output, errors = interrupt(running)
     assert (code, output, errors) == (0, "", "")
     assert slipway.pids() == []
