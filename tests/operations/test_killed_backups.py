@@ -1,7 +1,6 @@
 """`slipway backup` and `slipway restore`, killed before each step on disk.
 
-No half is taken for a whole, nothing is lost, and no scratch folder stays. All that hashes runs in children: the
-threads with which blake3 hashes do not outlive a fork.
+No half is taken for a whole, nothing is lost, and no scratch folder stays.
 """
 
 import contextlib

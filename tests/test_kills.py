@@ -1,0 +1,17 @@
+"""Kills: an act in a child of a process that has hashed with threads ends all the same."""
+
+import sys
+from pathlib import Path
+
+from tests.kills import killed_at
+from trainer.base import verify
+
+
+def test_a_child_hashes_although_its_parent_has(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(64 << 20))
+    whole = verify.measure(tmp_path / "large").blake3
+    assert not killed_at(sys.maxsize, lambda: _require(verify.measure(tmp_path / "large").blake3 == whole))
+
+
+def _require(condition: bool) -> None:
+    assert condition
