@@ -143,8 +143,9 @@ class RecoverySection(RecipeSection):
     straggler_sigmas: Annotated[float, Field(ge=0)] = USUAL.straggler_sigmas
     """A rank so many robust standard deviations slower than the others is a straggler; 0 for never."""
 
-    survivors: Literal["stay", "leave"] = USUAL.survivors
-    """What ranks that are well do when another one is lost: stay in their processes, or be started anew too."""
+    survivors: Literal["by_device", "stay", "leave"] = USUAL.survivors
+    """What ranks that are well do when another one is lost: stay in their processes, be started anew too, or what is
+    faster on their device."""
     drills: bool = USUAL.drills
     """Whether `slipway chaos` may ask the running ranks for faults, also in their values."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from recipes.strict import RefusedValue, validate
 from recipes.training import RecoverySection
+from trainer.config.recovery import Recovery
 
 GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
 
@@ -51,3 +52,20 @@ def test_a_usual_value_that_another_one_makes_idle_is_no_contradiction() -> None
     found = validate(RecoverySection, {**GIVEN, "no_progress_seconds": 5, "spike_sigmas": 0, "skips": 0})
     assert (found.hang_seconds, found.skips) == (10.0, 0)
     assert validate(RecoverySection, found.model_dump(mode="json")) == found
+
+
+@pytest.mark.parametrize(
+    ("survivors", "on_gpu", "stays"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"survivors": "by_device"}, True, True),
+        ({"survivors": "stay"}, False, True),
+        ({"survivors": "leave"}, True, False),
+    ],
+)
+def test_ranks_that_are_well_stay_on_gpus_unless_the_recipe_says_otherwise(
+    survivors: dict[str, str], on_gpu: bool, stays: bool
+) -> None:
+    section = validate(RecoverySection, {**GIVEN, **survivors})
+    assert Recovery(survivors=section.survivors).stays(on_gpu) is stays

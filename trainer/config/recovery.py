@@ -27,10 +27,10 @@ class Recovery:
     """A rank is a straggler where its own part of a step takes so many robust standard deviations longer than that of
     the others, and half as long again; 0: never."""
 
-    survivors: Literal["stay", "leave"] = "leave"
+    survivors: Literal["by_device", "stay", "leave"] = "by_device"
     """What ranks that are well do when another one is lost: end, so that all are started anew (leave), or stay in their
-    processes and give it their state (stay): then no step is lost where a replica holds it. It is meant for GPUs, where
-    a process pays for its context, for the network and for compilation."""
+    processes and give it their state (stay): then no step is lost where a replica holds it. By device they stay on
+    GPUs, where a process pays for its context, for the network and for compilation, and leave on CPUs."""
 
     drills: bool = False
     """Whether an operator may ask the running ranks for faults (`slipway chaos`). A drill does real
@@ -41,7 +41,6 @@ class Recovery:
         for each in ("skips", "spike_sigmas", "straggler_sigmas"):
             require(getattr(self, each) >= 0, each, "expected 0 or more")
 
-    @property
-    def stays(self) -> bool:
+    def stays(self, on_gpu: bool) -> bool:
         """Whether a rank that is well stays in its process."""
-        return self.survivors == "stay"
+        return on_gpu if self.survivors == "by_device" else self.survivors == "stay"

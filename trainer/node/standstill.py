@@ -1,7 +1,8 @@
 """Standstill: a process that somebody has stopped, and that nobody lets go on.
 
 A stopped process (SIGSTOP) does not end, so that whoever waits for its end waits for ever. The other nodes of a job
-take it for lost after `trainer.supervisor.pulse.LOST_SECONDS` and go on without it; to have it back, it must be ended.
+take it for lost after `trainer.supervisor.pulse.LOST_SECONDS` and go on without it; to have it back, or not to lose it,
+it must be ended. Nothing else looks like it: a process that waits for a disk or for a processor has another state.
 """
 
 import time
@@ -10,8 +11,8 @@ from collections.abc import Callable
 from trainer.diagnosis import stacks
 
 STOPPED = "T"
-LONGEST_SECONDS = 40.0
-"""A process that stands still for longer is ended: the others of its job have waited for it, and gone on."""
+LONGEST_SECONDS = 5.0
+"""A process that stands still for longer is ended. Tools that look into a process stop it for less than a second."""
 
 
 class Standstill:

@@ -131,7 +131,7 @@ def join(config: Config | None = None) -> Iterator[World]:
         place: dict[str, Any] = {} if store is None else {"store": store, "rank": rank, "world_size": size}
         return _connect(device, hardware.timeout_seconds, place)
 
-    stays = config is not None and config.recovery.stays
+    stays = config is not None and config.recovery.stays(on_gpu)
     groups = Groups(connect, rank, size, hardware.timeout_seconds, stays) if size > 1 else None
     try:
         yield World(rank, size, local_rank, device, mesh, groups)

@@ -20,7 +20,7 @@ from trainer.config.resolved import Config
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
 from trainer.node.generations import REPLACED, Arrival
 from trainer.record import incarnation
-from trainer.supervisor import exporter, hosting, warm
+from trainer.supervisor import exporter, heart, hosting, warm
 from trainer.supervisor.job_store import JobStore, StoreGone
 from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
 from trainer.supervisor.supervisor import JobPlace, Supervisor
@@ -54,7 +54,9 @@ def _supervised(given: argparse.Namespace, config: Config) -> int:
     number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
     helpers += exporter.start(store, number, own.node)
     met = JobStore.alone() if _is_alone(given) else _connected(host, port)
-    stays, memory = config.recovery.stays and not _is_alone(given), slots.make(config.storage, given.ranks)
+    if given.nodes.most > 1:
+        helpers += (heart.start(host, port, own.node),)
+    stays, memory = _stays(config, _is_alone(given)), slots.make(config.storage, given.ranks)
     nodes = replace(given.nodes, replaced_seconds=float(os.environ.get(REPLACED, "0")))
     policies = config.recovery.policies
     place = JobPlace(given.config, config, store, number, nodes, own, (host, port), stays, helpers, memory, policies)
@@ -70,6 +72,13 @@ def _connected(host: str, port: int) -> JobStore:
         except StoreGone:
             if time.monotonic() > deadline:
                 raise
+
+
+def _stays(config: Config, alone: bool) -> bool:
+    """Whether ranks that are well stay; `warm.load` sees to it that the question makes no context on a GPU."""
+    import torch
+
+    return not alone and config.recovery.stays(torch.cuda.is_available())
 
 
 def _is_alone(given: argparse.Namespace) -> bool:

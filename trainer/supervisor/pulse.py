@@ -6,13 +6,28 @@ nothing for a while counts as lost; the ages are by the clock of who looks.
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from trainer.node.generations import ALIVE, LOST
 from trainer.supervisor.job_store import JobStore
 
 BEAT_SECONDS = 1.0
-LOST_SECONDS = 30.0
-"""Longer than a machine under load keeps a process waiting: a node that is taken for lost loses its work."""
+LOST_SECONDS = 10.0
+"""Ten signs of life that did not come. A node that is taken for lost loses the steps since its last checkpoint at most,
+and comes back by the way of any lost node."""
+LOOK_SECONDS = 0.5
+"""The store is not asked about a node more often."""
+
+
+@dataclass
+class Sight:
+    """What is known of another node's supervisor."""
+
+    number: int
+    """Of its last sign of life."""
+    looked: float
+    silent: float = 0.0
+    """Seconds for which the number has been seen to stay the same."""
 
 
 class Pulse:
@@ -21,8 +36,7 @@ class Pulse:
     def __init__(self, store: JobStore, node: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._node, self._clock = store, node, clock
         self._beaten = 0.0
-        self._seen: dict[str, tuple[int, float]] = {}
-        """By node: the last number and when it was new."""
+        self._seen: dict[str, Sight] = {}
 
     def beat(self) -> None:
         """Show that this supervisor lives, at most once a second."""
@@ -34,21 +48,22 @@ class Pulse:
         """Why a node is lost, empty while it is not: in one sentence."""
         if self._store.has(f"{LOST}/{node}"):
             return f"node {node} is lost"
-        now, (before, since) = self._clock(), self._seen.get(node, (-1, 0.0))
-        if before >= 0 and now - since < BEAT_SECONDS:
-            return ""
-        number = self._store.count(f"{ALIVE}/{node}")
-        if number != before:
-            self._seen[node] = number, now
-            return ""
-        age = now - since
-        return f"node {node} is lost: no sign of life for {age:.0f} s" if age > LOST_SECONDS else ""
+        silent = self.silence(node)
+        return f"node {node} is lost: no sign of life for {silent:.0f} s" if silent > LOST_SECONDS else ""
 
     def silence(self, node: str) -> float:
-        """Seconds for which a node's supervisor has shown nothing, counted from the first call that saw it so."""
-        now, number = self._clock(), self._store.count(f"{ALIVE}/{node}")
-        before, since = self._seen.get(node, (-1, 0.0))
-        if number != before:
-            self._seen[node] = number, now
-            return 0.0
-        return now - since
+        """Seconds for which a node's supervisor has been seen to show nothing, from the first look on.
+
+        Where this process itself was kept waiting between two looks, that time says nothing of the other, which may
+        have waited for the same.
+        """
+        now, sight = self._clock(), self._seen.get(node)
+        if sight and now - sight.looked < LOOK_SECONDS:
+            return sight.silent
+        number = self._store.count(f"{ALIVE}/{node}")
+        if sight and number == sight.number:
+            sight.silent += min(now - sight.looked, 2 * BEAT_SECONDS)
+            sight.looked = now
+        else:
+            sight = self._seen[node] = Sight(number, now)
+        return sight.silent
