@@ -1,4 +1,4 @@
-"""Pulse: a node counts as lost when its supervisor shows no sign of life, and not because who looks was kept waiting."""
+"""Pulse: a node is lost when its supervisor shows no sign of life, and not because the one who looks had to wait."""
 
 import os
 import subprocess
@@ -10,6 +10,7 @@ from signal import SIGKILL, SIGSTOP
 import pytest
 
 from tests.conftest import until
+from trainer.diagnosis import stacks
 from trainer.node.generations import ALIVE
 from trainer.supervisor.job_store import JobStore
 from trainer.supervisor.pulse import BEAT_SECONDS, LOST_SECONDS, Pulse
@@ -106,10 +107,4 @@ def test_one_that_is_stopped_or_killed_shows_none(busy: tuple[subprocess.Popen[s
     pulse = Pulse(store, "b")
     until(lambda: pulse.silence("a") > 3 * BEAT_SECONDS, "silence", 60)
     os.kill(supervisor.pid, SIGKILL)
-    until(lambda: not os.path.exists(f"/proc/{heart}") or is_over(heart), "the end of the process beside it", 60)
-
-
-def is_over(pid: int) -> bool:
-    """Whether a process has ended, and only its parent has not heard of it."""
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] in "ZX"
+    until(lambda: not stacks.state(heart), "the end of the process beside it", 60)
