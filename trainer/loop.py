@@ -212,9 +212,6 @@ class Trainer:
             if together and self.config.observation.compares_after(self.step, saves):
                 self.engine.check_copies(self.step)
         self.updates.after_step(change, self.step)
-        if updated:
-            with self.timeline.doing("checkpoint"):
-                self.saver.prepare(self.engine)
         saving = self.saver.busy
         self._record_commits()
         seconds = time.perf_counter() - begun

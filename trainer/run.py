@@ -89,6 +89,8 @@ def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
         before, asked_to_stop = trainer.step, trainer.train_step(True if trainer.lookout.asks_to_stop else stop)
         if trainer.step == first:
             trainer.record("stepped", step=first)
+            with trainer.timeline.doing("checkpoint"):
+                trainer.saver.prepare(trainer.engine)  # the optimiser has its state now
         if trainer.step > before and trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
