@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from trainer.node.generations import Arrival, End, Members, key
 from trainer.record import causes
 from trainer.supervisor.job_store import JobStore
-from trainer.supervisor.pulse import Pulse
+from trainer.supervisor.pulse import LOST_SECONDS, Pulse
 
 JOIN_SECONDS = 900.0
 """Time for the nodes to find each other at the start, as some still pull their image."""
 LAST_CALL_SECONDS = 30.0
 """How long a job that may have fewer nodes waits at the start for the rest, once enough have arrived."""
+
+RETURN_SECONDS = 30.0
+"""How long a silent node is waited for that the launcher starts anew: Kubernetes makes a new pod after 10 s."""
 
 
 class GenerationOver(Exception):
@@ -63,6 +66,7 @@ class Meeting:
         """
         self._store, self._pulse, self._own, self._nodes = store, pulse, own, nodes
         self._incarnation, self._choose, self._grant, self._pause = incarnation, choose, grant, pause
+        self._patience = RETURN_SECONDS if nodes.replaced_seconds else LOST_SECONDS
         self._known: dict[str, Arrival] = {}
         """The arrivals that were read, by key: they do not change."""
 
@@ -93,7 +97,7 @@ class Meeting:
             if name not in self._known and (arrival := self._store.read(name, Arrival)):
                 self._known[name] = arrival
         here = [each for name, each in self._known.items() if name.startswith(key(generation, "arrived", ""))]
-        living = [each for each in here if each == self._own or not self._pulse.lost(each.node)]
+        living = [each for each in here if each == self._own or not self._is_lost(each.node)]
         # One that was started anew while the others were still on their way has arrived twice.
         last = {each.index if each.index >= 0 else each.node: each for each in living}
         return sorted(last.values(), key=lambda each: (each.index, each.node))
@@ -105,9 +109,12 @@ class Meeting:
             waited = LAST_CALL_SECONDS if len(arrived) >= self._nodes.least else JOIN_SECONDS
             return time.monotonic() - begun > waited
         here = {each.node for each in arrived}
-        if not all(node in here or self._pulse.lost(node) for node in (*(each.node for each in before.nodes), *joins)):
+        if not all(node in here or self._is_lost(node) for node in (*(each.node for each in before.nodes), *joins)):
             return False
         return len(arrived) >= self._nodes.least or time.monotonic() - begun > self._nodes.replaced_seconds
+
+    def _is_lost(self, node: str) -> bool:
+        return bool(self._pulse.lost(node, self._patience))
 
     def _close(self, generation: int, nodes: tuple[Arrival, ...], cause: str) -> None:
         """Name the members, or end the generation when they are too few or get no token."""

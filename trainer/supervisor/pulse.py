@@ -44,12 +44,12 @@ class Pulse:
             self._store.number(f"{ALIVE}/{self._node}")
             self._beaten = self._clock()
 
-    def lost(self, node: str) -> str:
-        """Why a node is lost, empty while it is not: in one sentence."""
+    def lost(self, node: str, after: float = LOST_SECONDS) -> str:
+        """Why a node is lost, empty while it is not: in one sentence. It is after so many seconds of silence."""
         if self._store.has(f"{LOST}/{node}"):
             return f"node {node} is lost"
         silent = self.silence(node)
-        return f"node {node} is lost: no sign of life for {silent:.0f} s" if silent > LOST_SECONDS else ""
+        return f"node {node} is lost: no sign of life for {silent:.0f} s" if silent > after else ""
 
     def silence(self, node: str) -> float:
         """Seconds for which a node's supervisor has been seen to show nothing, from the first look on.

@@ -8,8 +8,8 @@ from trainer.node.generations import LOST, STOPPING, Arrival, End, Members, Stop
 from trainer.record import causes
 from trainer.supervisor import returning
 from trainer.supervisor.job_store import JobStore
-from trainer.supervisor.meeting import GenerationOver, Meeting, NodeCount
-from trainer.supervisor.pulse import Pulse
+from trainer.supervisor.meeting import RETURN_SECONDS, GenerationOver, Meeting, NodeCount
+from trainer.supervisor.pulse import LOST_SECONDS, Pulse
 
 A, B = Arrival("a", 0, 1, "10.0.0.1"), Arrival("b", 1, 1, "10.0.0.2")
 ELSEWHERE = Arrival("c", 1, 1, "10.0.0.3")
@@ -126,3 +126,22 @@ def test_a_job_that_may_have_fewer_nodes_waits_for_none(store: JobStore) -> None
     before = running(store, A, B)
     store.write(f"{LOST}/b", {})
     assert met(store, A, NodeCount(1, 2, replaced_seconds=60.0), before).nodes == (A,)
+
+
+@pytest.mark.parametrize(("replaced_seconds", "patience"), [(0.0, LOST_SECONDS), (60.0, RETURN_SECONDS)])
+def test_a_silent_node_is_waited_for_longer_where_the_launcher_starts_it_anew(
+    store: JobStore, replaced_seconds: float, patience: float
+) -> None:
+    before, now = running(store, A, B), [100.0]
+
+    def wait(generation: int) -> None:
+        now[0] += 1.0
+
+    count = NodeCount(1, 2, replaced_seconds)
+    meeting = Meeting(store, Pulse(store, "a", lambda: now[0]), A, count, 1, lambda here, _: tuple(here), nothing, wait)
+    assert meeting.members(1, before, "a test").nodes == (A,)
+    assert patience < now[0] - 100.0 <= patience + 2
+
+
+def nothing(members: Members, cause: str) -> None:
+    """The token is granted."""
