@@ -15,8 +15,6 @@ BEAT_SECONDS = 1.0
 LOST_SECONDS = 10.0
 """Ten signs of life that did not come. A node that is taken for lost loses the steps since its last checkpoint at most,
 and comes back by the way of any lost node."""
-LOOK_SECONDS = 0.5
-"""The store is not asked about a node more often."""
 
 
 @dataclass
@@ -48,7 +46,11 @@ class Pulse:
         """Why a node is lost, empty while it is not: in one sentence. It is after so many seconds of silence."""
         if self._store.has(f"{LOST}/{node}"):
             return f"node {node} is lost"
-        silent = self.silence(node)
+        sight = self._seen.get(node)
+        if sight and self._clock() - sight.looked < BEAT_SECONDS:
+            silent = sight.silent  # the store need not be asked more often
+        else:
+            silent = self.silence(node)
         return f"node {node} is lost: no sign of life for {silent:.0f} s" if silent > after else ""
 
     def silence(self, node: str) -> float:
@@ -58,8 +60,6 @@ class Pulse:
         have waited for the same.
         """
         now, sight = self._clock(), self._seen.get(node)
-        if sight and now - sight.looked < LOOK_SECONDS:
-            return sight.silent
         number = self._store.count(f"{ALIVE}/{node}")
         if sight and number == sight.number:
             sight.silent += min(now - sight.looked, 2 * BEAT_SECONDS)
