@@ -70,7 +70,7 @@ FAULTS = {
         "The supervisor of a node gets SIGSEGV.", (causes.KILLED,), signalled(SIGSEGV, SUPERVISOR)
     ),
     "supervisor-stopped": ChaosFault(
-        "The supervisor of a node gets SIGSTOP.", (causes.DISRUPTED,), signalled(SIGSTOP, SUPERVISOR)
+        "The supervisor of a node gets SIGSTOP.", (causes.KILLED, causes.DISRUPTED), signalled(SIGSTOP, SUPERVISOR)
     ),
     "keeper-killed": ChaosFault("The keeper of the job gets SIGKILL.", (causes.KILLED,), signalled(SIGKILL, KEEPER)),
     "keeper-crashed": ChaosFault("The keeper of the job gets SIGSEGV.", (causes.KILLED,), signalled(SIGSEGV, KEEPER)),
@@ -87,7 +87,9 @@ FAULTS = {
     "first-node-killed": ChaosFault(
         "The node of rank 0 loses its power.", (causes.DISRUPTED,), signals.node_killed(first=True)
     ),
-    "node-stopped": ChaosFault("A node stands still.", (causes.HUNG, causes.DISRUPTED), signals.node_stopped),
+    "node-stopped": ChaosFault(
+        "A node stands still.", (causes.HUNG, causes.KILLED, causes.DISRUPTED), signals.node_stopped
+    ),
     "node-asked": ChaosFault(
         "A node gets SIGTERM, as before a maintenance: no failure, and so no incident.",
         (),

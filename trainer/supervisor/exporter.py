@@ -6,18 +6,17 @@ whole training come from the node of rank 0 alone, so that no query counts them 
 """
 
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
-from trainer.base import console, exporting, journal, processes
+from trainer.base import console, exporting, journal
 from trainer.base.exposition import Exposition
 from trainer.base.journal import JournalEvent
 from trainer.figures.job_metrics import JobFigures, expose_ranks
 from trainer.record import fence, heartbeat, ledger
 from trainer.record.heartbeat import Beat, RankPlace
+from trainer.supervisor import beside
 
 VARIABLE = "SLIPWAY_METRICS_PORT"
 
@@ -84,9 +83,7 @@ def start(store: Path, incarnation: int, node: str) -> tuple[int, ...]:
     except (OSError, ValueError) as error:
         console.warn(f"trainer: {VARIABLE}={given}: {error}; this node exports no metrics")
         return ()
-    parent, pid = os.getpid(), os.fork()
-    if pid == 0:
-        _serve(parent, served)
+    pid = beside.start(__name__, served.serve_forever)  # until the last steps, which are worth a scrape
     served.server_close()
     return (pid,)
 
@@ -95,13 +92,3 @@ def _port(given: str) -> int:
     if not given.isdecimal() or not 0 < int(given) < 65536:
         raise ValueError("expected a port from 1 to 65535")
     return int(given)
-
-
-def _serve(parent: int, served: ThreadingHTTPServer) -> None:
-    """The life of the exporter's process; does not return."""
-    try:
-        processes.die_with_parent(parent)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the last steps are worth a scrape
-        served.serve_forever()
-    finally:
-        os._exit(1)

@@ -4,13 +4,14 @@ Between two generations a supervisor writes to the durable tier, waits for ranks
 are. A tier that stalls must not make its node look lost. The supervisor cannot have a second thread, as it forks.
 """
 
+import contextlib
+import functools
 import os
-import signal
 import time
 
-from trainer.base import processes
 from trainer.diagnosis import stacks
 from trainer.node.standstill import STOPPED
+from trainer.supervisor import beside
 from trainer.supervisor.job_store import JobStore, StoreGone
 from trainer.supervisor.pulse import BEAT_SECONDS, Pulse
 
@@ -19,23 +20,14 @@ CONNECT_SECONDS = 10.0
 
 def start(host: str, port: int, node: str) -> int:
     """Start it; the pid of its process, which dies with this one. Call it before any thread is started."""
-    parent, pid = os.getpid(), os.fork()
-    if pid == 0:
-        _live(parent, host, port, node)
-    return pid
+    return beside.start(__name__, functools.partial(_live, os.getpid(), host, port, node))
 
 
-def _live(parent: int, host: str, port: int, node: str) -> None:
-    """The life of the process; does not return. A store that is gone ends it: the supervisor finds out by itself."""
-    try:
-        processes.die_with_parent(parent)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a node that was asked to stop lives until its ranks have saved
+def _live(supervisor: int, host: str, port: int, node: str) -> None:
+    """The life of the process. A store that is gone ends it: the supervisor finds out by itself."""
+    with contextlib.suppress(StoreGone):
         pulse = Pulse(JobStore.connected(host, port, CONNECT_SECONDS), node)
         while True:
-            if stacks.state(parent) != STOPPED:
+            if stacks.state(supervisor) != STOPPED:
                 pulse.beat()
             time.sleep(BEAT_SECONDS)
-    except StoreGone:
-        pass
-    finally:
-        os._exit(1)

@@ -1,10 +1,10 @@
 """Hosting: the store of a job of one node, in a process beside the ranks: nobody else needs it, so no launcher does."""
 
-import os
+import functools
 import signal
 import socket
 
-from trainer.base import processes
+from trainer.supervisor import beside
 
 LOOPBACK = "127.0.0.1"
 
@@ -15,24 +15,17 @@ def start() -> tuple[int, int]:
     Call it after torch has been imported, and before any thread is started. Raises OSError.
     """
     listener = socket.create_server((LOOPBACK, 0))
-    parent, port = os.getpid(), int(listener.getsockname()[1])
-    pid = os.fork()
-    if pid == 0:
-        _serve(parent, listener, port)
+    port = int(listener.getsockname()[1])
+    pid = beside.start(__name__, functools.partial(_serve, listener, port))
     listener.close()
     return pid, port
 
 
-def _serve(parent: int, listener: socket.socket, port: int) -> None:
-    """The life of the store's process; does not return."""
-    try:
-        processes.die_with_parent(parent)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the ranks still need it
-        from torch._C._distributed_c10d import TCPStore
+def _serve(listener: socket.socket, port: int) -> None:
+    """The life of the store's process."""
+    from torch._C._distributed_c10d import TCPStore
 
-        store = TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
-        assert store.port == port
-        while True:
-            signal.pause()
-    finally:
-        os._exit(1)
+    store = TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    assert store.port == port
+    while True:
+        signal.pause()

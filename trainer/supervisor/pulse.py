@@ -47,10 +47,8 @@ class Pulse:
         if self._store.has(f"{LOST}/{node}"):
             return f"node {node} is lost"
         sight = self._seen.get(node)
-        if sight and self._clock() - sight.looked < BEAT_SECONDS:
-            silent = sight.silent  # the store need not be asked more often
-        else:
-            silent = self.silence(node)
+        is_new = sight and self._clock() - sight.looked < BEAT_SECONDS  # the store need not be asked more often
+        silent = sight.silent if sight and is_new else self.silence(node)
         return f"node {node} is lost: no sign of life for {silent:.0f} s" if silent > after else ""
 
     def silence(self, node: str) -> float:

@@ -10,6 +10,7 @@ from signal import SIGKILL, SIGSTOP
 import pytest
 
 from tests.conftest import until
+from trainer.base import processes
 from trainer.diagnosis import stacks
 from trainer.node.generations import ALIVE
 from trainer.supervisor.job_store import JobStore
@@ -95,8 +96,9 @@ def busy() -> Iterator[tuple[subprocess.Popen[str], JobStore, int]]:
 
 @pytest.mark.slow
 def test_a_supervisor_that_is_busy_shows_that_it_lives(busy: tuple[subprocess.Popen[str], JobStore, int]) -> None:
-    _, store, _ = busy
+    _, store, heart = busy
     until(lambda: store.count(f"{ALIVE}/a") >= 3, "signs of life", 60)
+    assert "trainer.supervisor.heart" in processes.command_line(heart)
 
 
 @pytest.mark.slow
