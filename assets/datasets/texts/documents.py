@@ -11,7 +11,7 @@ from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.texts import comparison, segments
 from recipes.dataset import DatasetRecipe
 
-VERSION = "6"
+VERSION = "7"
 """The version of this code, raised when the same extracts would give another table."""
 
 SCHEMA = pa.schema(

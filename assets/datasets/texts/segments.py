@@ -13,7 +13,7 @@ from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
 from assets.datasets.cleaning.normalise import normalise
 from assets.datasets.documents.kind import Reader, RowOf
-from assets.datasets.reading import encodings, readers
+from assets.datasets.reading import encodings, parts, readers
 from assets.datasets.reading.about import About
 from assets.datasets.reading.items import Text
 from recipes.dataset import DatasetRecipe
@@ -80,7 +80,8 @@ def configuration(recipe: DatasetRecipe) -> list[Any]:
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # the comparison, not a row, depends on the rest of the section
     cleaning.pop("kept_duplicate")  # nor on this
-    return [cleaner.VERSION, encodings.VERSION, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
+    versions = [cleaner.VERSION, encodings.VERSION, parts.VERSION]
+    return [*versions, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
 
 
 class TextPlace(NamedTuple):
