@@ -49,12 +49,14 @@ def read(durable: Path, dataset: str) -> HeldOut | None:
     try:
         return codec.read_if_there(path(durable, dataset), HeldOut)
     except codec.UndecodableRecord as error:
-        cure = "bring it back with slipway restore, or remove it: then its document goes to the split of its hash"
+        cure = (
+            "remove it, and bring it back with slipway restore; without it its document goes to the split of its hash"
+        )
         raise ValueError(f"{error}; {cure}") from None
 
 
 def restore(durable: Path, dataset: str, backup: Path) -> None:
-    """Put a backed-up note in the place of one that is gone."""
+    """Put a backed-up note in the place of one that is gone. Raises OSError."""
     atomic.create_only(path(durable, dataset), backup.read_bytes())
 
 
