@@ -46,7 +46,8 @@ LIVE = """
 EQUAL = """
     UPDATE live SET removed = 'exact_duplicate', because = first FROM (
         SELECT row, row_number() OVER copies AS copy, first_value(name || '#' || number) OVER copies AS first
-        FROM live WHERE removed IS NULL WINDOW copies AS (PARTITION BY blake3 ORDER BY split = 'validation' DESC, {order})
+        FROM live WHERE removed IS NULL
+        WINDOW copies AS (PARTITION BY blake3 ORDER BY split = 'validation' DESC, {order})
     ) copies
     WHERE copies.row = live.row AND copies.copy > 1
 """
