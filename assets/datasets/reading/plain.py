@@ -26,16 +26,19 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     Where the beginning of a long file is no text, it is set aside as a whole. A damaged file gives none, or the parts
     before the damage, because its missing part is not known.
     """
-    longest = limits.whole_bytes(reading)
+    longest, limit = limits.whole_bytes(reading), limits.text_bytes(reading)
     try:
-        head = stream.read(longest + 1)
+        head = stream.read(limit + 1)
     except DamagedFile as damage:
         yield UnfitDocument(0, damage.args[0])
         return
+    document = limits.document(0, head, limit, reading.encoding, detect=True)
     if len(head) <= longest or reading.whole_megabytes is None:
-        yield limits.document(0, head, limits.text_bytes(reading), reading.encoding, detect=True)
-    else:
-        yield from _divided(head, stream, max(1, longest // PARTS), reading)
+        yield document
+        return
+    whole = document.text if isinstance(document, Text) else None
+    for part in _divided(head, stream, max(1, longest // PARTS), reading):
+        yield part._replace(whole=whole) if isinstance(part, Text) else part
 
 
 def _divided(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:

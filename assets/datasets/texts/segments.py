@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("blake3", pa.string()),
         pa.field("identity", pa.string()),
+        pa.field("whole", pa.string()),
         pa.field("language", pa.string()),
         *(pa.field(name, pa.string()) for name in About._fields),
         pa.field("removed", pa.string()),
@@ -62,7 +63,8 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
         "text": cleaned.text if cleaned.removed is None else cleaned.text[:EXCERPT],
         "bytes": len(data),
         "blake3": digest.of_bytes(data),
-        "identity": digest.of_bytes(normalise(document.text).encode()),
+        "identity": _identity(document.text),
+        "whole": None if document.whole is None else _identity(document.whole),
         "language": cleaned.language,
         **{name: value or None for name, value in document.about._asdict().items()},
         "removed": cleaned.removed,
@@ -72,6 +74,11 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
         "signature": None if cleaned.signature is None else cleaned.signature.tobytes(),
         "fingerprints": cleaned.fingerprints,
     }
+
+
+@functools.lru_cache(maxsize=2)  # the parts of a file come one after the other, each with the same whole
+def _identity(text: str) -> str:
+    return digest.of_bytes(normalise(text).encode())
 
 
 def configuration(recipe: DatasetRecipe) -> list[Any]:

@@ -77,6 +77,18 @@ def test_a_url_is_taken_down_and_the_next_snapshot_does_not_have_it(corpus: Path
     assert SECRET in everything(before, durable), "old snapshots do not change"
 
 
+def test_a_file_that_was_taken_down_as_one_document_stays_out_when_it_is_divided(corpus: Path, durable: Path):
+    for name in ("a.txt", "b.txt"):
+        write_file(corpus / name, "".join(f"line {number} of the file {name}\n" for number in range(200)))
+    build(recipe(corpus), durable)
+    take_down(durable, "", "a.txt")
+    divided = recipe(corpus, reading=READING | {"whole_megabytes": 0.004})
+    build(divided, durable)
+    out = {place for place, why in left_out(divided, durable).items() if why == "takedown"}
+    assert len(out) > 10 and out == {each.name for each in meant(durable, "", "a.txt")}
+    assert len(meant(durable, "", "b.txt")) > 10
+
+
 def test_it_stays_out_when_it_comes_back_from_another_file_or_with_another_text(corpus: Path, durable: Path):
     steps.make_documents(recipe(corpus), durable)
     take_down(durable, BAD)
