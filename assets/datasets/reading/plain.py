@@ -53,6 +53,8 @@ def _divided(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection) 
                 if number == 0 and isinstance(found, UnfitDocument) and part is not None:
                     return
                 number += 1
+        if number == 0:
+            yield UnfitDocument(0, "empty")
     except DamagedFile as damage:
         yield UnfitDocument(number, damage.args[0])
     except UnicodeError:

@@ -101,7 +101,8 @@ def test_parts_of_a_file_in_another_encoding_are_its_text(encoding):
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"), [(b"\xff\1\xfe\2\n" * 9000, "not UTF-8"), (b"\0\0\1\2\n" * 9000, "a binary file")]
+    ("data", "reason"),
+    [(b"\n" * 40_000, "empty"), (b"\xff\1\xfe\2\n" * 9000, "not UTF-8"), (b"\0\0\1\2\n" * 9000, "a binary file")],
 )
 def test_a_long_file_that_is_no_text_is_set_aside_once(data, reason):
     assert documents(data) == [UnfitDocument(0, reason)]
