@@ -1,6 +1,6 @@
 """Held out: the document that a small dataset keeps for validation when the share of its recipe would be none.
 
-Of 19 documents 1 % is no document, and no training can be measured. So as long as a dataset points at no snapshot, the
+Of 19 documents 1 % is no document, and no training can be measured. So until a dataset points at a snapshot, the
 document of the lowest hash is held out instead. It is noted in `held_out.json` beside the dataset and stays held out
 in all later snapshots, because models were compared on it.
 """
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import duckdb
 
-from assets.datasets.snapshots import pointer
 from trainer.base import atomic, codec
 
 LARGEST = 0.1
@@ -36,10 +35,11 @@ def mark(connection: duckdb.DuckDBPyConnection, durable: Path, dataset: str, sho
 
     `shop` is the dataset's workshop. Raises ValueError when the note makes no sense.
     """
-    if pointer.current(durable, dataset) is None:
-        noted = _choose(connection, path(durable, dataset), shop)
-    else:
+    # A model may have read any document of a snapshot that the dataset has ever pointed at.
+    if (durable / "datasets" / dataset / "history.journal").exists():
         noted = read(durable, dataset)
+    else:
+        noted = _choose(connection, path(durable, dataset), shop)
     if noted is not None:
         connection.execute(MOVE, {"identity": noted.identity})
 
