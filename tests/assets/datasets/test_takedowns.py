@@ -18,7 +18,7 @@ from assets.datasets.texts import steps
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from recipes.dataset import DatasetRecipe
 from tests.assets.datasets import digits
-from tests.assets.datasets.builds import build, content, rebuild, texts_of
+from tests.assets.datasets.builds import build, content, hold_none_out, rebuild, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
 from trainer.data.shards import TextSnapshot
 
@@ -154,6 +154,7 @@ def test_what_is_nearly_equal_is_found_wherever_it_stands_in_the_cluster(corpus:
     words = " ".join(f"w{each}" for each in range(300))
     for name in "abc":
         write_file(corpus / f"{name}.txt", f"{words} {name}")
+    hold_none_out(durable)
     made = build(recipe(corpus, cleaning={"decontamination": None}, split={"validation": 1e-9}), durable)
     for name in "abc":
         found = takedown_search.nearly_equal(durable, made.sha256, [f"{name}.txt#0"])
