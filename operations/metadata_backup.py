@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.datasets.documents import takedowns
+from assets.datasets.documents import held_out, takedowns
 from assets.execution import pods
 from recipes.load import recipes_folder
 from resources import metadata_backup, postgresql
@@ -74,11 +74,12 @@ def back_up(instance: dg.DagsterInstance, tiers: Tiers, tracking: Tracking, reci
 
 
 def records_of(durable: Path) -> Iterator[tuple[str, Path]]:
-    """What of the datasets no source can give again: what was taken down, and the tokenizers. Raises OSError."""
+    """What of the datasets no source can give again: what was taken down, what a small one holds out, and the
+    tokenizers. Raises OSError."""
     for dataset in listing.names_if_there(durable / "datasets"):
-        path = takedowns.path(durable, dataset)
-        if path.exists():
-            yield str(path.relative_to(durable)), path
+        for path in (takedowns.path(durable, dataset), held_out.path(durable, dataset)):
+            if path.exists():
+                yield str(path.relative_to(durable)), path
     for name in listing.names_if_there(durable / "tokenizers"):
         yield f"tokenizers/{name}", durable / "tokenizers" / name
 

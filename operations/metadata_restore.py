@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assets.datasets.documents import takedowns
+from assets.datasets.documents import held_out, takedowns
 from operations.metadata_backup import tier_of
 from resources import metadata_backup, postgresql
 from resources.home import Home
@@ -80,6 +80,7 @@ def restore(home: Home, tiers: Tiers, by: str, folder: str = "") -> Restored:
         _note(tiers, folder, by)
         looked_at = _look_at_all_again(tiers, folder)
         taken_down = _restore_takedowns(fetched, tiers.durable_path)
+        _restore_held_out(fetched, tiers.durable_path)
         verified = fetched.rename(fetched.with_name(VERIFIED))
         aside = tuple(_put_back(verified / name, home.root / name) for name in there)
         settings = tuple(name for name in SETTINGS if _put_where_none_is(verified / name, home.root / name))
@@ -103,6 +104,7 @@ def restore_servers(tiers: Tiers, by: str, folder: str, parent: Path) -> Restore
         _note(tiers, folder, by)
         looked_at = _look_at_all_again(tiers, folder)
         taken_down = _restore_takedowns(fetched, tiers.durable_path)
+        _restore_held_out(fetched, tiers.durable_path)
         for service, dump in dumps.items():
             postgresql.restore(service, dump)
     return Restored(folder, figures, (), looked_at, taken_down)
@@ -126,6 +128,14 @@ def _restore_takedowns(backup: Path, durable: Path) -> int:
         for dataset in listing.names_if_there(kept / "datasets")
         if (path := takedowns.path(kept, dataset)).exists()
     )
+
+
+def _restore_held_out(backup: Path, durable: Path) -> None:
+    """Put back what small datasets hold out, where the durable tier does not know it."""
+    kept = backup / metadata_backup.DURABLE
+    for dataset in listing.names_if_there(kept / "datasets"):
+        if (path := held_out.path(kept, dataset)).exists():
+            held_out.restore(durable, dataset, path)
 
 
 def finish(home: Home) -> None:

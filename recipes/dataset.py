@@ -110,6 +110,9 @@ class ReadingSection(RecipeSection):
     text_field: Text = "text"
     """The field of a JSON object, or the column of a table, that holds the text."""
     metadata: MetadataSection = MetadataSection()
+    whole_megabytes: Annotated[float, Field(gt=0)] | None = 1.0
+    """Megabytes of the longest plain file that is one document; a longer one is divided, where paragraphs or lines
+    end, into parts of about a sixteenth of this. Null to divide none."""
     longest_megabytes: Annotated[float, Field(gt=0)] = 16.0
     """Megabytes of text in the longest document that is kept; it limits the memory that a reader needs."""
     quarantine: Annotated[float, Field(ge=0, le=1)] = 0.01
@@ -129,7 +132,10 @@ class ReadingSection(RecipeSection):
 
     def content(self) -> dict[str, Any]:
         """The fields that decide what documents a file holds, as JSON has them."""
-        return self.model_dump(mode="json", exclude={"quarantine"})
+        content = self.model_dump(mode="json", exclude={"quarantine"})
+        if self.whole_megabytes == ReadingSection.model_fields["whole_megabytes"].default:
+            del content["whole_megabytes"]  # recipes of before this field keep their hashes
+        return content
 
 
 class ImagesSection(RecipeSection):

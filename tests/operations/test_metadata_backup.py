@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.datasets.documents import held_out
 from operations import metadata_backup as asset
 from resources import metadata_backup, sqlite
 from resources.metadata_backup import Figures
@@ -176,3 +177,11 @@ def test_what_dagster_keeps_of_each_step_is_neither_searched_nor_backed_up(track
         (dagster / place).parent.mkdir(parents=True)
         sqlite3.connect(dagster / place).close()
     assert metadata_backup._databases(dagster) == [dagster / "history" / "runs.db"]
+
+
+def test_a_backup_has_what_a_small_dataset_holds_out(tmp_path: Path):
+    note = held_out.path(tmp_path / "durable", "small")
+    note.parent.mkdir(parents=True)
+    note.write_text('{"identity": "00ab"}')
+    [(name, path)] = asset.records_of(tmp_path / "durable")
+    assert (name, path) == ("datasets/small/held_out.json", note)

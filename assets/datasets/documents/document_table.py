@@ -21,7 +21,7 @@ from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.phase import asking
 from assets.datasets.building.workshop import writing
-from assets.datasets.documents import quarantine, takedowns
+from assets.datasets.documents import held_out, quarantine, takedowns
 from assets.datasets.documents.extracts import Extracts, segments
 from assets.datasets.documents.kind import DocumentKind
 from recipes.dataset import DatasetRecipe
@@ -46,7 +46,8 @@ LIVE = """
 EQUAL = """
     UPDATE live SET removed = 'exact_duplicate', because = first FROM (
         SELECT row, row_number() OVER copies AS copy, first_value(name || '#' || number) OVER copies AS first
-        FROM live WHERE removed IS NULL WINDOW copies AS (PARTITION BY blake3 ORDER BY {order})
+        FROM live WHERE removed IS NULL
+        WINDOW copies AS (PARTITION BY blake3 ORDER BY split = 'validation' DESC, {order})
     ) copies
     WHERE copies.row = live.row AND copies.copy > 1
 """
@@ -84,6 +85,7 @@ def write(
             connection.execute(LIVE.format(own=kind.own_columns, identity=kind.identity), values)
         quarantine.refuse(connection, recipe, durable / "datasets" / recipe.name, shop)
         takedowns.remove(connection, takedowns.read(durable, recipe.name), "url" in kind.table.names)
+        held_out.mark(connection, durable, recipe.name, shop)
         with asking(connection, report, "comparing equal documents"):
             connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
         kind.compare(connection, recipe, paths, durable, shop, report)

@@ -20,8 +20,10 @@ REASON = "takedown"
 """Why such a document is left out."""
 TAKEN_DOWN = """
     UPDATE live SET removed = '{reason}', because = taken.why FROM taken_down AS taken
-    WHERE live.identity = taken.identity OR {of_url}
+    WHERE live.identity = taken.identity OR {of_texts}
 """
+OF_TEXTS = "live.whole = taken.identity OR (taken.url <> '' AND live.url = taken.url)"
+"""What counts for texts too: a part of a file that was taken down as one document, and the URL."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +88,14 @@ def digest_of(takedowns: Iterable[Takedown]) -> str:
     return digest.of_bytes(atomic.canonical_json([[each.url, each.identities, each.why] for each in takedowns]))
 
 
-def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown], has_urls: bool) -> None:
+def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown], of_texts: bool) -> None:
     """Mark the documents that are taken down in the table `live`, whatever else was to become of them."""
     by_text = [("", identity, each.why) for each in takedowns for identity in each.identities]
     rows = by_text + [(each.url, "", each.why) for each in takedowns if each.url]
     if rows:
         columns = zip(("url", "identity", "why"), zip(*rows, strict=True), strict=True)
         connection.register("taken_down", pa.table({name: pa.array(values) for name, values in columns}))
-        of_url = "(taken.url <> '' AND live.url = taken.url)" if has_urls else "false"
-        connection.execute(TAKEN_DOWN.format(reason=REASON, of_url=of_url))
+        connection.execute(TAKEN_DOWN.format(reason=REASON, of_texts=OF_TEXTS if of_texts else "false"))
         connection.unregister("taken_down")
 
 

@@ -10,7 +10,7 @@ from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.images import segments
 from recipes.dataset import DatasetRecipe
 
-VERSION = "2"
+VERSION = "3"
 """The version of this code, raised when the same extracts would give another table."""
 
 SCHEMA = pa.schema(

@@ -39,8 +39,8 @@ def decoded(data: bytes, otherwise: str | None = None, detect: bool = False) -> 
     """
     if encoding := marked(data):
         return data.decode(encoding)
-    if detect and (zeros := data.count(0)) > MOST_NULS * len(data):
-        return data.decode(_wide(data, zeros))
+    if detect and (wide := without_mark(data)):
+        return data.decode(wide)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -61,8 +61,14 @@ def as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Transcoded(stream, encoding)))
 
 
-def _wide(data: bytes, zeros: int) -> str:
-    """UTF-16, by the zero bytes beside the letters that ASCII has too. Raises UnicodeError for other bytes."""
+def without_mark(data: bytes) -> str | None:
+    """UTF-16, by the zero bytes beside the letters that ASCII has too; None for bytes of which few are zero.
+
+    Raises UnicodeError for other bytes.
+    """
+    zeros = data.count(0)
+    if zeros <= MOST_NULS * len(data):
+        return None
     for high, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         there = data[high::2].count(0)
         if there * 2 > WIDE * len(data) and zeros - there < (1 - WIDE) * there:

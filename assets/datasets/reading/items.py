@@ -75,6 +75,9 @@ class Text(NamedTuple):
     number: int
     text: str
     about: About = NOTHING
+    whole: str | None = None
+    """Of a part of a plain file, the text of the file if it is not longer than a document may be: a takedown that
+    meant the file as one document means its parts too."""
 
 
 class UnfitDocument(NamedTuple):

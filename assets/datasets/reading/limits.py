@@ -11,6 +11,11 @@ def text_bytes(reading: ReadingSection) -> int:
     return int(reading.longest_megabytes * 1e6)
 
 
+def whole_bytes(reading: ReadingSection) -> int:
+    """The length of the longest plain file that is one document, in bytes."""
+    return min(text_bytes(reading), int((reading.whole_megabytes or reading.longest_megabytes) * 1e6))
+
+
 def document(
     number: int,
     value: object,

@@ -11,7 +11,7 @@ from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.texts import comparison, segments
 from recipes.dataset import DatasetRecipe
 
-VERSION = "6"
+VERSION = "7"
 """The version of this code, raised when the same extracts would give another table."""
 
 SCHEMA = pa.schema(
@@ -86,7 +86,7 @@ TEXT_DOCUMENTS = DocumentKind(
     row_of=segments.row_of,
     configuration=segments.configuration,
     table=SCHEMA,
-    own_columns="d.language, d.url, d.licence, d.date, d.masked, split_part(d.file, '/', 1) AS package",
+    own_columns="d.whole, d.language, d.url, d.licence, d.date, d.masked, split_part(d.file, '/', 1) AS package",
     identity="d.identity",
     kept_first=kept_first,
     table_key=VERSION,

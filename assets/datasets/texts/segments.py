@@ -13,7 +13,7 @@ from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
 from assets.datasets.cleaning.normalise import normalise
 from assets.datasets.documents.kind import Reader, RowOf
-from assets.datasets.reading import encodings, readers
+from assets.datasets.reading import encodings, parts, readers
 from assets.datasets.reading.about import About
 from assets.datasets.reading.items import Text
 from recipes.dataset import DatasetRecipe
@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("blake3", pa.string()),
         pa.field("identity", pa.string()),
+        pa.field("whole", pa.string()),
         pa.field("language", pa.string()),
         *(pa.field(name, pa.string()) for name in About._fields),
         pa.field("removed", pa.string()),
@@ -62,7 +63,8 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
         "text": cleaned.text if cleaned.removed is None else cleaned.text[:EXCERPT],
         "bytes": len(data),
         "blake3": digest.of_bytes(data),
-        "identity": digest.of_bytes(normalise(document.text).encode()),
+        "identity": _identity(document.text),
+        "whole": None if document.whole is None else _identity(document.whole),
         "language": cleaned.language,
         **{name: value or None for name, value in document.about._asdict().items()},
         "removed": cleaned.removed,
@@ -74,13 +76,19 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
     }
 
 
+@functools.lru_cache(maxsize=2)  # the parts of a file come one after the other, each with the same whole
+def _identity(text: str) -> str:
+    return digest.of_bytes(normalise(text).encode())
+
+
 def configuration(recipe: DatasetRecipe) -> list[Any]:
     """Everything that decides a text's row besides its file. Raises ValueError for a file that is missing."""
     cleaning = recipe.cleaning.content()
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # the comparison, not a row, depends on the rest of the section
     cleaning.pop("kept_duplicate")  # nor on this
-    return [cleaner.VERSION, encodings.VERSION, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
+    versions = [cleaner.VERSION, encodings.VERSION, parts.VERSION]
+    return [*versions, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
 
 
 class TextPlace(NamedTuple):

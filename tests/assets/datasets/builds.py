@@ -18,6 +18,13 @@ def build(recipe: DatasetRecipe, durable: Path) -> shards.TextSnapshot:
     return made
 
 
+def hold_none_out(durable: Path, dataset: str = "small-corpus") -> None:
+    """From now on the dataset is none that is new, of which one document would be held out whatever the share."""
+    history = durable / "datasets" / dataset / "history.journal"
+    history.parent.mkdir(parents=True)
+    history.touch()
+
+
 def rebuild(recipe: DatasetRecipe, durable: Path, parent: Path) -> shards.TextSnapshot:
     """Make the dataset from nothing in `durable`, with the tokenizer that it has in `parent`."""
     tokenizer_file = durable.parent / "kept-tokenizer.json"

@@ -14,6 +14,7 @@ from assets.datasets.snapshots import pointer
 from assets.staging import staging_assets
 from resources.compute.embedded import EmbeddedCompute
 from resources.tiers import Tiers
+from tests.assets.datasets.builds import hold_none_out
 from tests.assets.datasets.digits import digits, make_digits, png, recipe_for, write
 
 
@@ -106,6 +107,7 @@ def test_classes_that_drift_from_the_parent_block_the_snapshot(corpus, durable):
 
 
 def test_an_empty_split_blocks_the_snapshot(corpus, durable):
+    hold_none_out(durable, "digits")
     result = materialise(recipe_for(corpus, split={"validation": 1e-9}), durable)
     assert not checks_of(result)["no_empty_split"].passed
     assert pointer.current(durable, "digits") is None

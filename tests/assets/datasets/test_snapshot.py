@@ -13,7 +13,7 @@ from assets.datasets.reading import sorted_rows, sources
 from assets.datasets.snapshots import pointer
 from assets.datasets.texts import checks, snapshot, tokenizer
 from resources import warehouse
-from tests.assets.datasets.builds import build, content, texts_of
+from tests.assets.datasets.builds import build, content, hold_none_out, texts_of
 from tests.assets.datasets.corpora import make_corpus, recipe_for
 from trainer.base import journal, verify
 from trainer.data import shards
@@ -97,6 +97,7 @@ def test_the_unigram_entropy_is_that_of_the_validation_tokens(corpus, durable):
 
 
 def test_an_empty_validation_split_has_no_entropy(corpus, durable):
+    hold_none_out(durable)
     with pytest.raises(ValueError, match="validation split is empty"):
         snapshot.unigram_entropy(build(recipe_for(corpus, validation=1e-9), durable), durable)
 
@@ -127,6 +128,7 @@ def test_a_whole_snapshot_passes_its_checks(corpus, durable):
 
 
 def test_an_empty_split_is_found(corpus, durable):
+    hold_none_out(durable)
     assert checks.empty_splits(build(recipe_for(corpus, validation=1e-9), durable)) == ["validation"]
 
 

@@ -18,7 +18,7 @@ from assets.datasets.texts import steps
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from recipes.dataset import DatasetRecipe
 from tests.assets.datasets import digits
-from tests.assets.datasets.builds import build, content, rebuild, texts_of
+from tests.assets.datasets.builds import build, content, hold_none_out, rebuild, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
 from trainer.data.shards import TextSnapshot
 
@@ -75,6 +75,18 @@ def test_a_url_is_taken_down_and_the_next_snapshot_does_not_have_it(corpus: Path
     assert left_out(recipe(corpus), durable) == {"pages.jsonl#10": "takedown"}
     assert sorted(everything(after, durable)) == sorted(set(everything(before, durable)) - {SECRET})
     assert SECRET in everything(before, durable), "old snapshots do not change"
+
+
+def test_a_file_that_was_taken_down_as_one_document_stays_out_when_it_is_divided(corpus: Path, durable: Path):
+    for name in ("a.txt", "b.txt"):
+        write_file(corpus / name, "".join(f"line {number} of the file {name}\n" for number in range(200)))
+    build(recipe(corpus), durable)
+    take_down(durable, "", "a.txt")
+    divided = recipe(corpus, reading=READING | {"whole_megabytes": 0.004})
+    build(divided, durable)
+    out = {place for place, why in left_out(divided, durable).items() if why == "takedown"}
+    assert len(out) > 10 and out == {each.name for each in meant(durable, "", "a.txt")}
+    assert len(meant(durable, "", "b.txt")) > 10
 
 
 def test_it_stays_out_when_it_comes_back_from_another_file_or_with_another_text(corpus: Path, durable: Path):
@@ -142,6 +154,7 @@ def test_what_is_nearly_equal_is_found_wherever_it_stands_in_the_cluster(corpus:
     words = " ".join(f"w{each}" for each in range(300))
     for name in "abc":
         write_file(corpus / f"{name}.txt", f"{words} {name}")
+    hold_none_out(durable)
     made = build(recipe(corpus, cleaning={"decontamination": None}, split={"validation": 1e-9}), durable)
     for name in "abc":
         found = takedown_search.nearly_equal(durable, made.sha256, [f"{name}.txt#0"])

@@ -12,6 +12,7 @@ from assets.datasets.texts import steps
 from recipes.dataset import DatasetRecipe
 from resources import warehouse
 from resources.warehouse import RemovalCount, Total
+from tests.assets.datasets.builds import hold_none_out
 from tests.assets.datasets.corpora import recipe_for, write_file
 
 pytestmark = pytest.mark.pure
@@ -32,6 +33,7 @@ def test_statistics_count_kept_documents_and_removals(tmp_path, durable):
         "c": "w" * 64,
     }.items():
         write_file(tmp_path / "corpus" / name, text)
+    hold_none_out(durable)
     found = warehouse.statistics(table_of(recipe_for(tmp_path / "corpus", validation=1e-9), durable), top=2)
     assert (found.rows, found.documents, found.bytes, found.masked) == (5, 4, 77, 0)
     assert found.splits == (Total("train", 4, 77),)

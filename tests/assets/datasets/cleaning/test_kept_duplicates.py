@@ -11,6 +11,7 @@ import pytest
 from assets.datasets.documents import document_table
 from assets.datasets.texts import steps
 from recipes.dataset import DatasetRecipe
+from tests.assets.datasets.builds import hold_none_out
 from tests.assets.datasets.corpora import recipe_for
 
 READING = {"metadata": {"date": "date"}}
@@ -40,6 +41,8 @@ def recipe(folder: Path, kept: str) -> DatasetRecipe:
 def rows(folder: Path, kept: str) -> dict[str, tuple[str | None, str | None]]:
     """For each document why it is left out, and what is kept instead."""
     durable = folder.parent / "durable"
+    if not durable.exists():
+        hold_none_out(durable)
     made = steps.make_documents(recipe(folder, kept), durable).result["blake3"]
     found = pq.read_table(document_table.path(durable, made)).to_pylist()
     return {row["name"].removesuffix(".jsonl"): (row["removed"], row["because"]) for row in found}
