@@ -47,4 +47,4 @@ def absolute(path: str, info: ValidationInfo) -> str:
     """The absolute form of `path`, which a recipe may write relative to its own folder."""
     if "\0" in path:
         raise ValueError("expected a path without NUL")
-    return os.path.realpath((info.context or {}).get("folder", Path.cwd()) / path)
+    return str(os.path.realpath((info.context or {}).get("folder", Path.cwd()) / path))
