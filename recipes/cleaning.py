@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from recipes.filters import ClassifierSection, LinesSection, OwnRules, UrlsSection, checked_own_rules
-from recipes.parts import Count, RecipeSection, Text
+from recipes.parts import Count, RecipeSection, Text, absolute
 from trainer.base.invalid import Invalid, require
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -166,7 +165,7 @@ class EvaluationSetSection(RecipeSection):
     @field_validator("file")
     @classmethod
     def _from_the_recipe(cls, file: str, info: ValidationInfo) -> str:
-        return str(((info.context or {}).get("folder", Path.cwd()) / file).resolve())
+        return absolute(file, info)
 
 
 def _by_its_file(value: Any) -> Any:

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from recipes.cleaning import CleaningSection
 from recipes.kubernetes import Quantity
-from recipes.parts import Count, Recipe, RecipeSection, Text
+from recipes.parts import Count, Recipe, RecipeSection, Text, absolute
 from trainer.base.invalid import require
 
 
@@ -73,7 +73,7 @@ class DirectorySource(FileSelection):
     @field_validator("path")
     @classmethod
     def _from_the_recipe(cls, path: str, info: ValidationInfo) -> str:
-        return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())
+        return absolute(path, info)
 
 
 class ObjectStoreSource(FileSelection):
@@ -126,8 +126,8 @@ class ReadingSection(RecipeSection):
             b"  ".decode(encoding or "utf-8")  # of no bytes, Python does not look for the encoding
         except UnicodeError:
             return encoding
-        except LookupError:
-            raise ValueError(f"expected an encoding that Python knows, found {encoding}") from None
+        except (LookupError, ValueError):
+            raise ValueError("expected an encoding that Python knows") from None
         return encoding
 
     def content(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class TokenizerSection(RecipeSection):
     @field_validator("file")
     @classmethod
     def _from_the_recipe(cls, file: str | None, info: ValidationInfo) -> str | None:
-        return None if file is None else str(((info.context or {}).get("folder", Path.cwd()) / file).resolve())
+        return None if file is None else absolute(file, info)
 
 
 class SplitSection(RecipeSection):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from recipes.parts import Count, RecipeSection, Text, absolute
+from recipes.parts import Count, RecipeSection, Text, absolute, is_there
 from trainer.base.invalid import Invalid, require
 
 POLICIES = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
@@ -96,15 +96,18 @@ def checked_own_rules(rules: Mapping[str, str], info: ValidationInfo) -> dict[st
     """The rules with absolute paths. Raises Invalid for a file that is there and does not define its function."""
     paths = {name: absolute(file, info) for name, file in rules.items()}
     for name, path in paths.items():
-        if Path(path).exists():
+        if is_there(path):
             require_function(Path(path), name)
     return paths
 
 
 def require_function(path: Path, name: str) -> None:
     """Raise Invalid unless the file defines a function of one argument. The file is not run."""
+    require(path.is_file(), name, f"expected a file of Python: {path} is none")
     try:
         parsed = ast.parse(path.read_bytes())
+    except OSError as error:
+        raise Invalid(name, f"expected a file that can be read: {path}: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise Invalid(name, f"expected a file of Python: {path}{line}: {getattr(error, 'msg', error)}") from None

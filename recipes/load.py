@@ -23,6 +23,17 @@ from recipes.yaml_lines import Document
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 """Names that stay different when asset keys replace their hyphens by underscores."""
+LONGEST_NAME = 100
+"""Characters of a name, at most: what is named after a recipe adds to it, and a file's name has 255 bytes at most."""
+
+FORM = "lower-case letters, digits and single hyphens"
+
+
+def expected_name(name: str) -> str:
+    """What is expected in place of a name that no recipe may have; empty for one that a recipe may have."""
+    if not NAME.fullmatch(name):
+        return FORM
+    return "" if len(name) <= LONGEST_NAME else f"{LONGEST_NAME} characters at most"
 
 
 @dataclass(frozen=True)
@@ -100,8 +111,9 @@ def _files(folder: Path, written: Texts, problems: list[Problem]) -> Iterator[Re
     for name, text in written.items():
         path = folder / name
         file, kind = nearby(path), path.parent.name
-        if path.suffix != ".yaml" or not NAME.fullmatch(path.stem):
-            wanted = "lower-case letters, digits and single hyphens, then .yaml"
+        wanted = FORM if path.suffix != ".yaml" else expected_name(path.stem)
+        if wanted:
+            wanted = f"{wanted}, then .yaml"
             problems.append(Problem(Place(file), "", f"the file name {path.name}", wanted))
         yield RecipeFile(kind, path, _with_name(_document(text, file, problems), kind, path.stem, problems))
 
@@ -109,7 +121,7 @@ def _files(folder: Path, written: Texts, problems: list[Problem]) -> Iterator[Re
 def _document(text: str | UnreadText, file: str, problems: list[Problem]) -> Document | None:
     """What is written in a file, or None when it cannot be read or is not YAML."""
     if isinstance(text, UnreadText):
-        problems.append(Problem(Place(file), "", f'"{text.why}"', "a file that can be read"))
+        problems.append(Problem(Place(file), "", f'"{text.why}"', text.expected))
         return None
     document, found = yaml_lines.read(texts.encoded(text), file)
     problems += found

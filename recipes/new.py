@@ -12,7 +12,7 @@ import pydantic
 
 from recipes.described import FieldDescription, fields, is_required, summary
 from recipes.kinds import KINDS
-from recipes.load import NAME
+from recipes.load import expected_name
 from recipes.problems import InvalidRecipes, Place, Problem
 
 WIDTH = 116
@@ -66,8 +66,7 @@ def write(folder: Path, kind: str, name: str) -> Path:
     that no recipe may have, one that is there already, and when there is no recipe to refer to.
     """
     path = folder / FOLDERS[kind] / f"{name}.yaml"
-    if not NAME.fullmatch(name):
-        wanted = "lower-case letters, digits and single hyphens"
+    if wanted := expected_name(name):
         raise InvalidRecipes([Problem(Place(str(path)), "", f"the name {name!r}", wanted)])
     if path.exists():
         raise ValueError(f"{path}: it exists already; nothing was written")

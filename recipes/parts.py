@@ -1,5 +1,6 @@
 """The parts of recipes: strictly typed, frozen sections, and the fields of every recipe."""
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -33,6 +34,17 @@ class Recipe(RecipeSection):
         return owner
 
 
+def is_there(path: str | Path) -> bool:
+    """Whether anything is at `path`; at one that the system refuses, for example as too long, there is nothing."""
+    try:
+        Path(path).stat()
+    except OSError:
+        return False
+    return True
+
+
 def absolute(path: str, info: ValidationInfo) -> str:
     """The absolute form of `path`, which a recipe may write relative to its own folder."""
-    return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())
+    if "\0" in path:
+        raise ValueError("expected a path without NUL")
+    return str(os.path.realpath((info.context or {}).get("folder", Path.cwd()) / path))

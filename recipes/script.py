@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from recipes.parts import Text, absolute
+from recipes.parts import Text, absolute, is_there
 from recipes.training import TrainingRecipe
 from trainer.base.invalid import require
 
@@ -29,7 +29,7 @@ class ScriptRecipe(TrainingRecipe):
     @classmethod
     def _is_there(cls, code: str, info: ValidationInfo) -> str:
         path = absolute(code, info)
-        if not Path(path).exists():
+        if not is_there(path):
             raise ValueError("expected a folder or a file that is there")
         return path
 
@@ -48,7 +48,8 @@ class ScriptRecipe(TrainingRecipe):
         require(allowed, "placement.staging", "expected auto, whole or window")
         folder = Path(self.code) if Path(self.code).is_dir() else Path(self.code).parent
         for word in self._files():
-            require((folder / word).is_file(), "command", f"expected a file of the code: {word} is not there")
+            there = is_there(folder / word) and (folder / word).is_file()
+            require(there, "command", f"expected a file of the code: {word} is not there")
         hides = [name for name in ("trainer", "trainer.py") if (folder / name).exists() and Path(self.code).is_dir()]
         require(not hides, "code", f"expected another name for {''.join(hides)}: it would hide Slipway's package")
         for name in OF_MODELS:

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import pydantic
@@ -38,6 +38,7 @@ _EXPECTED = {
     "dict_type": "a section",
     "tuple_type": "a list",
     "list_type": "a list",
+    "string_pattern_mismatch": "text of the form {pattern}",
     "too_short": "{min_length} or more",
     "too_long": "a list of {max_length}",
     "union_tag_invalid": "one of {expected_tags}",
@@ -58,10 +59,28 @@ class RefusedValue(ValueError):
 
 def validate(kind: type[Model], value: Any, context: Mapping[str, Any] | None = None) -> Model:
     """`value`, made of what JSON has, as an instance of `kind`. Raises RefusedValue with every fault."""
+    if outside := list(_outside(value, ())):
+        raise RefusedValue(outside)
     try:
         return kind.model_validate_json(json.dumps(value), context=dict(context or {}))
     except pydantic.ValidationError as error:
         raise RefusedValue(_faults(kind, value, error)) from None
+
+
+def _outside(value: Any, path: Path) -> Iterator[RecipeFault]:
+    """The faults of what no field of any kind takes, as no file and no table can hold it."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _outside(name, path) if isinstance(name, str) else ()
+            yield from _outside(each, (*path, name))
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value):
+            yield from _outside(each, (*path, place))
+    elif isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
+            yield RecipeFault(path, json.dumps(value), "text without halves of surrogate pairs")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield RecipeFault(path, shown(value), "a whole number from -2^63 to 2^63 - 1; a larger one is written 1e30")
 
 
 class _Section(RecipeSection, Generic[Value]):

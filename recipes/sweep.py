@@ -8,7 +8,7 @@ from recipes.domain import Domain
 from recipes.kubernetes import KubernetesSection
 from recipes.parts import Count, Recipe, RecipeSection, Text
 from recipes.schedulers import SchedulerSection
-from recipes.training import ModelRecipe, NodesSection, PlacementSection, with_parameters
+from recipes.training import MOST_RANKS, ModelRecipe, NodesSection, PlacementSection, with_parameters
 
 BUDGET = ("trials", "parallel", "limits", "goal")
 """What a sweep may spend: a change continues the same sweep. All else but where trials run decides what the sweep
@@ -42,7 +42,7 @@ class TrialPlacementSection(RecipeSection):
 
     nodes: NodesSection = NodesSection(min=1, max=1)
     """The number of nodes that a trial may run on."""
-    ranks_per_node: Count | None = None
+    ranks_per_node: Annotated[int, Field(ge=1, le=MOST_RANKS)] | None = None
     """Processes on a node: one for each GPU; null for as many as the training has."""
     kubernetes: KubernetesSection = KubernetesSection()
     """What differs for the pods of a trial on a Kubernetes cluster: queue, priority, resources."""

@@ -6,19 +6,25 @@ A run has the recipes that its code location was loaded with, whatever a person 
 import base64
 import json
 import os
+import stat
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 from recipes.kinds import KINDS
-from trainer.base import parsing
+from trainer.base import byte_size, parsing
+
+LONGEST = 1_000_000
+"""Bytes of a recipe, at most, so that no file holds up all that read recipes. A long list has a file of its own."""
 
 
 class UnreadText(NamedTuple):
-    """In the place of the text of a file that cannot be read: a folder, a dangling link, one without permission."""
+    """In the place of the text of a file that cannot be read: a folder, a pipe, a dangling link, one without
+    permission, one that is too long."""
 
     why: str
-    """What the system says of it."""
+    """What the system says of it, or what it is."""
+    expected: str = "a file that can be read"
 
 
 Texts = dict[str, str | UnreadText]
@@ -33,9 +39,20 @@ def read(folder: Path) -> Texts:
 
 def _text(path: Path) -> str | UnreadText:
     try:
-        return path.read_bytes().decode(errors="surrogateescape")
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return UnreadText("no regular file")
+            data = file.read(LONGEST + 1)
     except OSError as error:
         return UnreadText(os.strerror(error.errno) if error.errno else str(error))
+    if len(data) > LONGEST:
+        return UnreadText(f"more than {byte_size.words(LONGEST)}", f"a recipe of {byte_size.words(LONGEST)} at most")
+    return data.decode(errors="surrogateescape")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; otherwise a pipe opens when somebody opens its other end."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def encoded(text: str) -> bytes:

@@ -66,12 +66,20 @@ def _with_preset(preset: Any, **own: Any) -> dict[str, Any]:
 Model = Annotated[Shape, PlainValidator(_model), PlainSerializer(dataclasses.asdict)]
 
 
+MOST_NODES = 20_000
+"""More than the largest clusters have; a layout is checked for each number of nodes that a training may have."""
+LONGEST_MODEL_NAME = 200
+"""Bytes of the name of a registered model: folders are named after it, whose names have 255 at most."""
+MOST_RANKS = 1024
+"""Of a node: more than any has GPUs."""
+
+
 class NodesSection(RecipeSection):
     """The number of nodes that a training may run on; between the two limits it follows the size of the fleet."""
 
-    min: Count
+    min: Annotated[int, Field(ge=1, le=MOST_NODES)]
     """The fewest nodes with which the training starts."""
-    max: Count
+    max: Annotated[int, Field(ge=1, le=MOST_NODES)]
     """The most nodes of the training."""
 
     @model_validator(mode="after")
@@ -84,7 +92,7 @@ class PlacementSection(RecipeSection):
     """Where a training runs. A change reaches a training that goes on when its next incarnation starts."""
 
     nodes: NodesSection
-    ranks_per_node: Count
+    ranks_per_node: Annotated[int, Field(ge=1, le=MOST_RANKS)]
     """Processes on a node: one for each GPU."""
     staging: Annotated[
         Literal["auto", "whole", "streaming", "parts", "window"],
@@ -238,6 +246,8 @@ class ModelRecipe(TrainingRecipe):
     def _is_model_name(cls, name: str) -> str:
         if not re.fullmatch(r"[^/:\s]+", name) or name in (".", ".."):  # it names a folder too
             raise ValueError("expected a name without spaces, / or :")
+        if len(name.encode()) > LONGEST_MODEL_NAME:
+            raise ValueError(f"expected a name of {LONGEST_MODEL_NAME} bytes at most")
         return name
 
     @model_validator(mode="after")

@@ -47,6 +47,9 @@ _PLAIN: dict[str, Any] = {
 }
 
 
+_SECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
 @dataclass
 class Document:
     """The value of a recipe, of the types of JSON, and the place of each value in it."""
@@ -105,6 +108,8 @@ class _Reader:
 
     def value(self, node: yaml.Node, path: Path) -> Any:
         self.places.setdefault(path, self._at(node))
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _SECTIONS:
+            self._problem(node, path, f"the tag {node.tag}", "a plain value")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

@@ -20,8 +20,26 @@ EXPECTED = {
 since importing it would import what the work at hand may not need."""
 
 
+_REMEDIES = {
+    **dict.fromkeys(("SQLITE_NOTADB", "SQLITE_CORRUPT"), "it is damaged: slipway restore puts the last backup back"),
+    **dict.fromkeys(("SQLITE_FULL", "SQLITE_IOERR"), "look at the disk of the home"),
+    **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"), "look at the permissions of the home"),
+    "SQLITE_BUSY": "another process holds it",
+}
+"""What to do about a database of SQLite that cannot be used, by the beginning of the error's name. Others of its errors
+are defects of the code."""
+
+
+def _of_database(error: BaseException) -> str:
+    """What to do about an error of SQLite, also where SQLAlchemy passes it on; empty for all other errors."""
+    name = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
+    return next((remedy for begin, remedy in _REMEDIES.items() if name.startswith(begin)), "")
+
+
 def is_for_people(error: BaseException) -> bool:
     """Whether the error's text is meant for a person."""
+    if _of_database(error):
+        return True
     names = {each.__name__ for each in type(error).__mro__}
     return isinstance(error, ValueError | OSError) or bool(names & EXPECTED)
 
@@ -32,6 +50,8 @@ _UNANSWERED = re.compile(r"API request to (?P<server>\w+://[^/\s]+)\S* failed wi
 
 def sentence(error: BaseException) -> str:
     """The error's text; of an error of the operating system, with its file first; of MLflow's, with the last cause."""
+    if remedy := _of_database(error):
+        return f"a database of the instance, dagster/ or mlflow.db: {getattr(error, 'orig', error)}; {remedy}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if found := _UNANSWERED.match(str(error)):

@@ -28,7 +28,8 @@ class Runtime:
     before the memory is full (garbage_collection_threshold)."""
     compile_cache: bool = True
     """Whether what the compiler has made is kept on the node's NVMe until the training is over, so that a restart with
-    `layout.compile` compiles nothing again (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)."""
+    `layout.compile` compiles nothing again (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR). Where the path of the NVMe has
+    spaces or quotes, it stays among the temporary files."""
 
     def __post_init__(self) -> None:
         require(0 <= self.collect_above < 1, "collect_above", "expected a share from 0 up to, but not including, 1")

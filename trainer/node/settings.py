@@ -5,6 +5,7 @@ imports torch. `set_torch` sets what torch has functions for. A variable that is
 """
 
 import os
+import re
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
@@ -17,6 +18,9 @@ ALLOCATOR, EARLIER = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 """The variable of the allocator, and its earlier name: where a rank's environment has either, the recipe sets none."""
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 """Folders of the compiler's caches, below that of the training."""
+SPLIT = re.compile(r"[\s'\"\\]")
+"""What splits a path on the command line of a compiler, which PyTorch writes without quotes. On a node whose NVMe has
+such a path, PyTorch keeps its caches where it does by itself, among the temporary files."""
 
 
 def set_environment(config: Config, environment: MutableMapping[str, str]) -> None:
@@ -30,8 +34,8 @@ def variables(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables for a configuration on the node that `environment` names."""
     runtime = config.runtime
     found = {ALLOCATOR: text} if (text := allocator(runtime)) else {}
-    if runtime.compile_cache and config.layout.compile:
-        folder = compiled(config, environment)
+    folder = compiled(config, environment)
+    if runtime.compile_cache and config.layout.compile and not SPLIT.search(str(folder)):
         found |= {name: str(folder / part) for name, part in CACHES.items()}
     return found | flight.variables(environment)
 

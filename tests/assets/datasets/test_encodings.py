@@ -46,7 +46,7 @@ def test_a_text_of_before_unicode_is_read_in_the_encoding_that_it_spells(encodin
 def test_a_recipe_may_name_the_encoding_of_files_that_are_not_utf_8():
     assert everything("a.txt", "café".encode("cp1252"), encoding="cp1252") == [Text(0, "café")]
     assert everything("a.txt", "café".encode(), encoding="cp1252") == [Text(0, "café")]
-    with pytest.raises(ValueError, match="an encoding that Python knows, found klingon"):
+    with pytest.raises(ValueError, match="an encoding that Python knows"):
         ReadingSection(encoding="klingon")
 
 

@@ -1,5 +1,6 @@
 """The section `runtime`: what a rank sets before it touches the GPU, and what it leaves to its environment."""
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,13 @@ def test_the_compilers_caches_lie_on_the_nodes_nvme_in_a_folder_of_the_training(
     assert not {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"} & set(
         settings.variables(configured(compile_cache=False), {})
     )
+
+
+@pytest.mark.parametrize("nvme", ["/my home/nvme", "/o'clock", '/"quoted"', "/back\\slash"])
+def test_a_path_that_a_compilers_command_line_would_split_is_none_for_its_caches(configured, nvme: str):
+    config = configured()
+    config = dataclasses.replace(config, placement=dataclasses.replace(config.placement, nvme=nvme))
+    assert not set(settings.CACHES) & set(settings.variables(config, {}))
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
