@@ -25,6 +25,6 @@ def test_the_report_of_a_sweep_shows_its_curves_its_parameters_and_its_rungs(tmp
     window.until_shown(f"Sweep {made.sweep}: complete", "Best parameters", "Curves", "Parallel coordinates", "Rungs")
     assert window.page.locator('[role="img"] svg').count() >= 3
     assert window.page.locator("tr", has_text=f"{made.best_trial}").count() >= 1
-    window.picture("sweep", height=2500)
+    window.picture("sweep", height=4000, above="h2:text-is('Rungs')")
     window.page.set_viewport_size({"width": 390, "height": 800})
     assert window.page.evaluate("document.documentElement.scrollWidth") <= 390, "a phone need not scroll to the side"
