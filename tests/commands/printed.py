@@ -38,7 +38,8 @@ def commands(text: str) -> Iterator[str]:
 
 def call(command: str) -> list[str]:
     """What a `slipway …` gives to its parser, with 1 for what the reader chooses."""
-    return shlex.split(PLACEHOLDER.sub("1", command[command.index("slipway ") :]))[1:]
+    words = shlex.split(PLACEHOLDER.sub("1", command))
+    return words[words.index("slipway") + 1 :]
 
 
 def refusal_of(call: list[str]) -> str:
@@ -56,7 +57,7 @@ def refusal_of(call: list[str]) -> str:
 
 
 def _only_names_a_verb(command: str) -> bool:
-    if "slipway " not in command:
+    if not command.startswith("slipway "):
         return False
     words = call(command)
     return " ".join(words) in VERBS and refusal_of(words) != ""
