@@ -98,6 +98,7 @@ class Window:
         self._pictures.mkdir(parents=True, exist_ok=True)
         self.page.set_viewport_size({"width": WIDTH, "height": height})
         self.until_complete()
+        self.page.evaluate("scrollTo(0, 0)")
         ends = self.page.locator(above).first.bounding_box() if above else None
         bottom = ends["y"] if ends else self.page.evaluate("document.body.getBoundingClientRect().bottom")
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": max(1, min(height, bottom))}

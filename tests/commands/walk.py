@@ -11,7 +11,7 @@ RECIPES = (
     Turn("slipway recipes new training my-model", "slipway recipes new training other-model", says="other-model.yaml"),
     Turn("slipway recipes new training my-decoder", says="my-decoder.yaml"),
     Turn("slipway recipes new KIND NAME", "slipway recipes new suite my-suite", says="my-suite.yaml"),
-    Turn("slipway recipes check", says="valid|right|recipes"),
+    Turn("slipway recipes check", says="my-texts"),
     Turn("slipway recipes check [FOLDER]", "slipway recipes check ."),
     Turn("slipway recipes check <folder>", "slipway recipes check {recipes}"),
     Turn("slipway recipes show tiny-decoder --json", says='"steps"'),

@@ -92,7 +92,7 @@ def importance(report: SweepReport) -> "Figure | None":
     if not report.importance:
         return None
     shown = report.importance[::-1]
-    figure = new_figure((6.4, 1.0 + 0.28 * len(shown)))
+    figure = new_figure((8.0, 1.0 + 0.28 * len(shown)))
     axes = figure.subplots()
     share = [each.share for each in shown]
     reach = [
@@ -108,7 +108,7 @@ def rungs(report: SweepReport) -> "Figure | None":
     """The steps that each rung cost, and those that the trials stopped there saved; None without rungs."""
     if len(report.rungs) < 2:
         return None
-    figure = new_figure((6.4, 2.8))
+    figure = new_figure((8.0, 2.8))
     axes = figure.subplots()
     at = range(len(report.rungs))
     axes.bar([x - 0.2 for x in at], [cost.steps for cost in report.rungs], 0.4, label="trained", color="#1565c0")
