@@ -5,6 +5,7 @@ SUITE = "it runs the tests themselves, whichever of them"
 CLUSTER = "it needs a cluster: "
 LONG = "a benchmark of minutes; `--help` of it is called"
 CALLS = "after an installation it calls what the walk calls: "
+SERVED = "it has the text of `slipway metrics show --jobs`, and the server of `slipway metrics serve`"
 
 LEFT_OUT = {
     "make install": PACKAGES,
@@ -55,4 +56,16 @@ LEFT_OUT = {
     "slipway branch ID@9000 'mix.phases=[{after_step: 9000, weights: {web: 1, code: 1}}]'": (
         "it needs a training on several datasets: tests/trainer/test_mixes.py"
     ),
+    "slipway upgrade --undo": "tests/operations/upgrade/test_upgrading.py takes upgrades back",
+    "python -m cli upgrade --undo": "tests/operations/upgrade/test_upgrading.py takes upgrades back",
+    "slipway demo --serve": "it answers until it is told to stop; tests/embedded/test_demo.py runs it without",
+    "slipway metrics serve --jobs": SERVED,
+    "slipway metrics serve --port 9465 --jobs": SERVED,
+    "slipway models demote slipway-tiny --why 'it leaks addresses'": (
+        "a test calls it without a reason; that of `models rollback` is the same option"
+    ),
+    "slipway models ask slipway-tiny 'def main(' --tokens 48": "tests/drills/test_ui_champion.py asks with 8 tokens",
+    "slipway models serve MODEL 3 --percent 10": "tests/serving/test_rollout.py shifts traffic by shares",
+    "slipway models serve slipway-tiny 3 --percent 10": "tests/serving/test_rollout.py shifts traffic by shares",
+    "slipway nodes bisect node-0 node-1 node-2 node-3": "tests/resources/node_tasks/test_together.py bisects nodes",
 }
