@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, Request, expect, sync_playwright
+from playwright.sync_api import FloatRect, Page, Request, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1360, 900
@@ -101,7 +101,7 @@ class Window:
         self.page.evaluate("scrollTo(0, 0)")
         ends = self.page.locator(above).first.bounding_box() if above else None
         bottom = ends["y"] if ends else self.page.evaluate("document.body.getBoundingClientRect().bottom")
-        clip = {"x": 0, "y": 0, "width": WIDTH, "height": max(1, min(height, bottom))}
+        clip = FloatRect(x=0, y=0, width=WIDTH, height=max(1, min(height, bottom)))
         with Image.open(io.BytesIO(self.page.screenshot(clip=clip))) as shown:
             shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one

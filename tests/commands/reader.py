@@ -154,9 +154,9 @@ def write_texts(folder: Path) -> None:
     lines = [{"url": url, "text": f"Somebody wrote thing {n} here. " * (n + 2)} for n, url in page.items()]
     (folder / "forum.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     (folder / "notes" / "a.txt").write_text("A private letter, which nobody else should read.\n" * 5)
-    lines = [f"Sentence {number} of a letter that was sent twice, to reader {number % 7}.\n" for number in range(300)]
+    letter = [f"Sentence {number} of a letter that was sent twice, to reader {number % 7}.\n" for number in range(300)]
     for name, last in (("b", "Yours"), ("c", "Truly yours")):
-        (folder / "notes" / f"{name}.txt").write_text("".join([*lines, last]))
+        (folder / "notes" / f"{name}.txt").write_text("".join([*letter, last]))
     library = Path(os.__file__).parent
     for package in ("email", "json", "asyncio", "importlib", "logging", "unittest"):
         for source in (library / package).glob("*.py"):

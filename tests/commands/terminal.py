@@ -80,9 +80,9 @@ def typed(line: str, folder: Path, environ: Mapping[str, str], output: Path, ane
     words = shlex.split(line)
     at = words.index("slipway")
     sets = dict(word.split("=", 1) for word in words[:at])
-    process = _forks.Process(target=_run, args=(words[at + 1 :], folder, {**environ, **sets}, output))
-    process.start()
-    return TypedCommand(process, output)
+    fork = _forks.Process(target=_run, args=(words[at + 1 :], folder, {**environ, **sets}, output))
+    fork.start()
+    return TypedCommand(fork, output)
 
 
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str], output: Path) -> None:
