@@ -38,9 +38,10 @@ def page(
     """A whole page.
 
     body: HTML. live: whether its subject goes on. served: whether a server renews it; a file is read again. scripts:
-    JavaScript, without which the browser reads the page again. nav: names and addresses of pages.
+    JavaScript; where there is none, or the browser runs none, it reads the page again. nav: names and addresses.
     """
-    refresh = "" if scripts or not live else f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
+    refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">' if live else ""
+    refresh = f"<noscript>{refresh}</noscript>" if scripts and refresh else refresh
     marks = (' data-live="1"' if live else "") + (' data-served="1"' if served else "")
     return "\n".join(
         [

@@ -1,5 +1,6 @@
 """Manuals: the tables of docs/monitoring.md and the alerts of docs/runbook.md, from the same code as the rules."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -82,7 +83,8 @@ def _chapters() -> str:
 
 
 def _said(alert: AlertRule) -> str:
-    return alert.summary.replace("{", "").replace("}", "")
+    """What the alert says, with `TRAINING` in place of the name of one."""
+    return re.sub(r"{(\w+)}", lambda label: label[1].upper(), alert.summary)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -77,7 +77,7 @@ TRAININGS = RuleGroup(
             "0s",
             "Training {training} has had more than three incidents in an hour",
             "Each of them was healed, and their number is unusual.",
-            "Run `slipway incidents --since 1 --training ID` and look for a common node.",
+            "Run `slipway incidents --since 1h --training ID` and look for a common node.",
         ),
         AlertRule(
             "SlowProgress", "warning",

@@ -64,9 +64,9 @@ def rounded(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else float(f"{value:.{DIGITS}g}") for value in values]
 
 
-def places(drawn: dict[str, Any]) -> Iterator[str]:
-    """The places in which the script draws, each with what it shows in words."""
-    yield frame.paragraph(READING if drawn["steps"] else "No step is done yet.", "quiet")
+def places(drawn: dict[str, Any], reading: str = READING) -> Iterator[str]:
+    """The places in which the script draws, each with what it shows in words; `reading` says how to use them."""
+    yield frame.paragraph(reading if drawn["steps"] else "No step is done yet.", "quiet")
     yield '<div class="figures">'
     for figure in drawn["figures"]:
         id, title = escape(figure["id"]), escape(figure["title"])

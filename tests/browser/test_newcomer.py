@@ -50,7 +50,7 @@ def look_around(url: str, window: Window) -> None:
     window.until_shown("Checkpoints", training)
     assert window.page.locator("canvas").count() >= 4
     assert "Traceback" not in window.text()
-    window.picture("page-of-a-training", height=1500)
+    window.picture("page-of-a-training", height=4000, above="#checkpoints")
     window.until_shown("passed every check and is the champion")
     window.open(f"{url}/slipway/morning")
     window.until_shown("The morning after", "Finished", training)

@@ -1,6 +1,7 @@
 """A person opens the report of a sweep: which trial won, what decided, and what each rung cost."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,18 @@ def test_the_report_of_a_sweep_shows_its_curves_its_parameters_and_its_rungs(tmp
     window.open(page.as_uri())
     window.until_shown(f"Sweep {made.sweep}: complete", "Best parameters", "Curves", "Parallel coordinates", "Rungs")
     assert window.page.locator('[role="img"] svg').count() >= 3
+    _point_at_a_curve(window, made.best_trial)
     assert window.page.locator("tr", has_text=f"{made.best_trial}").count() >= 1
-    window.picture("sweep", height=2500)
+    window.picture("sweep", height=4000, above="h2:text-is('Rungs')")
     window.page.set_viewport_size({"width": 390, "height": 800})
     assert window.page.evaluate("document.documentElement.scrollWidth") <= 390, "a phone need not scroll to the side"
+
+
+def _point_at_a_curve(window: Window, best: int | None) -> None:
+    """The figures under the pointer are told, of the best trial and of the recipe as it is written."""
+    plot = window.page.locator("#curve-trials .u-over")
+    plot.scroll_into_view_if_needed()
+    plot.hover(position={"x": 1, "y": 100})
+    legend = window.page.locator("#curve-trials .u-legend").inner_text()
+    assert f"trial {best}, the best" in legend and "trial 0, as written" in legend
+    assert re.search(r"the best\W*\d\.\d", legend), legend

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, Request, expect, sync_playwright
+from playwright.sync_api import FloatRect, Page, Request, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1360, 900
@@ -87,14 +87,22 @@ class Window:
         """All that can be read on the page now."""
         return self.page.locator("body").inner_text()
 
-    def picture(self, name: str, height: int = HEIGHT) -> None:
-        """Keep what a window of this height shows as `<name>.png`, once all of it is there; only where asked for."""
+    def picture(self, name: str, height: int = HEIGHT, above: str = "") -> None:
+        """Keep what a window of this height shows as `<name>.png`, once all of it is there; only where asked for.
+
+        It ends where the page does, or above the first element that `above` selects: nothing is shown in part, and
+        nothing that is empty.
+        """
         if self._pictures is None:
             return
         self._pictures.mkdir(parents=True, exist_ok=True)
         self.page.set_viewport_size({"width": WIDTH, "height": height})
         self.until_complete()
-        with Image.open(io.BytesIO(self.page.screenshot())) as shown:
+        self.page.evaluate("scrollTo(0, 0)")
+        ends = self.page.locator(above).first.bounding_box() if above else None
+        bottom = ends["y"] if ends else self.page.evaluate("document.body.getBoundingClientRect().bottom")
+        clip = FloatRect(x=0, y=0, width=WIDTH, height=max(1, min(height, bottom)))
+        with Image.open(io.BytesIO(self.page.screenshot(clip=clip))) as shown:
             shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one
 

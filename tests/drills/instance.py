@@ -55,6 +55,7 @@ class Instance:
             "SLIPWAY_HOME": str(self.home.root),
             "SLIPWAY_RECIPES": str(recipes),
             "SLIPWAY_PORT": str(self._port),
+            "SLIPWAY_SERVE_PORT": "0",  # any free one: others may serve beside this
             "PYTHONPATH": str(CODE),
         }
         self._dev: subprocess.Popen[bytes] | None = None

@@ -80,7 +80,7 @@ def _is_served(instance: Instance, first: str, second: str) -> None:
     """The champion answers, then another version, then the champion again; in the end nothing does."""
     _done(instance, "serve", {"want": "serve"})
     wait_until(lambda: _answering(instance) == [second], "the champion answers", PATIENCE)
-    said = json.loads(instance.command("models", "ask", MODEL, "the", "--json"))
+    said = json.loads(instance.command("models", "ask", MODEL, "the", "--tokens", "8", "--json"))
     assert said["choices"] and said["system_fingerprint"].startswith(f"{MODEL}@{second}")
     _done(instance, "serve", {"want": "serve", "version": int(first)})
     wait_until(lambda: _answering(instance) == [first], "the other version answers", PATIENCE)

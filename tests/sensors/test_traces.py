@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from assets import keys
-from tests.resources.opentelemetry.collector import Collector, listening
+from tests.resources.opentelemetry.collector import Collector, above, listening
 from tests.sensors.platform import TINY, Platform
 from trainer.record import files
 
@@ -22,15 +21,6 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.address)
         monkeypatch.setenv("SLIPWAY_TRACE_STEPS", str(EVERY))
         yield server
-
-
-def above(span: Span, spans: list[Span]) -> list[str]:
-    """The names of the spans around this one, from the outermost to its own."""
-    by_id = {each.span_id: each for each in spans}
-    path = [span]
-    while path[0].parent_span_id:
-        path.insert(0, by_id[path[0].parent_span_id])
-    return [each.name for each in path]
 
 
 def test_one_trace_leads_from_the_run_of_the_asset_to_the_parts_of_a_step(platform: Platform, collector: Collector):

@@ -1,6 +1,7 @@
-"""The report of a sweep as one HTML page: no scripts, no fonts, nothing from elsewhere.
+"""The report of a sweep as one HTML page: nothing from elsewhere.
 
-Pictures are SVG inside the page, with their text as text. A line of one of the best trials leads to its row.
+Pictures are SVG inside the page, with their text as text. A line of one of the best trials leads to its row. The curves
+of the best trials are drawn by the page's script; without it, a table says the same.
 """
 
 import re
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from html import escape
 
 from assets import figures
-from assets.sweeps.report import pictures
+from assets.sweeps.report import interactive, pictures
 from assets.sweeps.report.results import SweepReport
 from assets.sweeps.report.text import (
     ROW_TAIL,
@@ -22,6 +23,7 @@ from assets.sweeps.report.text import (
     shown,
 )
 from resources import frame
+from resources.pages import curves
 from trainer.base.counting import counted
 
 HEAD = 1000
@@ -31,7 +33,8 @@ HEAD = 1000
 def html(report: SweepReport) -> str:
     """The report as the text of one HTML page, in the frame of all pages."""
     title = f"{report.outcome}, {_ended(report)} of {counted(report.planned, 'trial')} ended: sweep {report.sweep}"
-    return frame.page(title, _body(report), head=marked(report), live=report.outcome == "open")
+    live = report.outcome == "open"
+    return frame.page(title, _body(report), head=marked(report), live=live, scripts=curves.scripts())
 
 
 def marked(report: SweepReport) -> str:
@@ -51,6 +54,8 @@ def _body(report: SweepReport) -> Iterator[str]:
     for title, figure in pictures.pictures(report).items():
         yield f"<h2>{escape(title)}</h2>"
         yield f'<div role="img" aria-label="{escape(title)}">{_without_size(figures.svg(figure, title))}</div>'
+        if title == "Curves":
+            yield from interactive.parts(interactive.data(report))
         if title == "Rungs":
             yield frame.table(RUNG_HEAD, list(rung_cells(report)))
     if report.failures:

@@ -38,7 +38,7 @@ def pictures(report: SweepReport) -> dict[str, "Figure"]:
 
 def curves(report: SweepReport) -> "Figure | None":
     """The validation loss of every trial by step; None before the first report."""
-    lines = {row.trial: line for row in report.rows if (line := _curve(row))[0]}
+    lines = {row.trial: line for row in report.rows if (line := points_of(row))[0]}
     if not lines:
         return None
     figure = new_figure((8.0, 3.8))
@@ -92,7 +92,7 @@ def importance(report: SweepReport) -> "Figure | None":
     if not report.importance:
         return None
     shown = report.importance[::-1]
-    figure = new_figure((6.4, 1.0 + 0.28 * len(shown)))
+    figure = new_figure((8.0, 1.0 + 0.28 * len(shown)))
     axes = figure.subplots()
     share = [each.share for each in shown]
     reach = [
@@ -108,7 +108,7 @@ def rungs(report: SweepReport) -> "Figure | None":
     """The steps that each rung cost, and those that the trials stopped there saved; None without rungs."""
     if len(report.rungs) < 2:
         return None
-    figure = new_figure((6.4, 2.8))
+    figure = new_figure((8.0, 2.8))
     axes = figure.subplots()
     at = range(len(report.rungs))
     axes.bar([x - 0.2 for x in at], [cost.steps for cost in report.rungs], 0.4, label="trained", color="#1565c0")
@@ -184,8 +184,8 @@ def _ranked(report: SweepReport) -> list[TrialRow]:
     return [rows[number] for number in report.order]
 
 
-def _curve(row: TrialRow) -> LINE:
-    """The finite reports of a trial, thinned."""
+def points_of(row: TrialRow) -> LINE:
+    """The finite reports of a trial, thinned: their steps, and their values."""
     points = [(step, value) for step, value in row.curve if value is not None]
     every = max(1, math.ceil(len(points) / MOST_POINTS))
     kept = [point for index, point in enumerate(points) if index % every == 0 or index == len(points) - 1]

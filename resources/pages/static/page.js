@@ -50,7 +50,7 @@
       const axis = {stroke: colour("--ink"), grid: {stroke: colour("--grid"), width: 1}, ticks: {stroke: colour("--grid")}};
       const value = (_, raw) => number(raw);
       const series = figure.series.map((each, n) => ({label: each.label, stroke: colour(`--c${n % 4 + 1}`), width: 1.5,
-        spanGaps: true, value, points: {show: each.values.filter(v => v != null).length < 40}}));
+        dash: n < 4 ? [] : [6, 4], spanGaps: true, value, points: {show: each.values.filter(v => v != null).length < 40}}));
       const count = series.length, band = figure.band ? [
         {label: "lowest", stroke: "transparent", width: 0, spanGaps: true, value, points: {show: false}},
         {label: "highest", stroke: "transparent", width: 0, spanGaps: true, value, points: {show: false}}] : [];

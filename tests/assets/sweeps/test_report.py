@@ -1,6 +1,7 @@
 """The report of a sweep: its numbers, its pictures, its page."""
 
 import dataclasses
+import json
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from assets.sweeps.events import Asked, Ended, Event, Paused, Reported, Resumed,
 from assets.sweeps.report import spent
 from assets.sweeps.report.compared import compared
 from assets.sweeps.report.importance import importance
+from assets.sweeps.report.interactive import BEST
 from assets.sweeps.report.page import html
 from assets.sweeps.report.results import SweepReport, report
 from assets.sweeps.report.text import markdown, shown
@@ -191,8 +193,22 @@ def test_the_page_has_every_trial_and_picture_and_needs_nothing_from_elsewhere(m
     assert page.count("<svg") == 4
     links = set(re.findall(r'(?:src|href)="([^"]*)"', page))
     assert all(link.startswith("#") for link in links)
-    assert "<script" not in page and "@import" not in page and "url(http" not in page
+    assert "<script src" not in page and "@import" not in page and "url(http" not in page
     assert f'href="#trial-{made.best_trial}"' in page
+
+
+def test_the_curves_of_the_best_trials_are_given_to_the_script_with_every_report(made: SweepReport):
+    page = html(made)
+    given = json.loads(re.search(r'id="curves">(.*?)</script>', page)[1])  # type: ignore[index]
+    [figure] = given["figures"]
+    rows = {f"trial {row.trial}": row for row in made.rows}
+    drawn = {each["label"].partition(",")[0]: each["values"] for each in figure["series"]}
+    assert list(drawn) == [f"trial {number}" for number in [*made.order[:BEST], 0]]
+    for name, values in drawn.items():
+        known = [(step, value) for step, value in zip(given["steps"], values, strict=True) if value is not None]
+        assert known == [(step, pytest.approx(value, rel=1e-4)) for step, value in rows[name].curve]
+    assert figure["series"][0]["label"] == f"trial {made.best_trial}, the best"
+    assert figure["series"][-1]["label"] == "trial 0, as written"
 
 
 def test_the_same_log_gives_the_same_page(made: SweepReport):

@@ -57,6 +57,15 @@ def listening() -> Iterator[Collector]:
         server.shutdown()
 
 
+def above(span: Span, spans: list[Span]) -> list[str]:
+    """The names of the spans around this one, from the outermost to its own."""
+    by_id = {each.span_id: each for each in spans}
+    path = [span]
+    while path[0].parent_span_id:
+        path.insert(0, by_id[path[0].parent_span_id])
+    return [each.name for each in path]
+
+
 def _with_bytes(value: Any) -> Any:
     """Ids as protobuf's own JSON has bytes: OTLP's JSON differs from it in them alone."""
     if isinstance(value, list):
