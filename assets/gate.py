@@ -199,7 +199,7 @@ class Gate:
         if rival is None:
             why = "it is the champion" if held else "there is no champion yet"
             found |= {n: checks.not_needed(why) for n in (checks.BEATS_CHAMPION, checks.NO_WORSE_SLICE)}
-            return found | {checks.ANSWERS_TASKS: self._tasks(candidate, None, found, inputs, seed)}
+            return found | self._tasks(candidate, None, found, inputs, seed)
         theirs, their_table = rival
         assert held is not None
         inputs["champion_examples"] = theirs.table
@@ -210,7 +210,7 @@ class Gate:
             checks.BEATS_CHAMPION: checks.against_champion(compared, policy),
             checks.NO_WORSE_SLICE: checks.slices(rivals, policy),
         }
-        return found | {checks.ANSWERS_TASKS: self._tasks(candidate, held, found, inputs, seed)}
+        return found | self._tasks(candidate, held, found, inputs, seed)
 
     def _tasks(
         self,
@@ -219,53 +219,54 @@ class Gate:
         found: Mapping[str, CheckOutcome],
         inputs: dict[str, str],
         seed: int,
-    ) -> CheckOutcome:
-        """The check of its answers to the suite's generation tasks; adds to `inputs`. Raises UnmeasurableChampion.
+    ) -> dict[str, CheckOutcome]:
+        """The checks of its answers to the suite's generation tasks and of what these ask; adds to `inputs`.
 
-        They cost the most, so nobody answers them for a candidate that has failed without them.
+        They cost the most, so nobody answers them for a candidate that has failed without them. Raises
+        UnmeasurableChampion.
         """
         suite, policy = self.suites.get(candidate.recipe.suite or ""), candidate.recipe.gate
         if suite is None or suite.generation is None:
-            return checks.not_needed("the suite has no generation tasks")
+            return {checks.ANSWERS_TASKS: checks.not_needed("the suite has no generation tasks")}
         if not all(each.passed for each in found.values()):
-            return checks.not_reached("another check was not passed")
+            return {checks.ANSWERS_TASKS: checks.not_reached("another check was not passed")}
         compares = held is not None and any(each.margin is not None for each in policy.tasks.values())
         rival = Version(self.model, held.version, held.source, held.tags) if held and compares else None
         try:
-            answers, hashes = answering.of_rivals(
+            answers = answering.of_rivals(
                 Generating(self.measuring, self.model), suite.generation, candidate.version, rival
             )
         except answering.Incomparable as error:
             raise UnmeasurableChampion(str(error)) from None
-        inputs |= hashes
-        return task_limits.check(policy, answers, seed)
+        inputs |= answers.hashes
+        seen = self._weights(candidate, held).of_questions(answers.questions, suite, policy.leaks)
+        return {
+            checks.ANSWERS_TASKS: task_limits.check(policy, answers.rivals, seed),
+            checks.SUITE_IS_UNSEEN: exposure.together(found[checks.SUITE_IS_UNSEEN], seen),
+        }
 
     def _exposure(self, candidate: Candidate, rival: Promotion | None, stick: Yardstick) -> CheckOutcome:
         """Whether the data that led to the candidate gives the suite away that it is measured on."""
         recipe, made = self.suites.get(candidate.recipe.suite or ""), stick.suite
         if recipe is None or made is None or not isinstance(candidate.snapshot, TextSnapshot):
             return exposure.without_suite()
-        where, measured_on = self.tiers.durable_path, (self.tiers, made, stick.examples, recipe)
-        own = exposure.of_checkpoint(where / candidate.commit.folder, *measured_on)
-        theirs = exposure.of_champion(where / rival.tags[FOLDER_TAG], *measured_on) if rival else None
-        allowed = exposure.limit(made, recipe, candidate.recipe.gate.leaks)
-        return exposure.check(own, mixtures.sources_of(candidate.snapshot), theirs, allowed)
+        policy = candidate.recipe.gate.leaks
+        return self._weights(candidate, rival).of_documents(made, stick.examples, recipe, policy)
+
+    def _weights(self, candidate: Candidate, rival: Promotion | None) -> exposure.TrainedWeights:
+        where, own = self.tiers.durable_path, mixtures.sources_of(candidate.snapshot)
+        champion = where / rival.tags[FOLDER_TAG] if rival else None
+        return exposure.TrainedWeights(self.tiers, where / candidate.commit.folder, own, champion)
 
     def _lineage(self, candidate: Candidate) -> CheckOutcome:
         """Whether all that led to the candidate is there, and every byte of it is what was committed."""
         kept = record.read(self.tiers.durable_path, self.model, candidate.version.manifest)
-        on_a_cluster = self.measuring.compute.hardware is not None or not self.measuring.compute.sees_nodes
-        wanted = candidate.recipe.gate.lineage
         damage = self._damage(candidate.version)
         if kept:
             kept = record.verified(kept, damage)
             record.keep(self.tiers.durable_path, kept)
-        found = (
-            lineage.faults(kept, self.tiers.durable_path, wanted, on_a_cluster)
-            if kept
-            else ["its record (slipway models show): materialise its candidate"]
-        )
-        return CheckOutcome(not found and not damage, lineage.metadata(found, damage))
+        on_a_cluster = self.measuring.compute.hardware is not None or not self.measuring.compute.sees_nodes
+        return lineage.check(kept, self.tiers.durable_path, candidate.recipe.gate.lineage, on_a_cluster, damage)
 
     def _candidate(self, version: Version) -> Candidate:
         """The evaluation of a version on its training's validation split, and what describes it."""

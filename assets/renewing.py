@@ -109,11 +109,17 @@ def _check_limits(renewal: RenewalSection, known: list[BegunTraining], now: floa
     now = time.time() if now is None else now
     if known and now < known[-1].at + renewal.cool_down_hours * HOUR:
         raise NotRenewed(f"{known[-1].store.id} was started less than {renewal.cool_down_hours:g} h ago")
-    if renewal.gpu_hours is not None:
-        spent = sum(rank_hours(each.store, now - BUDGET_DAYS * DAY) for each in known)
-        if spent >= renewal.gpu_hours:
-            budget = f"renewal.gpu_hours ({renewal.gpu_hours:g})"
-            raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days took {spent:.1f} rank-hours of {budget}")
+    check_budget(renewal, known, now)
+
+
+def check_budget(renewal: RenewalSection, known: list[BegunTraining], now: float) -> None:
+    """Raises NotRenewed when these trainings have spent what the recipe's may take."""
+    if renewal.gpu_hours is None:
+        return
+    spent = sum(rank_hours(each.store, now - BUDGET_DAYS * DAY) for each in known)
+    if spent >= renewal.gpu_hours:
+        budget = f"renewal.gpu_hours ({renewal.gpu_hours:g})"
+        raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days took {spent:.1f} rank-hours of {budget}")
 
 
 def rank_hours(store: TrainingStore, since: float) -> float:

@@ -1,4 +1,4 @@
-"""The section `renewal` of a training: what starts it anew beside its schedule."""
+"""The section `renewal` of a training: what starts it anew beside its schedule, and what all of it may take."""
 
 from typing import Annotated, Self
 
@@ -34,8 +34,8 @@ class RenewalSection(RecipeSection):
     cool_down_hours: Annotated[float, Field(ge=0)] = 24.0
     """So many hours pass after any training of the recipe was first wanted before another one starts so."""
     gpu_hours: Positive | None = None
-    """The most rank-hours of all trainings of the recipe in the last 30 days with which another one is started; null
-    for no limit."""
+    """The most rank-hours of all trainings of the recipe in the last 30 days with which another one is started, by its
+    schedule (`retrain`) too; null for no limit."""
     from_champion: bool = False
     """Whether it begins with the champion's weights, where they fit, instead of the recipe's."""
 
@@ -45,7 +45,12 @@ class RenewalSection(RecipeSection):
         return None if quality is None else cron.check(quality)
 
     @model_validator(mode="after")
-    def _has_a_cause(self) -> Self:
-        if all(getattr(self, name) is None for name in CAUSES):
+    def _says_something(self) -> Self:
+        if not self.has_a_cause and self.gpu_hours is None:
             raise ValueError(f"expected one or more of {', '.join(CAUSES)}")  # without one it starts nothing
         return self
+
+    @property
+    def has_a_cause(self) -> bool:
+        """Whether it starts a training; else it only bounds those of the schedule."""
+        return any(getattr(self, name) is not None for name in CAUSES)

@@ -26,7 +26,7 @@ from recipes.initial import InitSection
 from recipes.kubernetes import Amounts, KubernetesSection, TrainingWork
 from recipes.parts import Count, Recipe, RecipeSection, Text
 from recipes.problems import RecipeFault, unknown
-from recipes.renewal import RenewalSection
+from recipes.renewal import CAUSES, RenewalSection
 from recipes.strict import RefusedValue, fields_of, validate, validate_section
 from trainer.base import parsing
 from trainer.base.invalid import require
@@ -201,7 +201,7 @@ class TrainingRecipe(Recipe):
     retrain: str | None = None
     """When to train again from the start: a cron string, or null for never by itself."""
     renewal: RenewalSection | None = None
-    """What else starts it anew: new data, a fall in quality; null for nothing."""
+    """What else starts it anew: new data, a fall in quality; and what its trainings may take. null for nothing."""
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -212,6 +212,13 @@ class TrainingRecipe(Recipe):
     @classmethod
     def _is_cron(cls, retrain: str | None) -> str | None:
         return None if retrain is None else cron.check(retrain)
+
+    @model_validator(mode="after")
+    def _starts_by_itself(self) -> Self:
+        alone = self.renewal is not None and not self.renewal.has_a_cause
+        expected = f"expected retrain beside it, or one or more of {', '.join(CAUSES)} in it"
+        require(not alone or self.retrain is not None, "renewal", expected)
+        return self
 
 
 class ModelRecipe(TrainingRecipe):

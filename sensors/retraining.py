@@ -2,18 +2,23 @@
 
 Should be: each tick of a recipe's schedule has led to a training of its own.
 Is: the current snapshot of the recipe's dataset.
-Follows: a training whose cause key is the tick, so that a tick that is evaluated twice gives one training.
+Follows: a training whose cause key is the tick, so that a tick that is evaluated twice gives one training. Where the
+recipe's trainings have spent its budget (`renewal.gpu_hours`), the tick says so and starts none.
 """
+
+import time
 
 import dagster as dg
 
 from assets import keys, training_data
 from assets.initial import with_initial_weights
+from assets.renewing import NotRenewed, check_budget, of_recipe
 from assets.training import specification, terms
 from recipes.training import TrainingRecipe
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
+from resources.trainings.store import Trainings
 from sensors import job_watch
 
 
@@ -37,9 +42,23 @@ def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
         tick = context.scheduled_execution_time.isoformat()
         root = trainings(tiers)
         wanted = with_initial_weights(recipe, current, tiers, tracking)
-        store = root.propose(specification(wanted, current, tiers, cause=tick), terms(wanted, {"schedule": tick}))
+        made = specification(wanted, current, tiers, cause=tick)
+        try:
+            _check_budget(recipe, made.id, root)
+        except NotRenewed as error:
+            return dg.SkipReason(str(error))
+        store = root.propose(made, terms(wanted, {"schedule": tick}))
         keys.add_partition(context.instance, keys.training_partitions(recipe.name), store.id)
         root.start(store, "retraining", f"scheduled for {tick}")
         return job_watch.training_request(store.read())
 
     return schedule
+
+
+def _check_budget(recipe: TrainingRecipe, id: str, root: Trainings) -> None:
+    """Raises NotRenewed when the budget is spent; a training that has begun is no further one."""
+    if recipe.renewal is None or recipe.renewal.gpu_hours is None:
+        return
+    known = of_recipe(root, recipe.name)
+    if id not in (each.store.id for each in known):
+        check_budget(recipe.renewal, known, time.time())

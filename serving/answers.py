@@ -155,14 +155,7 @@ class Answers:
             prompt = sorted(self.tokenizer.ends)[:1]  # what a document begins after
         if not prompt:
             raise BadRequest(field, "found nothing, expected a text")
-        room = self._longest - len(prompt)
-        most = room if ask.most is None else ask.most
-        if room < max(1, most):
-            raise BadRequest(
-                field,
-                f"found {len(prompt)} tokens and max_tokens {most}, expected {self._longest} together at most",
-                "context_length_exceeded",
-            )
+        most = asking.new_tokens(ask, len(prompt), self._longest)
         return Sequence(prompt, most, ask.sampling, self.tokenizer.ends, ask.logprobs, ask.top)
 
     def _tokens(self, ask: Ask) -> list[int]:

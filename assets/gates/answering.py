@@ -4,14 +4,15 @@ What was answered before counts, where its examples are there. If the two were a
 harness became another one between the two), both are asked anew.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from assets.gates.paired import Values
 from assets.gates.task_limits import TaskRivals
 from assets.generating import Generating
-from assets.suites.generation import answered
+from assets.suites.generation import answered, questions
 from assets.suites.generation.answered import AnsweredExample, TaskFigures
 from recipes.suite import GenerationSection
 from resources.mlflow.registry import Version
@@ -23,10 +24,22 @@ class Incomparable(ValueError):
     """The champion cannot answer, or the two were asked other examples even when both were asked anew."""
 
 
+@dataclass(frozen=True)
+class TaskAnswers:
+    """The answers of candidate and champion."""
+
+    rivals: Mapping[str, TaskRivals]
+    """By task."""
+    hashes: Mapping[str, str]
+    """Of what was compared."""
+    questions: Mapping[str, Mapping[str, str]]
+    """What was asked, by task and BLAKE3."""
+
+
 def of_rivals(
     generating: Generating, section: GenerationSection, candidate: Version, champion: Version | None
-) -> tuple[dict[str, TaskRivals], dict[str, str]]:
-    """The answers by task, and the hashes of what was compared.
+) -> TaskAnswers:
+    """The answers to the tasks of a suite.
 
     Raises Incomparable, ValueError for a candidate that cannot be served, and dg.Failure.
     """
@@ -41,7 +54,8 @@ def of_rivals(
                 task: TaskRivals(_values(rows[task]), _values(others[task]) if task in others else None)
                 for task in rows
             }
-            return found, {**_hashes("candidate", own), **_hashes("champion", theirs)}
+            asked = {task: questions.of(each) for task, each in rows.items()}
+            return TaskAnswers(found, {**_hashes("candidate", own), **_hashes("champion", theirs)}, asked)
     raise Incomparable("the generation tasks ask other examples each time: see that a task draws them by a fixed seed")
 
 

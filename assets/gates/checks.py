@@ -26,7 +26,7 @@ CHECKS = {
     "limit.",
     WITHIN_LIMITS: "Its figures are within the limits of the policy.",
     SUITE_IS_UNSEEN: "Its training documents, and those of the weights that it began with, give away no more documents "
-    "of the suite than the suite's recipe allows.",
+    "of the suite, and no more questions of its generation tasks, than the suite's recipe allows.",
     ANSWERS_TASKS: "Its answers to the suite's generation tasks are above the policy's floors, and not worse than the "
     "champion's by the margin at the end of the interval of their paired difference.",
     HAS_LINEAGE: "Snapshot, tokenizer, every byte of the checkpoint and the code that made it are there.",

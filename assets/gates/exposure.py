@@ -1,12 +1,13 @@
 """Exposure: how much of the suite a model has seen in its training, candidate and champion alike.
 
-A model that has learnt the documents of a suite by heart has a low loss on them and is no better for it. Every snapshot
-that led to a model's weights counts: its training's, and those of the trainings whose weights it began with. A snapshot
-is compared with a suite once, by whoever needs it first: the suite's check `decontaminated`, or the gate.
+A model that has learnt the documents of a suite by heart, or the questions of its generation tasks, is better on them
+and not elsewhere. Every snapshot that led to a model's weights counts: its training's, and those of the trainings whose
+weights it began with. A snapshot is compared with the same texts once, by whoever needs it first: the suite's check
+`decontaminated`, or the gate.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from assets import unseen
 from assets.gates import checks
 from assets.gates.checks import CheckOutcome
 from assets.suites import checked, suite
+from assets.suites.checked import ComparedTexts
 from assets.suites.suite import Example, Suite
 from recipes.suite import SuiteRecipe
 from resources.tiers import Tiers
@@ -24,12 +26,12 @@ REFUSED = "refused"
 
 @dataclass(frozen=True)
 class Exposure:
-    """What a model has seen of a suite."""
+    """What a model has seen of some texts."""
 
     leaked: frozenset[str] = frozenset()
-    """BLAKE3 of the suite's documents that share a passage with a training document."""
+    """BLAKE3 of the texts that share a passage with a training document."""
     compared: tuple[str, ...] = ()
-    """The snapshots that were compared with the suite."""
+    """The snapshots that were compared with the texts."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """By snapshot that led to the weights, why it was not compared."""
 
@@ -38,26 +40,69 @@ class Exposure:
 class ExposureLimit:
     """What the policy and the suite's recipe allow."""
 
-    suite: str
-    documents: int
-    """How many the suite has."""
+    what: str
+    """What the texts are: documents of a suite, or questions of a task."""
+    texts: int
+    """How many there are."""
     most: float
     """The largest share of them that may have leaked."""
     policy: str = REFUSED
     """The gate's field `leaks`."""
+    advice: str = "raise the suite's edition"
+    """What to do about a champion that has seen too many of them."""
 
 
-def of_checkpoint(
-    folder: Path, tiers: Tiers, made: Suite, examples: Sequence[Example], recipe: SuiteRecipe
-) -> Exposure:
-    """What the checkpoint in a folder has seen; a snapshot that nobody has compared with the suite yet is read once.
+@dataclass(frozen=True)
+class TrainedWeights:
+    """The checkpoints of candidate and champion, whose lineage says what they were trained on."""
+
+    tiers: Tiers
+    candidate: Path
+    own: Collection[str]
+    """The snapshots of the candidate's training."""
+    champion: Path | None = None
+
+    def of_documents(self, made: Suite, examples: Sequence[Example], recipe: SuiteRecipe, policy: str) -> CheckOutcome:
+        """Whether they have seen the suite; `policy` is the gate's field `leaks`.
+
+        Raises ValueError for a candidate whose lineage cannot be read.
+        """
+        own, theirs = self._exposures(checked.documents(made, examples, recipe.held_out))
+        count = made.tasks[suite.DOCUMENTS]
+        allowed = ExposureLimit(f"documents of suite {recipe.name}", count, recipe.contaminated, policy)
+        found = check(own, self.own, theirs, allowed)
+        return replace(found, figures={"suite_documents": count, **found.figures})
+
+    def of_questions(
+        self, asked: Mapping[str, Mapping[str, str]], recipe: SuiteRecipe, policy: str
+    ) -> dict[str, CheckOutcome]:
+        """The same of questions by task and BLAKE3, for each task."""
+        texts = {blake3: text for task in asked.values() for blake3, text in task.items()}
+        own, theirs = self._exposures(checked.questions(texts, recipe.held_out))
+        found = dict[str, CheckOutcome]()
+        for task, questions in asked.items():
+            allowed = ExposureLimit(
+                f"questions of task {task}", len(questions), recipe.contaminated, policy, "ask other questions"
+            )
+            rival = _of_these(theirs, questions) if theirs else None
+            outcome = check(_of_these(own, questions), self.own, rival, allowed)
+            found[task] = replace(outcome, figures={"questions": len(questions), **outcome.figures})
+        return found
+
+    def _exposures(self, texts: ComparedTexts) -> tuple[Exposure, Exposure | None]:
+        theirs = of_champion(self.champion, self.tiers, texts) if self.champion else None
+        return of_checkpoint(self.candidate, self.tiers, texts), theirs
+
+
+def of_checkpoint(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Exposure:
+    """What the checkpoint in a folder has seen; a snapshot that nobody has compared with the texts yet is read once.
 
     Raises ValueError for a checkpoint whose lineage cannot be read.
     """
     leaked, compared, unreadable = set[str](), list[str](), dict[str, str]()
     for snapshot in sorted(unseen.snapshots_seen(folder, tiers)):
         try:
-            found = checked.of(tiers.durable_path, made, examples, snapshot, recipe.held_out)
+            found = checked.of(tiers.durable_path, texts, snapshot)
         except (ValueError, FileNotFoundError) as error:
             unreadable[snapshot] = str(error)
         else:
@@ -66,27 +111,21 @@ def of_checkpoint(
     return Exposure(frozenset(leaked), tuple(compared), unreadable)
 
 
-def of_champion(folder: Path, tiers: Tiers, made: Suite, examples: Sequence[Example], recipe: SuiteRecipe) -> Exposure:
+def of_champion(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Exposure:
     """The same of a champion, whose lineage may be unreadable."""
     try:
-        return of_checkpoint(folder, tiers, made, examples, recipe)
+        return of_checkpoint(folder, tiers, texts)
     except ValueError as error:
         return Exposure(unreadable={"lineage": str(error)})
 
 
-def limit(made: Suite, recipe: SuiteRecipe, policy: str) -> ExposureLimit:
-    """The limit of a suite; `policy` is the gate's field `leaks`."""
-    return ExposureLimit(recipe.name, made.tasks[suite.DOCUMENTS], recipe.contaminated, policy)
-
-
 def check(found: Exposure, own: Collection[str], champion: Exposure | None, allowed: ExposureLimit) -> CheckOutcome:
-    """Whether the candidate has seen no more of the suite than is allowed; `own` are its training's snapshots. Pure.
+    """Whether the candidate has seen no more of the texts than is allowed; `own` are its training's snapshots. Pure.
 
     What the champion has seen is reported: it makes the champion look better than it is, and so lets nobody pass.
     """
     broken, notes = _broken(found, own, allowed), list[str]()
     figures: dict[str, Any] = {
-        "suite_documents": allowed.documents,
         "leaked": len(found.leaked),
         "leaked_at_most": allowed.most,
         "compared_with": list(found.compared),
@@ -103,21 +142,39 @@ def check(found: Exposure, own: Collection[str], champion: Exposure | None, allo
     return CheckOutcome("broken" not in figures, figures, "; ".join(notes))
 
 
+def together(documents: CheckOutcome, questions: Mapping[str, CheckOutcome]) -> CheckOutcome:
+    """The check of documents with those of the questions of each task. Pure."""
+    parts = (documents, *questions.values())
+    broken = [str(each.figures["broken"]) for each in parts if "broken" in each.figures]
+    figures: dict[str, Any] = {
+        **documents.figures,
+        "questions": {task: each.figures for task, each in questions.items()},
+    }
+    if broken:
+        figures["broken"] = "; ".join(broken)
+    notes = dict.fromkeys(each.note for each in parts if each.note)
+    return CheckOutcome(all(each.passed for each in parts), figures, "; ".join(notes))
+
+
 def without_suite() -> CheckOutcome:
     """The check of a candidate that is measured on no suite."""
     return checks.not_needed("it is measured on the validation split, which its dataset's recipe keeps apart")
+
+
+def _of_these(found: Exposure, questions: Collection[str]) -> Exposure:
+    return replace(found, leaked=found.leaked & frozenset(questions))
 
 
 def _broken(found: Exposure, own: Collection[str], allowed: ExposureLimit) -> str:
     """What is wrong with the candidate; empty when nothing is."""
     unknown = [why for snapshot, why in found.unreadable.items() if snapshot in own]
     if unknown:
-        return f"suite {allowed.suite} cannot be compared with its training documents: {'; '.join(unknown)}"
-    if len(found.leaked) <= allowed.most * allowed.documents:
+        return f"the {allowed.what} cannot be compared with its training documents: {'; '.join(unknown)}"
+    if len(found.leaked) <= allowed.most * allowed.texts:
         return ""
     return (
-        f"its training documents give away {len(found.leaked)} of the {allowed.documents} documents of suite "
-        f"{allowed.suite}, expected at most a share of {allowed.most:g}"
+        f"its training documents give away {len(found.leaked)} of the {allowed.texts} {allowed.what}, expected at most "
+        f"a share of {allowed.most:g}"
     )
 
 
@@ -125,9 +182,9 @@ def _of_champion(found: Exposure, allowed: ExposureLimit) -> list[str]:
     """What is to be known of the champion."""
     if found.unreadable:
         return [f"what the champion was trained on is not all known: {'; '.join(found.unreadable.values())}"]
-    if len(found.leaked) <= allowed.most * allowed.documents:
+    if len(found.leaked) <= allowed.most * allowed.texts:
         return []
     return [
-        f"the training documents of the champion give away {len(found.leaked)} of the {allowed.documents} documents of "
-        f"suite {allowed.suite}, which makes it look better than it is: raise the suite's edition"
+        f"the training documents of the champion give away {len(found.leaked)} of the {allowed.texts} {allowed.what}, "
+        f"which makes it look better than it is: {allowed.advice}"
     ]

@@ -1,8 +1,8 @@
 """Lineage: what a candidate's record must have before it is promoted."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
+from assets.gates.checks import CheckOutcome
 from resources import code
 from resources.mlflow.record import ModelRecord, missing
 
@@ -27,6 +27,9 @@ def faults(record: ModelRecord, durable: Path, wanted: str, on_a_cluster: bool) 
     return found
 
 
-def metadata(found: list[str], whole: str) -> Mapping[str, object]:
-    """What the check shows: what is missing, and what the checkpoint's verification said."""
-    return {"missing": found, **({"damaged": whole} if whole else {})}
+def check(record: ModelRecord | None, durable: Path, wanted: str, on_a_cluster: bool, damage: str) -> CheckOutcome:
+    """The check; `damage` is what is wrong with the checkpoint's bytes, `record` None where nobody has kept one."""
+    found = ["its record (slipway models show): materialise its candidate"]
+    if record is not None:
+        found = faults(record, durable, wanted, on_a_cluster)
+    return CheckOutcome(not found and not damage, {"missing": found, **({"damaged": damage} if damage else {})})

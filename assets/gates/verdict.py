@@ -12,8 +12,8 @@ from resources.mlflow.promotion import Judgement, Promotion
 WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
 """The checks of a version that comes back."""
 LEAK_ADVICE = (
-    "raise the suite's edition, or name the suite's documents in cleaning.decontamination.against of the dataset and "
-    "train anew"
+    "raise the suite's edition, or ask other questions, or name what has leaked in cleaning.decontamination.against of "
+    "the dataset and train anew"
 )
 
 

@@ -78,7 +78,8 @@ def _contamination(
     """The check: each snapshot that is new since the last one is read once."""
     durable = tiers.durable_path
     current = {name: found for name in datasets if (found := pointer.current(durable, name))}
-    known = {name: checked.of(durable, made, examples, each, recipe.held_out) for name, each in current.items()}
+    compared = checked.documents(made, examples, recipe.held_out)
+    known = {name: checked.of(durable, compared, each) for name, each in current.items()}
     total = {each for check in known.values() for each in check.leaked}
     share, text = len(total) / made.tasks[suite.DOCUMENTS], {each.blake3: each.text for each in examples}
     shown = [f"{name}: {text[each][:60]!r}" for name, check in known.items() for each in check.leaked[:SHOWN]]

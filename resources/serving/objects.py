@@ -8,6 +8,7 @@ from typing import Any
 
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import SERVICES, KubernetesObject, Resource, of
+from resources.serving import groups
 from resources.serving.settings import ServingSettings
 from serving import draining
 from serving.front.names import service_name
@@ -56,7 +57,7 @@ def of_version(
         (kind, of(kind, about, {"replicas": settings.least_replicas, **workload})),
         (SERVICES, of(SERVICES, about, _service(leaders))),
         (SCALED_OBJECTS if by_queue else SCALERS, scaler),
-        (BUDGETS, of(BUDGETS, about, {"maxUnavailable": 1, "selector": {"matchLabels": leaders}})),
+        (BUDGETS, of(BUDGETS, about, {"maxUnavailable": 1, "selector": {"matchLabels": dict(labels)}})),
     ]
 
 
@@ -109,7 +110,7 @@ class _PodMaker:
     def template(self, labels: dict[str, str], notes: dict[str, str], rank: str = "") -> KubernetesObject:
         """One pod; `rank` are the further arguments of a pod of several nodes."""
         settings, claims = self.settings, _claim(self._cluster, self._durable)
-        answers = rank != WORKER
+        answers = rank != groups.WORKER
         server = {
             **_container("vllm", settings.image, self._cluster),
             "command": ["/bin/sh", "-c", f"exec {self._command()} {rank}".strip()],
@@ -129,6 +130,8 @@ class _PodMaker:
                 "livenessProbe": _probe("/health", settings.live_seconds, 30),
                 "lifecycle": _forgotten_first(),
             }
+        else:
+            server |= {"lifecycle": groups.after_the_leader()}
         spec = {
             **_pod(self._cluster),
             **(_apart(labels) if settings.nodes == 1 else {}),
@@ -178,11 +181,6 @@ class _PodMaker:
         }
 
 
-_RANK = "--nnodes $LWS_GROUP_SIZE --node-rank $LWS_WORKER_INDEX --master-addr $LWS_LEADER_ADDRESS"
-LEADER, WORKER = _RANK, f"{_RANK} --headless"
-"""vLLM's arguments of a pod of several; LeaderWorkerSet sets the variables."""
-
-
 def _deployment(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -> KubernetesObject:
     return {
         "selector": {"matchLabels": labels},
@@ -192,19 +190,8 @@ def _deployment(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -
 
 
 def _groups(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -> KubernetesObject:
-    """A replica is a group of pods, which start and end together."""
-    return {
-        "leaderWorkerTemplate": {
-            "size": pod.settings.nodes,
-            "restartPolicy": "RecreateGroupOnPodRestart",
-            "leaderTemplate": pod.template(labels, notes, LEADER),
-            "workerTemplate": pod.template(labels, notes, WORKER),
-        },
-        "rolloutStrategy": {
-            "type": "RollingUpdate",
-            "rollingUpdateConfiguration": {"maxUnavailable": 0, "maxSurge": 1},
-        },
-    }
+    leader, worker = (pod.template(labels, notes, rank) for rank in (groups.LEADER, groups.WORKER))
+    return groups.workload(pod.settings.nodes, leader, worker)
 
 
 def _one_at_a_time() -> KubernetesObject:

@@ -32,7 +32,7 @@ UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
 LIKELIEST = 20
 """The most likely tokens that an answer gives at each place, as at OpenAI."""
 COMPLETION_TOKENS = 16
-"""OpenAI's default for completions."""
+"""OpenAI's default for completions; where fewer fit, these."""
 ROLES = ("system", "developer", "user", "assistant")
 
 
@@ -61,7 +61,7 @@ class Ask:
     prompt: str | tuple[int, ...] | tuple[Message, ...]
     """A text, the ids of tokens, or the messages of a chat."""
     most: int | None
-    """New tokens at most; None for as many as fit."""
+    """New tokens at most; None where the request does not say."""
     sampling: Sampling
     stop: tuple[str, ...]
     stream: bool
@@ -90,7 +90,7 @@ def parse(document: Any, chat: bool) -> Ask:
     return Ask(
         chat,
         _messages(document.get("messages")) if chat else _prompt(document.get("prompt")),
-        (None if chat else COMPLETION_TOKENS) if most is None else _whole("max_tokens", most, least),
+        None if most is None else _whole("max_tokens", most, least),
         Sampling(
             _number("temperature", document.get("temperature"), 0.0, 2.0, 1.0),
             _number("top_p", document.get("top_p"), 0.0, 1.0, 1.0),
@@ -103,6 +103,25 @@ def parse(document: Any, chat: bool) -> Ask:
         logprobs,
         top,
     )
+
+
+def new_tokens(ask: Ask, prompt: int, longest: int) -> int:
+    """New tokens at most, after a prompt of so many tokens, of a model that reads `longest`.
+
+    A request that does not say how many gets what fits, of completions COMPLETION_TOKENS at most. Raises BadRequest
+    where not all that it asks for fits, or not one token.
+    """
+    room = longest - prompt
+    fits = room if ask.chat else min(room, COMPLETION_TOKENS)
+    most = fits if ask.most is None else ask.most
+    if room < max(1, most):
+        wanted = "no room for an answer" if ask.most is None else f"max_tokens {most}"
+        raise BadRequest(
+            "messages" if ask.chat else "prompt",
+            f"found {prompt} tokens and {wanted}, expected {longest} together at most",
+            "context_length_exceeded",
+        )
+    return most
 
 
 def _logprobs(value: Any) -> tuple[bool, int]:

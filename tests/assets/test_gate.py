@@ -9,7 +9,7 @@ from assets import keys
 from assets.gate import Gate
 from assets.gates.checks import ANSWERS_TASKS, SUITE_IS_UNSEEN
 from assets.measuring import Measuring
-from assets.suites import making, measured
+from assets.suites import making, measured, texts
 from assets.suites.generation import answered
 from assets.suites.generation.answered import AnsweredExample
 from recipes.gate import TaskLimit
@@ -18,6 +18,8 @@ from resources.mlflow.promotion import NotPromoted
 from resources.mlflow.registry import CANDIDATE, Registry, Version
 from resources.trainings.records import Terms
 from tests.sensors.platform import BY, TINY, Platform
+from trainer.data import shards
+from trainer.data.shards import TextSnapshot
 from trainer.record.fence import Commit
 from trainer.record.scores import Score
 
@@ -47,14 +49,19 @@ def candidate(tracked: Platform) -> Version:
     return found
 
 
-def answer(platform: Platform, version: Version, right: int) -> str:
+def answer(platform: Platform, version: Version, right: int, asked: str = "{} + 1 =") -> str:
     """Put answers of a version on record, so many of them right; returns their hash."""
-    rows = [AnsweredExample(n, f"{n} + 1 = ", str(n + 1), "?", "exact_match", float(n < right)) for n in range(ASKED)]
+    rows = [AnsweredExample(n, asked.format(n), str(n + 1), "?", "exact_match", float(n < right)) for n in range(ASKED)]
     return answered.keep(platform.home.durable, version.manifest, "adding", "a test", rows, ASKED).table
 
 
+def snapshot(platform: Platform) -> TextSnapshot:
+    """What the finished training was trained on."""
+    return shards.read_manifest(platform.home.durable, platform.finished().specification().snapshot)
+
+
 @pytest.mark.slow
-def test_a_candidate_whose_answers_are_below_the_floor_does_not_pass_and_is_told_which(
+def test_a_candidate_whose_answers_are_below_the_floor_or_whose_questions_it_has_seen_does_not_pass(
     tracked: Platform, candidate: Version
 ):
     section = GenerationSection(tasks=("adding",), examples=ASKED)
@@ -68,6 +75,14 @@ def test_a_candidate_whose_answers_are_below_the_floor_does_not_pass_and_is_told
     high = gate.judge(candidate, BY)
     assert high.passed and high.inputs["candidate_answers_adding"] == table
     assert high.figures["checks"][ANSWERS_TASKS]["tasks"]["adding"]["mean"] == 0.5
+    assert high.figures["checks"][SUITE_IS_UNSEEN]["questions"]["adding"]["leaked"] == 0
+
+    learnt = next(texts.of_split(tracked.home.durable, snapshot(tracked), "train"))
+    answer(tracked, candidate, right=ASKED, asked="{}. " + learnt.replace("{", "").replace("}", ""))
+    seen = gate.judge(candidate, BY)
+    assert seen.failed == [SUITE_IS_UNSEEN]
+    with pytest.raises(NotPromoted, match=r"give away 4 of the 4 questions of task adding"):
+        gate.promote(candidate, BY, "asked")
 
 
 @dataclasses.dataclass(frozen=True)

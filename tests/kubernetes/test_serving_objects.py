@@ -101,6 +101,22 @@ def test_a_model_that_does_not_fit_one_node_is_a_group_of_pods_of_which_the_firs
     assert worker["command"][-1].endswith("--headless") and "--pipeline-parallel-size 2" in leader["command"][-1]
 
 
+def test_no_two_groups_lose_a_pod_at_one_time():
+    group, *_, budget = of("serving-groups")
+    own = group["spec"]["leaderWorkerTemplate"]
+    chosen = budget["spec"]["selector"]["matchLabels"].items()
+    for each in ("leader", "worker"):
+        assert chosen <= own[f"{each}Template"]["metadata"]["labels"].items()
+
+
+def test_a_worker_that_is_asked_to_end_has_as_long_as_its_leader():
+    template = of("serving-groups")[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    *_, port, seconds = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert f"--master-port {port} " in template["containers"][0]["command"][-1]
+    leaders = draining.FORGOTTEN_SECONDS + draining.ANSWERS_SECONDS
+    assert leaders <= float(seconds) < template["terminationGracePeriodSeconds"]
+
+
 def test_keda_adds_replicas_by_the_queue_of_this_very_version_within_the_same_bounds():
     deployment, _, scaled, _ = of("serving-keda")
     [server] = deployment["spec"]["template"]["spec"]["containers"]

@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets import keys
 from assets.datasets.snapshots import pointer
+from recipes.renewal import RenewalSection
 from resources.trainings.duties import Duty
 from tests import disks
 from tests.sensors.platform import TINY, Platform
@@ -92,6 +93,18 @@ def test_each_tick_of_the_schedule_is_a_training_of_its_own_and_the_same_tick_th
     assert platform.trainings.store(id).specification().cause == sunday.isoformat()
     assert set(platform.trainings.opened(Duty.RUN)) == {id, next_week.tags[keys.TRAINING_TAG]}
     assert len(platform.partitions(TRAININGS)) == 3
+
+
+def test_a_spent_budget_holds_the_schedule_back_and_not_what_it_has_begun(platform: Platform):
+    sunday = datetime.datetime(2026, 1, 4, 3, tzinfo=datetime.UTC)
+    begun = retrain(platform, sunday)
+    assert begun is not None
+    section = RenewalSection(gpu_hours=1e-9)  # the finished training has taken more
+    spent = platform.with_training(platform.recipe.model_copy(update={"renewal": section}))
+    assert retrain(spent, sunday + datetime.timedelta(days=7)) is None
+    again = retrain(spent, sunday)
+    assert again is not None and again.tags[keys.TRAINING_TAG] == begun.tags[keys.TRAINING_TAG]
+    assert spent.trainings.opened(Duty.RUN) == [begun.tags[keys.TRAINING_TAG]]
 
 
 def test_without_a_snapshot_the_schedule_asks_for_nothing(platform: Platform):

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from serving.api.asking import Ask, BadRequest, Message, parse
+from serving.api.asking import Ask, BadRequest, Message, new_tokens, parse
 from serving.engine.plain import Sampling
 
 pytestmark = pytest.mark.pure
 
 
 def test_a_completion_has_openais_defaults():
-    expected = Ask(False, "a", 16, Sampling(1.0, 1.0, None), (), False, False, False, False)
+    expected = Ask(False, "a", None, Sampling(1.0, 1.0, None), (), False, False, False, False)
     assert parse({"prompt": "a"}, chat=False) == expected
 
 
@@ -21,6 +21,22 @@ def test_a_chat_answers_as_long_as_fits_unless_it_is_told_how_long():
     assert (found.prompt, found.most) == ((Message("system", "s"), Message("user", "u")), None)
     assert parse({"messages": messages, "max_completion_tokens": 7}, chat=True).most == 7
     assert parse({"messages": messages, "max_completion_tokens": None, "max_tokens": 5}, chat=True).most == 5
+
+
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "u"}]}
+
+
+@pytest.mark.parametrize(("prompt", "given"), [(100, 16), (112, 16), (113, 15), (127, 1)])
+def test_a_completion_that_does_not_say_how_long_gets_16_tokens_or_what_fits(prompt: int, given: int):
+    assert new_tokens(parse({"prompt": "a"}, chat=False), prompt, longest=128) == given
+    assert new_tokens(parse(CHAT, chat=True), prompt, longest=128) == 128 - prompt
+
+
+@pytest.mark.parametrize(("prompt", "fields"), [(113, {"max_tokens": 16}), (128, {"max_tokens": 0}), (128, {})])
+def test_a_completion_that_asks_for_more_than_fits_is_refused(prompt: int, fields: dict[str, int]):
+    with pytest.raises(BadRequest, match=f"^prompt: found {prompt} tokens and .*, expected 128 together") as refused:
+        new_tokens(parse({"prompt": "a", **fields}, chat=False), prompt, longest=128)
+    assert refused.value.code == "context_length_exceeded"
 
 
 @pytest.mark.parametrize("prompt", [[1, 2], [[1, 2]]])

@@ -31,13 +31,14 @@ def test_two_versions_that_were_asked_other_questions_are_both_asked_anew(platfo
     candidate, champion = version(platform, 1), version(platform, 2)
     other = [AnsweredExample(n, "asked by an earlier version", "0", "0", "exact_match", 1.0) for n in range(ASKED)]
     old = answered.keep(durable, champion.manifest, "adding", "an earlier version", other, ASKED)
-    found, hashes = answering.of_rivals(generating, SECTION, candidate, champion)
+    found = answering.of_rivals(generating, SECTION, candidate, champion)
     theirs = answered.known(durable, champion.manifest, "adding", ASKED)
-    assert theirs is not None and theirs.table == hashes["champion_answers_adding"] != old.table
+    assert theirs is not None and theirs.table == found.hashes["champion_answers_adding"] != old.table
     prompts = [[row.prompt for row in answered.examples(durable, answered_by)] for answered_by in _both(platform)]
     assert prompts[0] == prompts[1] and len(prompts[0]) == ASKED
-    rivals = found["adding"]
+    rivals = found.rivals["adding"]
     assert rivals.champion is not None and len(rivals.candidate["exact_match"]) == ASKED
+    assert len(found.questions["adding"]) == ASKED
     jobs = [each.name for each in (durable / "short-jobs").iterdir()]
     assert len(jobs) == 2 and all(name.startswith("generate-") for name in jobs)
 

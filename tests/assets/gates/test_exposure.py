@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from assets.gates import exposure
+from assets.gates.checks import CheckOutcome
 from assets.gates.exposure import Exposure, ExposureLimit
 
 OWN, BEFORE = "snapshot of its training", "snapshot of the weights that it began with"
-ALLOWED = ExposureLimit("held", documents=50, most=0.1)
+ALLOWED = ExposureLimit("documents of suite held", texts=50, most=0.1)
 
 
 def seen(documents: int, **fields: Any) -> Exposure:
@@ -30,7 +31,7 @@ def test_the_refusal_says_how_much_was_seen_of_which_suite_and_what_is_allowed()
 
 
 def test_a_policy_that_only_tells_it_lets_the_candidate_pass_and_the_check_says_so():
-    found = exposure.check(seen(6), {OWN}, None, ExposureLimit("held", 50, 0.1, policy="reported"))
+    found = exposure.check(seen(6), {OWN}, None, ExposureLimit("documents of suite held", 50, 0.1, policy="reported"))
     assert found.passed and "give away 6 of the 50" in found.note and "gate.leaks lets it pass" in found.note
 
 
@@ -49,3 +50,28 @@ def test_a_champion_that_has_seen_the_suite_refuses_nobody_and_is_told():
     assert found.passed and found.figures["champion_leaked"] == 9
     assert "the champion give away 9 of the 50" in found.note and "raise the suite's edition" in found.note
     assert exposure.check(seen(0), {OWN}, seen(5), ALLOWED).note == ""
+
+
+def of_task(leaked: int, champion: int | None = None) -> CheckOutcome:
+    allowed = ExposureLimit("questions of task adding", 4, 0.0, advice="ask other questions")
+    return exposure.check(seen(leaked), {OWN}, None if champion is None else seen(champion), allowed)
+
+
+def test_questions_of_one_task_that_were_in_its_training_documents_are_enough_to_refuse_a_candidate():
+    documents = exposure.check(seen(0), {OWN}, None, ALLOWED)
+    both = exposure.together(documents, {"copying": of_task(0), "adding": of_task(1)})
+    assert not both.passed and both.figures["questions"]["adding"]["leaked"] == 1
+    assert both.figures["broken"] == (
+        "its training documents give away 1 of the 4 questions of task adding, expected at most a share of 0"
+    )
+    assert exposure.together(documents, {"copying": of_task(0)}).passed
+
+
+def test_documents_and_questions_that_it_has_seen_are_both_told():
+    documents = exposure.check(seen(6), {OWN}, None, ALLOWED)
+    broken = exposure.together(documents, {"adding": of_task(1)}).figures["broken"]
+    assert "6 of the 50 documents of suite held" in broken and "1 of the 4 questions of task adding" in broken
+
+
+def test_questions_that_the_champion_has_seen_are_told():
+    assert "the champion give away 2 of the 4 questions of task adding" in of_task(0, champion=2).note

@@ -44,7 +44,11 @@ FAILED: dict[str, tuple[str, dict[str, Any], str]] = {
         "it was never the champion, expected one of 1, 3",
     ),
     "changed bytes": (IS_WHOLE, {"damaged": "x: found 3"}, "its bytes are not what was committed: x: found 3"),
-    "a suite that it has seen": (SUITE_IS_UNSEEN, {"broken": "x"}, "x: raise the suite's edition, or name the suite's"),
+    "a suite that it has seen": (
+        SUITE_IS_UNSEEN,
+        {"broken": "x"},
+        "x: raise the suite's edition, or ask other questions",
+    ),
     "damage": (HAS_LINEAGE, {"missing": ["code is not known"], "damaged": "x"}, "not whole: code is not known, x"),
 }
 
