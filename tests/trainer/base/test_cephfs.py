@@ -17,7 +17,7 @@ from trainer.checkpoint.tiers.copying import replicate
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.tier import TierUnavailable
 from trainer.record import fence
-from trainer.record.fence import Token
+from trainer.record.tokens import Superseded, Token
 
 pytestmark = pytest.mark.nightly
 SMALL, LARGE = "checkpoints/tiny/small", "checkpoints/tiny/large"
@@ -56,7 +56,7 @@ def test_a_claim_of_one_host_holds_for_the_other(cephfs: Path, other: Path):
         (root / "run").mkdir(exist_ok=True)
     fence.claim(cephfs / "run", Token(1), nodes=(), cause="a test", by="test")
     fence.claim(other / "run", Token(2), nodes=(), cause="a test", by="test")
-    with pytest.raises(fence.Superseded):
+    with pytest.raises(Superseded):
         fence.commit(cephfs / "run", fence.Commit(5, Token(1), SMALL, ""))
 
 
@@ -73,7 +73,7 @@ def test_a_folder_whose_quota_is_used_up_is_a_full_tier(cephfs: Path, tmp_path: 
     small = publication.write(tmp_path / "small", "layout/1", {"model": b"small"})
     large = publication.write(tmp_path / "large", "layout/1", {"model": bytes(64 << 20)})
     replicate(tmp_path / "small", tier, SMALL, small)
-    with pytest.raises(TierUnavailable, match="Disk quota exceeded|No space left on device"):
+    with pytest.raises(TierUnavailable, match=r"Disk quota exceeded|No space left on device"):
         replicate(tmp_path / "large", tier, LARGE, large)
     assert list(tier.folders("checkpoints/tiny")) == [SMALL]
     assert verification.read_files(cephfs / "quota" / SMALL, small) == {"model": b"small"}
