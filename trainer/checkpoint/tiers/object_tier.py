@@ -31,7 +31,7 @@ class ObjectTier:
 
     def amend(self, folder: str, name: str, data: bytes) -> None:
         try:
-            self._bucket.call("put_object", f"{folder}/{name}", Body=data, **uploads.CHECKED)
+            self._bucket.call("put_object", f"{folder}/{name}", **uploads.checked(data))
         except (Unreachable, AlreadyThere, Missing) as error:
             raise TierUnavailable(str(error)) from error
 
