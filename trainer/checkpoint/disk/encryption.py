@@ -84,8 +84,8 @@ def encrypt(chunks: Iterable[bytes | memoryview], key: Key) -> Iterator[bytes]:
 def read(path: Path, begin: int, count: int, key: Key | None) -> bytearray:
     """`count` bytes from byte `begin` on of an encrypted file, decrypted; only the segments that hold them are read.
 
-    Raises WrongKey, ValueError where a segment was changed, and the errors of `reading.read`; a segment that is missing,
-    which would have its tag at least, is damage.
+    Raises WrongKey, ValueError where a segment was changed, and the errors of `reading.read`; a segment that is
+    missing, which would have its tag at least, is damage.
     """
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
