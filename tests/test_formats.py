@@ -21,6 +21,7 @@ OTHERS = {"slipway.checkpoint/2", "slipway.fence/2", "slipway.snapshot/2"}
 WRITES = {"create_only": 3, "replace": 3, "encode": 2}
 """The codec's functions, with the number of arguments of a call that names a format."""
 WITHOUT = {
+    "assets/datasets/documents/held_out.py": "`held_out.json`",
     "assets/datasets/snapshots/pointer.py": "`current.json`",
     "assets/evaluation.py": "`evaluations/`",
     "assets/measuring.py": "what an evaluator is asked",

@@ -18,7 +18,7 @@ and comes back by the way of any lost node."""
 
 
 @dataclass
-class Sight:
+class SupervisorSight:
     """What is known of another node's supervisor."""
 
     number: int
@@ -34,7 +34,7 @@ class Pulse:
     def __init__(self, store: JobStore, node: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._node, self._clock = store, node, clock
         self._beaten = 0.0
-        self._seen: dict[str, Sight] = {}
+        self._seen: dict[str, SupervisorSight] = {}
 
     def beat(self) -> None:
         """Show that this supervisor lives, at most once a second."""
@@ -63,5 +63,5 @@ class Pulse:
             sight.silent += min(now - sight.looked, 2 * BEAT_SECONDS)
             sight.looked = now
         else:
-            sight = self._seen[node] = Sight(number, now)
+            sight = self._seen[node] = SupervisorSight(number, now)
         return sight.silent

@@ -7,7 +7,6 @@ reduce with each micro-batch, as there is no room for whole gradients; between g
 import contextlib
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
@@ -21,8 +20,7 @@ def replicate(called: nn.Module, devices: DeviceMesh) -> nn.Module:
     # Buffers are equal already: sending them around at every forward pass would only make ranks wait for each other.
     # So are the weights, which every rank draws or reads alike: sending rank 0's around would only cost memory.
     replica = DistributedDataParallel(called, process_group=group, broadcast_buffers=False, init_sync=False)
-    if dist.get_world_size(group) > 2:  # a sum of two is the same in any order
-        _settle_buckets(replica)
+    _settle_buckets(replica)
     return replica
 
 
