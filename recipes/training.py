@@ -152,7 +152,7 @@ class RecoverySection(RecipeSection):
     """A rank so many robust standard deviations slower than the others is a straggler; 0 for never."""
 
     survivors: Literal["by_device", "stay", "leave"] = USUAL.survivors
-    """What ranks that are well do when one is lost: stay in their processes, be started anew, or as suits the device."""
+    """What well ranks do when one is lost: stay in their processes, be started anew, or what suits their device."""
     drills: bool = USUAL.drills
     """Whether `slipway chaos` may ask the running ranks for faults, also in their values."""
 
