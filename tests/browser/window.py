@@ -91,7 +91,7 @@ class Window:
         """Keep what a window of this height shows as `<name>.png`, once all of it is there; only where asked for.
 
         It ends where the page does, or above the first element that `above` selects: nothing is shown in part, and
-        nothing that is empty.
+        nothing that is empty. A page whose content is laid over its body has no such end, and fills the window.
         """
         if self._pictures is None:
             return
@@ -101,7 +101,7 @@ class Window:
         self.page.evaluate("scrollTo(0, 0)")
         ends = self.page.locator(above).first.bounding_box() if above else None
         bottom = ends["y"] if ends else self.page.evaluate("document.body.getBoundingClientRect().bottom")
-        clip = FloatRect(x=0, y=0, width=WIDTH, height=max(1, min(height, bottom)))
+        clip = FloatRect(x=0, y=0, width=WIDTH, height=bottom if 1 <= bottom < height else height)
         with Image.open(io.BytesIO(self.page.screenshot(clip=clip))) as shown:
             shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one
