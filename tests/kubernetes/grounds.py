@@ -55,6 +55,17 @@ class Ground(Protocol):
         """Remove all jobs."""
 
 
+def asked_for(request: pytest.FixtureRequest, folder: Path, grace_seconds: int) -> Ground:
+    """The cluster that the parameter of a fixture names, `real` or the simulated one."""
+    if request.param == "real":
+        return RealGround(request.getfixturevalue("live"))
+    simulation: SimulatedCluster = request.getfixturevalue("simulated")
+    namespace: str = request.getfixturevalue("namespace")
+    client = Client(str(simulation.kubeconfig), namespace=namespace)
+    cluster = Cluster(image="slipway-trainer:test", namespace=namespace, grace_seconds=grace_seconds)
+    return SimulatedGround(simulation, client, cluster, folder)
+
+
 def pods_of(ground: Ground, order: str) -> list[KubernetesObject]:
     """The pods of one job, by name."""
     return sorted(ground.client.list(PODS, {JOB: order}), key=lambda pod: str(pod["metadata"]["name"]))

@@ -14,17 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import PODS
 from resources.launchers.kubernetes.workloads.jobset import JOB_SETS, JobSet
 from resources.launchers.protocol import JobState
 from resources.trainings.store import TrainingStore
 from tests.conftest import Marked, until
-from tests.kubernetes import run
-from tests.kubernetes.grounds import Ground, RealGround, SimulatedGround, pods_of
+from tests.kubernetes import grounds, run
+from tests.kubernetes.grounds import Ground, pods_of
 from tests.kubernetes.lab import PATIENCE_SECONDS, ClusterLab, open_to_all
-from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
 from tests.resources.trainings.lab import ENDLESS, happened, numbers
 from trainer.record import causes, fence, incidents
 
@@ -40,14 +37,7 @@ on_a_real_cluster = pytest.mark.parametrize("ground", [REAL], indirect=True)
 
 @pytest.fixture(params=["simulated", REAL])
 def ground(request: pytest.FixtureRequest, marked: Marked, tmp_path: Path) -> Iterator[Ground]:
-    if request.param == "real":
-        found: Ground = RealGround(request.getfixturevalue("live"))
-    else:
-        simulation: SimulatedCluster = request.getfixturevalue("simulated")
-        namespace: str = request.getfixturevalue("namespace")
-        client = Client(str(simulation.kubeconfig), namespace=namespace)
-        cluster = Cluster(image="slipway-trainer:test", namespace=namespace, grace_seconds=GRACE_SECONDS)
-        found = SimulatedGround(simulation, client, cluster, tmp_path)
+    found = grounds.asked_for(request, tmp_path, grace_seconds=GRACE_SECONDS)
     yield found
     found.clear()
 

@@ -12,16 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import JOB, NODES, PODS
 from resources.launchers.kubernetes import names
 from resources.launchers.kubernetes.launcher import KubernetesLauncher
 from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
 from resources.launchers.protocol import Job, JobState
 from tests.conftest import Marked, until
-from tests.kubernetes.grounds import Ground, RealGround, SimulatedGround
-from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
+from tests.kubernetes import grounds
+from tests.kubernetes.grounds import Ground
 from tests.s3 import free_ports
 
 pytestmark = pytest.mark.slow
@@ -44,14 +42,7 @@ raise SystemExit(7)
 
 @pytest.fixture(params=["simulated", REAL])
 def ground(request: pytest.FixtureRequest, marked: Marked, tmp_path: Path) -> Iterator[Ground]:
-    if request.param == "real":
-        found: Ground = RealGround(request.getfixturevalue("live"))
-    else:
-        simulation: SimulatedCluster = request.getfixturevalue("simulated")
-        namespace: str = request.getfixturevalue("namespace")
-        client = Client(str(simulation.kubeconfig), namespace=namespace)
-        cluster = Cluster(image="slipway-trainer:test", namespace=namespace, grace_seconds=1)
-        found = SimulatedGround(simulation, client, cluster, tmp_path)
+    found = grounds.asked_for(request, tmp_path, grace_seconds=1)
     yield found
     found.clear()
 

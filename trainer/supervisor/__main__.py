@@ -21,12 +21,9 @@ from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
 from trainer.node.generations import REPLACED, Arrival
 from trainer.record import incarnation
 from trainer.supervisor import exporter, heart, hosting, warm
-from trainer.supervisor.job_store import JobStore, StoreGone
+from trainer.supervisor.job_store import CONNECT_SECONDS, JobStore, StoreGone
 from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
 from trainer.supervisor.supervisor import JobPlace, Supervisor
-
-CONNECT_SECONDS = 10.0
-"""One attempt to reach the store: a signal is heard between two."""
 
 
 def main(arguments: list[str]) -> int:

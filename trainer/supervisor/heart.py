@@ -1,7 +1,8 @@
 """Heart: a supervisor's sign of life while it has no time to give one, from a process beside it.
 
 Between two generations a supervisor writes to the durable tier, waits for ranks to be gone, and asks them where they
-are. A tier that stalls must not make its node look lost. The supervisor cannot have a second thread, as it forks.
+are. A tier that stalls must not make its node look lost. The supervisor cannot have a second thread, as it forks. It
+shows its life itself too while it watches, so that a node is not lost with this process.
 """
 
 import contextlib
@@ -12,10 +13,8 @@ import time
 from trainer.diagnosis import stacks
 from trainer.node.standstill import STOPPED
 from trainer.supervisor import beside
-from trainer.supervisor.job_store import JobStore, StoreGone
+from trainer.supervisor.job_store import CONNECT_SECONDS, JobStore, StoreGone
 from trainer.supervisor.pulse import BEAT_SECONDS, Pulse
-
-CONNECT_SECONDS = 10.0
 
 
 def start(host: str, port: int, node: str) -> int:

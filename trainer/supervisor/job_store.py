@@ -13,6 +13,8 @@ from trainer.base import codec
 from trainer.node import links
 
 Record = TypeVar("Record")
+CONNECT_SECONDS = 10.0
+"""One attempt to reach the store: a signal is heard between two."""
 ANSWER_SECONDS = 60
 """How long the store may take for one answer."""
 

@@ -6,15 +6,9 @@ import pytest
 
 from resources.trainings.store import TrainingStore
 from resources.trainings.traces import LOOK_SECONDS, TrainingTraces
+from tests.resources.trainings.clock import Clock
 from trainer.record import fence, ledger
 from trainer.record.fence import Commit, Token
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

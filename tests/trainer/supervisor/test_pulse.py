@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from signal import SIGKILL, SIGSTOP
 
 import pytest
 
 from tests.conftest import until
+from tests.resources.trainings.clock import Clock
 from trainer.base import processes
 from trainer.diagnosis import stacks
 from trainer.node.generations import ALIVE
@@ -24,14 +24,6 @@ pid, port = hosting.start()
 print(port, heart.start(hosting.LOOPBACK, port, "a"), flush=True)
 time.sleep(600)  # it writes to a disk that does not answer
 """
-
-
-@dataclass
-class Clock:
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
