@@ -13,6 +13,8 @@ SECONDS = 300.0
 READ_BYTES, SAID_BYTES = 1 << 16, 200
 """So much of a refusal is read, and so much is repeated of one that is not in OpenAI's form."""
 
+NO_REASON = "the server refuses the request and gives no reason"
+
 
 class NotAnswered(ValueError):
     """The server refuses the request, or does not answer; the message says why."""
@@ -27,7 +29,7 @@ def stream(url: str, given: Mapping[str, Any]) -> Iterator[str]:
     """The text of an answer, as it is made. Raises NotAnswered, also in the middle."""
     for event in _answer(url, {**given, "stream": True}):
         try:
-            refused = str(event["error"]["message"]) if "error" in event else ""
+            refused = (str(event["error"]["message"]) or f"{url}: {NO_REASON}") if "error" in event else ""
             text: str = "" if refused else event["choices"][0]["text"]
         except (KeyError, TypeError, IndexError):
             raise NotAnswered(
@@ -62,6 +64,6 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> str:
     """What a server says of a request that it does not answer; what stands in between may say it in its own way."""
     said = error.read(READ_BYTES)
     try:
-        return str(parsing.value(said)["error"]["message"])
+        return str(parsing.value(said)["error"]["message"]) or f"{url}: {NO_REASON}"
     except (ValueError, KeyError, TypeError):
         return f"{url}: it answered {error.code} {error.reason}: {said[:SAID_BYTES].decode(errors='replace')}"

@@ -53,6 +53,15 @@ def test_a_stream_is_read_until_it_is_done(server: Answers):
     assert list(client.stream(server.url, {})) == ["a", "b"]
 
 
+def test_a_refusal_without_a_reason_is_named_as_such(server: Answers):
+    server.status, server.body = 400, b'{"error": {"message": ""}}'
+    with pytest.raises(client.NotAnswered, match=r"the server refuses the request and gives no reason$"):
+        client.complete(server.url, {})
+    server.status, server.body = 200, b'data: {"error": {"message": ""}}\n\n'
+    with pytest.raises(client.NotAnswered, match=r"the server refuses the request and gives no reason$"):
+        list(client.stream(server.url, {}))
+
+
 def test_a_refusal_is_told_in_the_servers_words(server: Answers):
     server.status, server.body = 400, b'{"error": {"message": "max_tokens: too many"}}'
     with pytest.raises(client.NotAnswered, match=r"^max_tokens: too many$"):
