@@ -65,14 +65,16 @@ class Document:
 
     def set(self, path: Path, value: Any, place: Place) -> None:
         """Put `value` at `path`, in sections made as needed. Raises KeyError(path) for a value that is no section."""
-        section = self.value
+        section, made = self.value, {path: place}
         for depth, step in enumerate(path):
             if not isinstance(section, dict):
                 raise KeyError(path[:depth])
             if depth == len(path) - 1:
                 section[step] = value
+            elif step not in section:
+                made[path[: depth + 1]] = place
             section = section.setdefault(step, {})
-        self.places = {each: at for each, at in self.places.items() if each[: len(path)] != path} | {path: place}
+        self.places = {each: at for each, at in self.places.items() if each[: len(path)] != path} | made
 
 
 def read(data: bytes | str, file: str) -> tuple[Document | None, list[Problem]]:

@@ -61,6 +61,10 @@ TRAININGS__TINY_DECODER__MODEL={layers: 1, width: 2, heads: 1, kv_heads: 1, hidd
     model.hidden: found "x", expected a whole number
 TRAININGS__TINY_DECODER__OWNER__X=1
     owner.x: found a field of a value, expected owner to be a section
+TRAININGS__TINY_DECODER__NOPE__X=1
+    nope: found an unknown field, expected one of description, owner, dataset, placement, recovery, retrain, renewal,
+    mix, model, batch, optimiser, run, checkpoint, validation, communication, layout, storage, observation,
+    evaluation, hardware, runtime, init, registered_model, suite, gate
 TRAININGS__TINY_DECODER__NAME=x
     name: found "x", expected no such variable: a recipe has the name of its file
 TRAININGS__TINY_DECODER__DATASET=novels
