@@ -18,7 +18,7 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 
-from resources import platform
+from resources import people, platform
 from resources.credentials import password_of_platform, token
 
 TOKEN = "SLIPWAY_TOKEN_FILE"
@@ -49,9 +49,14 @@ class Access:
         return hmac.compare_digest(_carried(headers), password_of_platform(self.token_file).encode())
 
     def person(self, headers: Headers) -> str:
-        """The person whom the proxy names; empty where nobody is known. Ask it of an admitted request only."""
-        named = headers.getlist(self.user_header) if self.user_header else []
-        return named[0] if len(named) == 1 else ""
+        """The person whom the proxy names; empty where nobody is known. Ask it of an admitted request only.
+
+        Raises ValueError for what is no name.
+        """
+        try:
+            return people.named(headers.getlist(self.user_header)) if self.user_header else ""
+        except ValueError as error:
+            raise ValueError(f"{self.user_header}: {error}") from None
 
     def refusal(self, person: str) -> str:
         """Why this person may not start, stop or change anything; empty when they may."""

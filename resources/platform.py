@@ -26,6 +26,7 @@ from resources.kubernetes.cluster import Cluster
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.notify.settings import NotificationSettings
+from resources.people import PersonHeader, PersonName
 from resources.serving.settings import ServingSettings
 from resources.steps import StepSettings
 from resources.tiers import Tiers
@@ -168,11 +169,11 @@ class Platform(CostSettings):
     tiers: TierSettings
     tracking: TrackingSettings
     compute: ComputeSettings
-    user_header: str = ""
+    user_header: PersonHeader = ""
     """The header in which a proxy in front of the webserver names the person; empty without such a proxy."""
-    operators: list[Text] = Field(default_factory=list)
+    operators: list[PersonName] = Field(default_factory=list)
     """The people who may start, stop and change things, besides the promoters; without any, everybody may."""
-    promoters: list[Text] = Field(default_factory=list)
+    promoters: list[PersonName] = Field(default_factory=list)
     """The people who may promote, roll back, demote, approve and thaw models; without any, everybody may."""
     openlineage: OpenLineageSettings = OpenLineageSettings()
     """Where OpenLineage events of snapshots, trainings and checkpoints go; without it, none are sent."""

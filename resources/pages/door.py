@@ -45,11 +45,15 @@ class Door:
         if _is_foreign(headers, scope.get("method", "")):
             return PlainTextResponse("found a request of another site's page, expected one of this site\n", 403)
         try:
-            if self.admits(headers):
-                return None
+            if not self.admits(headers):
+                return PlainTextResponse("found no token, or another one; expected Slipway's\n", 401, ASK)
         except (OSError, ValueError) as error:
             return PlainTextResponse(f"the token cannot be read: {error}\n", 503)
-        return PlainTextResponse("found no token, or another one; expected Slipway's\n", 401, ASK)
+        try:
+            self._access.person(headers)
+        except ValueError as error:  # it would be on record, as who did what
+            return PlainTextResponse(f"{error}\n", 400)
+        return None
 
 
 def _is_foreign(headers: Headers, method: str) -> bool:

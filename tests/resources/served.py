@@ -27,7 +27,7 @@ from tests.kubernetes import settings
 
 TOKEN = "0123456789abcdef-the-token"
 HEADER = "X-Forwarded-Email"
-PEOPLE = {"user_header": HEADER, "operators": ["oda@x.example"], "promoters": ["pia@x.example"]}
+PEOPLE = {"user_header": HEADER, "operators": ["oda@x.example", "åke@x.example"], "promoters": ["pia@x.example"]}
 TERMINATE = "mutation T($run: String!) { terminateRun(runId: $run) { __typename } }"
 LOCATION = {"repositoryLocationName": "place", "repositoryName": "__repository__"}
 CODE = """\

@@ -126,6 +126,20 @@ def test_a_run_is_of_the_person_whom_the_proxy_named_and_so_is_its_end(guarded: 
     assert identity.of_cancellation(guarded.tags(run), "a sensor") == "oda@x.example"
 
 
+def test_a_name_that_is_not_ascii_is_recorded_as_it_is_written(guarded: Served):
+    """Of operators too: Åke, whom the settings name, is one."""
+    sent = "åke@x.example".encode().decode("latin-1")  # as Python's client sends UTF-8
+    run = guarded.launch(sent, {})["run"]["runId"]
+    assert guarded.tags(run)[USER_TAG] == "åke@x.example"
+
+
+@pytest.mark.parametrize("name", ["oda\tx", "a" * 257])
+def test_what_is_no_name_of_a_person_opens_nothing(guarded: Served, name: str):
+    for path in ("/slipway", "/graphql?query={__typename}"):
+        answer = guarded.ask(path, Authorization=basic(), **{HEADER: name})
+        assert (answer.status, answer.text[: len(HEADER)]) == (400, HEADER), answer
+
+
 def test_a_backfill_is_of_the_person_whom_the_proxy_named_whatever_was_typed(guarded: Served):
     typed = [{"key": USER_TAG, "value": "pia@x.example"}]
     params = {"assetSelection": [{"path": ["made"]}], "partitionNames": ["one"], "tags": typed}
