@@ -1,7 +1,7 @@
 """Metadata backup: each night, copies Dagster's and MLflow's databases, the recipes, and what was taken down of
 datasets and their tokenizers to the backup tier.
 
-The check restores the backup into a scratch folder and opens it with Dagster, MLflow and the recipes' own reader: a
+The check restores the backup into a scratch folder, opens it with Dagster and MLflow, and counts what it holds: a
 backup that was never restored is a hope.
 """
 

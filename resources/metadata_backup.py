@@ -15,7 +15,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from recipes.load import load
+from recipes import texts
 from resources import cost_settings, postgresql, sqlite, state
 from resources.mlflow import database
 from resources.mlflow.tracking import Tracking
@@ -95,11 +95,10 @@ def _back_up(
     _remove_abandoned(tier, now)
     with scratch.folder("slipway-backup") as root:
         copy(root)
-        own = [(f"recipes/{recipe.relative_to(recipes)}", recipe) for recipe in recipes.glob("*/*.yaml")]
-        for name, path in [*own, *((f"{DURABLE}/{name}", path) for name, path in records)]:
-            kept = root / name
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, kept)
+        for name, text in _recipes(recipes).items():
+            _made(root / "recipes" / name).write_bytes(text)
+        for name, path in records:
+            shutil.copyfile(path, _made(root / DURABLE / name))
         (root / FIGURES).write_bytes(atomic.readable_json(vars(figures)))
         state.write(root)
         paths = sorted(path for path in root.rglob("*") if path.is_file())
@@ -110,6 +109,21 @@ def _back_up(
                 tier.put(folder, name, FolderTier(root.parent).read(root.name, name), file)
             tier.finish(folder, manifest.encode())
     return Backup(folder, digest.sha256(manifest.encode()), manifest.bytes, figures)
+
+
+def _made(path: Path) -> Path:
+    """The path, whose folder is there now."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _recipes(folder: Path) -> dict[str, bytes]:
+    """Each recipe that can be read, whatever it says, by its path in the folder.
+
+    Whether it is right is another question: one that is wrong must not cost the databases their backup, and code that
+    a recipe names may lie elsewhere.
+    """
+    return {name: texts.encoded(text) for name, text in texts.read(folder).items() if isinstance(text, str)}
 
 
 def _remove_abandoned(tier: Tier, now: float) -> None:
@@ -229,20 +243,16 @@ def _counted_dumps(into: Path) -> Figures:
             postgresql.restore(postgresql.DRILL, dump)
             for table in (table for table, of in COUNTED.items() if of == service):
                 rows[table] = postgresql.rows_of(postgresql.DRILL, table)
-    recipes = load(into / "recipes", {})
-    return Figures(
-        rows["runs"], rows["experiments"], rows["registered_models"], sum(len(kind) for kind in vars(recipes).values())
-    )
+    return Figures(rows["runs"], rows["experiments"], rows["registered_models"], len(_recipes(into / "recipes")))
 
 
 def count(instance: dg.DagsterInstance, tracking: Tracking | None, recipes: Path) -> Figures:
-    """Count what Dagster, MLflow and the recipes hold. Nothing is made where nothing was tracked."""
+    """Count what Dagster and MLflow hold, and the recipes. Nothing is made where nothing was tracked."""
     experiments = models = 0
     if tracking is not None and tracking.is_there:
         client = tracking.client()
         experiments, models = len(client.search_experiments()), len(client.search_registered_models())
-    read = load(recipes, {})
-    return Figures(instance.get_runs_count(), experiments, models, sum(len(kind) for kind in vars(read).values()))
+    return Figures(instance.get_runs_count(), experiments, models, len(_recipes(recipes)))
 
 
 def _described(path: Path) -> CheckpointFile:

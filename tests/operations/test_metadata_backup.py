@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from assets.datasets.documents import held_out
 from operations import metadata_backup as asset
 from resources import metadata_backup, sqlite
+from resources.home import CODE
 from resources.metadata_backup import Figures
 from resources.mlflow.registry import MANIFEST_TAG, Registry
 from resources.mlflow.tracking import Tracking
@@ -57,6 +59,24 @@ def test_a_backup_is_restored_and_holds_what_was_counted(tracked: Platform, back
     restored = {name: figures(check.metadata)[name] for name in ("runs", "models", "recipes")}
     assert restored == {"runs": tracked.instance.get_runs_count(), "models": 1, "recipes": 3}
     assert figures(made.metadata)["bytes"] > 0
+
+
+def test_recipes_are_backed_up_as_they_are_whatever_they_name_and_whether_or_not_they_are_right(
+    tracked: Platform, backup: Path
+):
+    """Code that a recipe names lies elsewhere, and a recipe that is wrong must not cost the databases their backup."""
+    below = tracked.root / "recipes" / "trainings"
+    (below / "by-script.yaml").write_bytes((CODE / "recipes" / "trainings" / "bigram.yaml").read_bytes())
+    (below / "wrong.yaml").write_bytes(b"run: [\n\xff")
+    (below / "gone.yaml").symlink_to(tracked.root / "nowhere")
+    os.mkfifo(below / "pipe.yaml")
+    made = asset.back_up(tracked.instance, tracked.tiers, tracked.tracking, tracked.root / "recipes")
+    found = metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / "restored")
+    assert found == made.figures and found.recipes == 5, found
+    kept = tracked.root / "restored" / "recipes" / "trainings"
+    for name in ("by-script.yaml", "wrong.yaml"):
+        assert (kept / name).read_bytes() == (below / name).read_bytes()
+    assert not (kept / "gone.yaml").exists() and not (kept / "pipe.yaml").exists()
 
 
 def test_two_backups_of_one_second_are_two(tracked: Platform, backup: Path):
