@@ -56,7 +56,7 @@ def backup_of_metadata(
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     tier = tier_of(tiers)
     made = back_up(context.instance, tiers, tracking, recipes_folder())
-    removed = metadata_backup.prune(tier, config.last)
+    removed = metadata_backup.prune(tier, config.last, made.folder)
     yield dg.MaterializeResult(
         metadata={"folder": made.folder, "bytes": made.bytes, "removed": len(removed), **vars(made.figures)},
         data_version=dg.DataVersion(made.manifest),

@@ -155,9 +155,12 @@ def _databases(dagster: Path) -> list[Path]:
     return sorted(found)
 
 
-def prune(tier: Tier, keep: int) -> list[str]:
-    """Remove all backups but the newest `keep`; returns those that went. Raises tiers.Unavailable."""
-    going = sorted(tier.folders(FOLDER))[:-keep]
+def prune(tier: Tier, keep: int, made: str = "") -> list[str]:
+    """Remove all backups but the newest `keep`, and never the one just `made`; returns those that went.
+
+    By a clock that was set back, that one is older than the others. Raises tiers.Unavailable.
+    """
+    going = [folder for folder in sorted(tier.folders(FOLDER))[:-keep] if folder != made]
     for folder in going:
         tier.remove(folder)
     return going

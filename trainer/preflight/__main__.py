@@ -38,14 +38,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _measured(world: World, options: argparse.Namespace) -> list[Finding]:
-    """The findings of all ranks, on every rank; disk, arithmetic and all-reduce take a third of the time each."""
+    """The findings of all ranks, on every rank; arithmetic, all-reduce, and disk with tiers take a third of the time each."""
     hosts = world.gather(socket.gethostname())
     ranks_by_node = [hosts.count(host) for host in dict.fromkeys(hosts)]
     part = options.seconds / 3
     mine = [arithmetic.free_memory(world.device)] if world.device.type == "cuda" else []
     mine += arithmetic.throughput(world.device, part)
     if hosts.index(hosts[world.rank]) == world.rank:  # the first rank of each node measures the node
-        mine += [*node.set_up(len(ranks_by_node)), *disk.throughput(options.folder, options.disk_size, part)]
+        mine += node.set_up(len(ranks_by_node))
+        folders = [(options.folder, disk.DISK), *((tier, disk.TIER) for tier in options.tier)]
+        for folder, what in folders:
+            mine += disk.throughput(folder, options.disk_size, part / len(folders), what)
         mine += [each for folder in (options.folder, *options.tier) for each in file_systems.judged(folder)]
     mine = [replace(each, node=hosts[world.rank], rank=world.rank) for each in mine]
     found = [each for rank in world.gather(mine) for each in rank]
@@ -88,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         default=[],
-        help="another folder whose file system is tried: that of a tier; may be given several times",
+        help="a tier's folder, which is measured and tried as well; may be given several times",
     )
     parser.add_argument(
         "--disk-size", type=size, default=512 * MIB, help="bytes of the file that is written there; default: 512M"

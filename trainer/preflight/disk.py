@@ -1,4 +1,4 @@
-"""A folder's disk: sequential write and read of one bounded file, without the page cache where that is possible.
+"""A folder's disk, or a tier: sequential write and read of one bounded file, past the page cache where that can be.
 
 The file has no name, so that nothing is left of it however the measurement ends.
 """
@@ -12,26 +12,32 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from trainer.preflight.findings import Finding, failed, rate
 
 BLOCK = 8 * 2**20
+DISK, TIER = "disk", "tier"
 THREADS = 4
 """Blocks in flight at once: one alone does not keep an NVMe disk busy."""
 
 
-def throughput(folder: Path, size: int, seconds: float) -> Iterator[Finding]:
+def throughput(folder: Path, size: int, seconds: float, what: str = DISK) -> Iterator[Finding]:
     """GB/s of writing (fsync included) and of reading up to `size` bytes, each for no longer than half the seconds.
 
-    A folder that cannot be written to, or that is full, is a faulty disk.
+    A folder that cannot be written to, or that is full, is a faulty disk. A tier is shared: that it is full is no fault
+    of the node, and how slow it may be is for the caller to say.
     """
+    where = f"{folder}: " if what == TIER else ""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            direct = _past_the_cache(file.fileno())
-            yield from _measured(file.fileno(), size, seconds / 2, "O_DIRECT" if direct else "fsync, cache dropped")
+            how = "O_DIRECT" if _past_the_cache(file.fileno()) else "fsync, cache dropped"
+            for finding in _measured(file.fileno(), size, seconds / 2, how):
+                yield replace(finding, name=f"{what} {finding.name}", note=f"{where}{finding.note}")
     except OSError as error:
-        yield failed("disk", f"{folder}: {error.strerror}")
+        missed = failed(what, f"{folder}: {error.strerror}")
+        yield replace(missed, verdict="no reference") if what == TIER else missed
 
 
 def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Finding]:
@@ -51,8 +57,8 @@ def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Findin
     begun = time.perf_counter()
     got = _blocks(read, written, seconds, data)
     reading = time.perf_counter() - begun
-    yield rate("disk write", written / writing / 1e9, "GB/s", note=f"{written >> 20} MiB, {how}")
-    yield rate("disk read", got / reading / 1e9, "GB/s", note=f"{got >> 20} MiB, {how}")
+    yield rate("write", written / writing / 1e9, "GB/s", note=f"{written >> 20} MiB, {how}")
+    yield rate("read", got / reading / 1e9, "GB/s", note=f"{got >> 20} MiB, {how}")
 
 
 def _whole(moved: int, error: int) -> None:

@@ -179,6 +179,17 @@ def test_a_full_disk_is_faulty(full_disk: Path):
     assert list(disk.throughput(full_disk, 64 * MIB, 1.0)) == [failed("disk", f"{full_disk}: No space left on device")]
 
 
+def test_a_tier_is_measured_by_its_own_name_and_that_it_is_full_is_no_fault_of_the_node(
+    tmp_path: Path, full_disk: Path
+):
+    written, read = disk.throughput(tmp_path, 3 * disk.BLOCK, 5.0, disk.TIER)
+    assert (written.name, read.name) == ("tier write", "tier read")
+    assert written.note.startswith(f"{tmp_path}: 24 MiB") and isinstance(read.value, float)
+    (full,) = disk.throughput(full_disk, 64 * MIB, 1.0, disk.TIER)
+    assert (full.name, full.value, full.verdict) == ("tier", None, "no reference")
+    assert full.note == f"{full_disk}: No space left on device"
+
+
 def test_a_folder_that_is_not_there_is_faulty(tmp_path: Path):
     (found,) = disk.throughput(tmp_path / "none", 64 * MIB, 1.0)
     assert found.verdict == "faulty" and "No such file or directory" in found.note
@@ -251,7 +262,8 @@ def test_each_rank_measures_its_device_and_one_of_them_their_node(by_two: dict[s
 
 
 def test_hardware_that_falls_short_of_what_is_expected_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(quick(tmp_path)) == 0
+    assert main(quick(tmp_path, "--tier", str(tmp_path))) == 0
+    assert all(name in capsys.readouterr().out for name in ("tier write", "tier read"))
     assert main(quick(tmp_path, "--expect", "disk read=1000000")) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "1,000,000" in line]
     assert line.split()[:3] == ["faulty", "disk", "read"]
