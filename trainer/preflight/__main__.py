@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _measured(world: World, options: argparse.Namespace) -> list[Finding]:
-    """The findings of all ranks, on every rank; arithmetic, all-reduce, and disk with tiers take a third of the time."""
+    """The findings of all ranks, on every rank; a third of the time is for arithmetic, disks and all-reduce each."""
     hosts = world.gather(socket.gethostname())
     ranks_by_node = [hosts.count(host) for host in dict.fromkeys(hosts)]
     part = options.seconds / 3
