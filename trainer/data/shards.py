@@ -11,10 +11,10 @@ manifest is canonical JSON, named by its SHA-256; it names every shard and every
 
 import contextlib
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -123,9 +123,11 @@ def manifest_path(tier: Path, sha256: str) -> Path:
 def encode_shard(runs: Iterable[npt.NDArray[Any]], lengths: npt.NDArray[np.int64], dtype: str) -> bytes:
     """The bytes of a shard that holds documents of these lengths; their tokens, one document after the other, are those
     of the runs (1-d arrays)."""
-    body = b"".join(np.ascontiguousarray(run, DTYPES[dtype]).data for run in runs)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(OFFSETS).tobytes()
-    return b"".join((body, bytes(-len(body) % 8), offsets))
+    ends = np.cumsum(lengths)
+    body = int(ends[-1]) * DTYPES[dtype].itemsize if len(ends) else 0
+    offsets = np.concatenate([[0], ends]).astype(OFFSETS)
+    tokens = (np.ascontiguousarray(run, DTYPES[dtype]).data for run in runs)
+    return b"".join(itertools.chain(tokens, (bytes(-body % 8), offsets.data)))
 
 
 def write_shard(
@@ -266,5 +268,5 @@ def mapped(tier: Path, shard: ShardFile, expected: int) -> npt.NDArray[np.uint8]
 def documents(tier: Path, shard: TokenShard, dtype: str) -> Iterator[npt.NDArray[Any]]:
     """The tokens of each document of a shard, mapped. Raises ValueError as `open_shard` does."""
     tokens, offsets = open_shard(tier, shard, dtype)
-    for begin, end in pairwise(offsets.tolist()):
+    for begin, end in itertools.pairwise(offsets.tolist()):
         yield tokens[begin:end]
