@@ -52,13 +52,18 @@ class MeantDocument:
 def meant(durable: Path, dataset: str, kind: DocumentKind, url: str, documents: Collection[str]) -> list[MeantDocument]:
     """The documents with this URL, and those named: a file, or a document of it as `file#number`.
 
-    Raises ValueError when the dataset was never read, or before documents had URLs.
+    Raises ValueError when the dataset was never read, before documents had URLs, or when what was read is gone.
     """
     index = extracts.newest(durable, dataset)
     if not index.exists():
         raise ValueError(f"dataset {dataset}: found no documents; to read them: slipway data build {dataset}")
     paths = [str(path) for path in extracts.segments(index, durable)]
     has_urls = "url" in kind.table.names
+    if gone := [path for path in paths if not Path(path).exists()]:
+        raise ValueError(
+            f"dataset {dataset}: found no file at {gone[0]}, expected texts as they were read last; to read them "
+            f"again, first: slipway data build {dataset}"
+        )
     query = MEANT.format(identity=kind.identity, of_url="coalesce(d.url = $url, false)" if has_urls else "false")
     values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(documents)}
     values |= {"url": url or None} if has_urls else {}
