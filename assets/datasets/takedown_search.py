@@ -9,6 +9,7 @@ import duckdb
 
 from assets.datasets.documents import extracts
 from assets.datasets.documents.kind import DocumentKind
+from assets.datasets.snapshots import history
 from assets.datasets.snapshots.outcomes import table_of
 from resources import warehouse
 from trainer.base import listing
@@ -109,6 +110,16 @@ def snapshots_with(durable: Path, documents: Collection[MeantDocument], url: str
     return found | {
         each.sha256: each.dataset for each in mixed if any(source.snapshot in found for source in each.sources)
     }
+
+
+def was_in(durable: Path, dataset: str, url: str) -> bool:
+    """Whether a snapshot that the dataset has pointed at keeps a document of this URL; what is gone is passed over."""
+    for past in history.history(durable, dataset):
+        if not past.fault:
+            table = table_of(snapshots.read(durable, past.sha256), durable)
+            if table.exists() and _keeps(table, (), url):
+                return True
+    return False
 
 
 def _keeps(table: Path, documents: Collection[MeantDocument], url: str) -> bool:
