@@ -51,7 +51,7 @@ class RepeatedHashes:
         waiting = np.sort(np.concatenate([np.empty(0, np.uint64), *self._waiting]))
         self._waiting.clear()
         self._count = 0
-        return waiting[np.append([True, True], waiting[2:] != waiting[:-2])[: len(waiting)]]
+        return np.asarray(waiting[np.append([True, True], waiting[2:] != waiting[:-2])[: len(waiting)]])
 
     def _write(self) -> None:
         """Write what waits to the files."""
@@ -67,4 +67,4 @@ class RepeatedHashes:
 def _repeated(hashes: Hashes) -> Hashes:
     """The values that sorted hashes have more than once, each once."""
     again = np.append([False], hashes[1:] == hashes[:-1])[: len(hashes)]
-    return hashes[again & ~np.append([False], again[:-1])[: len(hashes)]]
+    return np.asarray(hashes[again & ~np.append([False], again[:-1])[: len(hashes)]])
