@@ -120,9 +120,10 @@ def _near_duplicates(similarity: float) -> None:
             "signature": pa.array([each.tobytes() for each in signatures], pa.binary(4 * minhash.PERMUTATIONS)),
         }
     )
-    with duckdb.connect() as connection:
+    with duckdb.connect() as connection, tempfile.TemporaryDirectory() as folder:
         connection.register("features", relation)
-        found = set(near_duplicates.duplicates(connection, "features", similarity)["row"].to_pylist())
+        duplicates = near_duplicates.duplicates(connection, "features", similarity, Path(folder))
+        found = set(duplicates["row"].to_pylist())
     hits = {side: sum(2 * at + 1 in found for at, pair in enumerate(pairs) if pair[0] == side) for side in (0.1, -0.1)}
     of = f"near-duplicates, similarity {similarity}, pairs 0.1 above and below"
     _recall_and_precision(of, hits[0.1], 400, hits[-0.1], {})

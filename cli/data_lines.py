@@ -65,11 +65,17 @@ def _printable(line: str) -> str:
 
 
 def takedown(report: "TakedownReport") -> Sequence[str]:
-    lines = _first([f"taken down: {each}" for each in report.documents], "taken down")
+    lines = _first([f"taken down: {each}" for each in report.documents], "taken down") or [
+        "its source has no document of this URL any more; it stays out if it comes back"
+    ]
     lines += _first([f"nearly equal, not taken down (--near): {each}" for each in report.near], "nearly equal")
     lines += [f"{report.dataset} points at snapshot {report.snapshot}"]
     snapshots = [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in report.snapshots.items()]
     lines += _first(snapshots, "snapshots with them") or ["in no other snapshot"]
+    lines += [
+        f"dataset {other} has had them too; to take them out of it: slipway data takedown {other}"
+        for other in sorted(set(report.snapshots.values()) - {report.dataset})
+    ]
     seen = _first([f"seen by training {each}" for each in report.trainings], "trainings that saw them")
     seen += [f"training {each} waits to read it; to stop it: slipway stop {each}" for each in report.waiting]
     seen += _first([f"seen by model {each}" for each in report.models], "models that saw them")

@@ -6,12 +6,14 @@ The takedown is noted first, then the dataset is built: whatever interrupts this
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
 
 from assets.datasets import takedown_search
 from assets.datasets.build import build
 from assets.datasets.documents import takedowns
+from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.documents.takedowns import Takedown
 from assets.datasets.images.documents import IMAGE_DOCUMENTS
 from assets.datasets.snapshots import pointer
@@ -58,17 +60,12 @@ def take_down(
 ) -> TakedownReport:
     """Take down what is asked for, also what is nearly equal to it with `near`, and build the dataset without it.
 
-    Of `asked`, the identities are found here. Raises ValueError when nothing is meant by it, and where records cannot
-    be read; before anything is noted. Afterwards raises what a build raises, and MlflowException when the registry is
-    away: the takedown is noted then, and asking for it again goes on.
+    Of `asked`, the identities are found here. Raises ValueError when nothing is meant by a part of it, and where
+    records cannot be read; before anything is noted. Afterwards raises what a build raises, and MlflowException when
+    the registry is away: the takedown is noted then, and asking for it again goes on.
     """
     durable, kind = tiers.durable_path, TEXT_DOCUMENTS if recipe.images is None else IMAGE_DOCUMENTS
-    found = takedown_search.meant(durable, recipe.name, kind, asked.url, asked.documents)
-    if not found:
-        what = asked.url or ", ".join(asked.documents)
-        has_no_urls = asked.url and recipe.reading.metadata.url is None
-        hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)" if has_no_urls else ""
-        raise ValueError(f"dataset {recipe.name}: found no document of {what} in its source, as it was read last{hint}")
+    found = _meant(recipe, durable, kind, asked)
     similar = _nearly_equal(recipe, tiers, [each.name for each in found])
     if near and similar:
         found += takedown_search.meant(durable, recipe.name, kind, "", similar)
@@ -109,6 +106,25 @@ def _is_wanted(store: TrainingStore) -> bool:
     """Whether a training was started, or will be without anybody asking once more."""
     facts = store.read()
     return facts.claim is not None or facts.wanted
+
+
+def _meant(
+    recipe: DatasetRecipe, durable: Path, kind: DocumentKind, asked: Takedown
+) -> list[takedown_search.MeantDocument]:
+    """The documents of the source that are meant. A URL of which the source has none any more is no mistake if a
+    snapshot has one. Raises ValueError, naming it, for anything else of which there is none."""
+    of_url = takedown_search.meant(durable, recipe.name, kind, asked.url, ()) if asked.url else []
+    named = takedown_search.meant(durable, recipe.name, kind, "", asked.documents) if asked.documents else []
+    names = {each.name for each in named} | {each.name.rpartition("#")[0] for each in named}
+    lacking, hint = [each for each in asked.documents if each not in names], ""
+    if asked.url and not of_url and not takedown_search.was_in(durable, recipe.name, asked.url):
+        lacking.append(asked.url)
+        if recipe.reading.metadata.url is None:
+            hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)"
+    if lacking:
+        what = ", ".join(lacking)
+        raise ValueError(f"dataset {recipe.name}: found no document of {what} in its source, as it was read last{hint}")
+    return list({each.name: each for each in (*of_url, *named)}.values())
 
 
 def _noted(asked: Takedown, found: Collection[takedown_search.MeantDocument]) -> Takedown:

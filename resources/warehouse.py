@@ -202,6 +202,7 @@ def query(
                 connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
         connection.execute("SET enable_external_access = false")
         try:
+            _require_select(connection, text)
             asked = connection.execute(text)
             found = asked.fetchall()
         except duckdb.Error as error:
@@ -231,6 +232,7 @@ def broken_by(
             rows_of = "" if each is None else f"UNION ALL BY NAME FROM read_parquet({_quoted(str(each))})"
             connection.execute(f"CREATE VIEW {name} AS FROM _columns {rows_of}")
         try:
+            _require_select(connection, text)
             asked = connection.execute(text)
             columns = [column for column, *_ in asked.description or ()]
             first = asked.fetchmany(most)
@@ -240,6 +242,14 @@ def broken_by(
         except duckdb.Error as error:
             raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}") from None
     return found, [dict(zip(columns, map(str, row), strict=True)) for row in first]
+
+
+def _require_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Refuse anything but one query that reads. Raises ValueError, and duckdb.Error for what is no SQL."""
+    found = [statement.type.name for statement in connection.extract_statements(text)]
+    if found != ["SELECT"]:
+        listed = ", then ".join(each.replace("_", " ") for each in found) or "no statement"
+        raise ValueError(f"query {text!r}: found {listed}, expected one SELECT: nothing is changed by a query")
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ from trainer.data.shards import TextSnapshot
 from trainer.data.snapshots import Snapshot
 
 EXAMPLES = """
-    SELECT name || '#' || number, {because} FROM read_parquet($table) WHERE removed = $reason
+    SELECT name || '#' || number, blake3, {because} FROM read_parquet($table) WHERE removed = $reason
     ORDER BY hash(name, number) LIMIT $most
 """
 
@@ -97,6 +97,6 @@ def _examples(
         rows = connection.execute(query, {"table": str(table), "reason": reason, "most": most}).fetchall()
     begins = texts and index.exists()
     return tuple(
-        LeftOutExample(document, because, excerpts.beginning(index, durable, document) if begins else "")
-        for document, because in rows
+        LeftOutExample(document, because, excerpts.beginning(index, durable, document, blake3) if begins else "")
+        for document, blake3, because in rows
     )

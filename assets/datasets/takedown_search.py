@@ -9,6 +9,7 @@ import duckdb
 
 from assets.datasets.documents import extracts
 from assets.datasets.documents.kind import DocumentKind
+from assets.datasets.snapshots import history
 from assets.datasets.snapshots.outcomes import table_of
 from resources import warehouse
 from trainer.base import listing
@@ -52,13 +53,18 @@ class MeantDocument:
 def meant(durable: Path, dataset: str, kind: DocumentKind, url: str, documents: Collection[str]) -> list[MeantDocument]:
     """The documents with this URL, and those named: a file, or a document of it as `file#number`.
 
-    Raises ValueError when the dataset was never read, or before documents had URLs.
+    Raises ValueError when the dataset was never read, before documents had URLs, or when what was read is gone.
     """
     index = extracts.newest(durable, dataset)
     if not index.exists():
         raise ValueError(f"dataset {dataset}: found no documents; to read them: slipway data build {dataset}")
     paths = [str(path) for path in extracts.segments(index, durable)]
     has_urls = "url" in kind.table.names
+    if gone := [path for path in paths if not Path(path).exists()]:
+        raise ValueError(
+            f"dataset {dataset}: found no file at {gone[0]}, expected texts as they were read last; to read them "
+            f"again, first: slipway data build {dataset}"
+        )
     query = MEANT.format(identity=kind.identity, of_url="coalesce(d.url = $url, false)" if has_urls else "false")
     values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(documents)}
     values |= {"url": url or None} if has_urls else {}
@@ -104,6 +110,16 @@ def snapshots_with(durable: Path, documents: Collection[MeantDocument], url: str
     return found | {
         each.sha256: each.dataset for each in mixed if any(source.snapshot in found for source in each.sources)
     }
+
+
+def was_in(durable: Path, dataset: str, url: str) -> bool:
+    """Whether a snapshot that the dataset has pointed at keeps a document of this URL; what is gone is passed over."""
+    for past in history.history(durable, dataset):
+        if not past.fault:
+            table = table_of(snapshots.read(durable, past.sha256), durable)
+            if table.exists() and _keeps(table, (), url):
+                return True
+    return False
 
 
 def _keeps(table: Path, documents: Collection[MeantDocument], url: str) -> bool:

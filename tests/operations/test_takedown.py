@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow.parquet as pq
 import pytest
 
 from assets.datasets.build import build
-from assets.datasets.documents import takedowns
+from assets.datasets.documents import document_table, takedowns
 from assets.datasets.documents.takedowns import Takedown
 from assets.datasets.reading import sources
 from assets.datasets.texts import steps
@@ -115,3 +116,27 @@ def test_a_url_of_no_document_is_refused_and_nothing_is_noted(recipe: DatasetRec
     with pytest.raises(ValueError, match=r"found no document of https://b\.example/ in its source"):
         asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), url="https://b.example/")
     assert takedowns.read(tiers.durable_path, recipe.name) == []
+
+
+def test_a_name_of_no_document_is_refused_though_others_are_there(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
+    steps.make_documents(recipe, tiers.durable_path)
+    names = ("note1.txt", "note2.txt#0", "note3.txt#1", "note1")
+    with pytest.raises(ValueError, match=r"found no document of note3\.txt#1, note1 in its source"):
+        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), documents=names)
+    assert takedowns.read(tiers.durable_path, recipe.name) == []
+
+
+@pytest.mark.nightly
+def test_a_page_that_its_source_has_no_more_stays_out_and_who_has_seen_it_is_named(
+    recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path
+):
+    before, pages = built(recipe, tiers), tmp_path / "corpus" / "pages.jsonl"
+    saw = started(tiers, "saw", before)
+    pages.unlink()
+    built(recipe, tiers)
+    report = asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), url=URL)
+    assert (report.documents, report.snapshots, report.trainings) == ((), {before: recipe.name}, (saw.id,))
+    write_file(pages, json.dumps({"text": "another text by now", "url": URL}))
+    table = document_table.path(tiers.durable_path, steps.make_documents(recipe, tiers.durable_path).result["blake3"])
+    removed = {row["name"]: row["removed"] for row in pq.read_table(table).to_pylist()}
+    assert removed["pages.jsonl"] == "takedown"

@@ -11,10 +11,10 @@ manifest is canonical JSON, named by its SHA-256; it names every shard and every
 
 import contextlib
 import dataclasses
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -120,21 +120,34 @@ def manifest_path(tier: Path, sha256: str) -> Path:
     return tier / paths.named(paths.SNAPSHOTS, sha256)
 
 
-def encode_shard(documents: Sequence[npt.NDArray[Any]], dtype: str) -> bytes:
-    """The bytes of a shard that holds these documents (each a 1-d array of token ids)."""
-    lengths = [len(document) for document in documents]
-    body = b"".join(np.asarray(document, DTYPES[dtype]).tobytes() for document in documents)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(OFFSETS).tobytes()
-    return body + bytes(-len(body) % 8) + offsets
+def encode_shard(runs: Iterable[npt.NDArray[Any]], lengths: npt.NDArray[np.int64], dtype: str) -> bytes:
+    """The bytes of a shard that holds documents of these lengths; their tokens, one document after the other, are those
+    of the runs (1-d arrays)."""
+    ends = np.cumsum(lengths)
+    body = int(ends[-1]) * DTYPES[dtype].itemsize if len(ends) else 0
+    offsets = np.concatenate([[0], ends]).astype(OFFSETS)
+    tokens = (np.ascontiguousarray(run, DTYPES[dtype]).data for run in runs)
+    return b"".join(itertools.chain(tokens, (bytes(-body % 8), offsets.data)))
 
 
 def write_shard(
     tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str, scratch: Path | None = None
 ) -> TokenShard:
-    """Write a shard into the tier, unless it is there and whole, and describe it."""
-    data = encode_shard(documents, dtype)
-    tokens = sum(len(document) for document in documents)
-    return TokenShard(*put_shard(tier, data, scratch), tokens, len(documents))
+    """Write a shard of these documents (each a 1-d array of tokens) as `write_runs` does."""
+    return write_runs(tier, documents, np.array([len(each) for each in documents], np.int64), dtype, scratch)
+
+
+def write_runs(
+    tier: Path,
+    runs: Iterable[npt.NDArray[Any]],
+    lengths: npt.NDArray[np.int64],
+    dtype: str,
+    scratch: Path | None = None,
+) -> TokenShard:
+    """Write a shard, whose documents are given as to `encode_shard`, into the tier, unless it is there and whole, and
+    describe it."""
+    put = put_shard(tier, encode_shard(runs, lengths, dtype), scratch)
+    return TokenShard(*put, tokens=int(lengths.sum()), documents=len(lengths))
 
 
 def put_shard(tier: Path, data: bytes, scratch: Path | None = None) -> tuple[str, int]:
@@ -255,5 +268,5 @@ def mapped(tier: Path, shard: ShardFile, expected: int) -> npt.NDArray[np.uint8]
 def documents(tier: Path, shard: TokenShard, dtype: str) -> Iterator[npt.NDArray[Any]]:
     """The tokens of each document of a shard, mapped. Raises ValueError as `open_shard` does."""
     tokens, offsets = open_shard(tier, shard, dtype)
-    for begin, end in pairwise(offsets.tolist()):
+    for begin, end in itertools.pairwise(offsets.tolist()):
         yield tokens[begin:end]

@@ -7,6 +7,7 @@ probability that `minhash` states, and connected if their signatures' estimate o
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -16,34 +17,33 @@ import pyarrow.compute
 
 from assets.datasets.cleaning import minhash
 from assets.datasets.cleaning.clusters import Clusters, Places, Rows
+from assets.datasets.cleaning.repeated import RepeatedHashes
 
+ROWS_AT_ONCE = 16_384
+"""Rows whose bands are read at once: 2 MB of them at 0.8, and 15 MB at a similarity of 0.3."""
 PAIRS_AT_ONCE = 16_384
 """Candidate pairs that are verified at once: 15 MB of signatures."""
 IN_MEMORY = 65_536
 """Members of buckets that are compared in memory: at most 30 MB of signatures."""
+_BUCKETS = pa.schema([pa.field("bucket", pa.uint64())])
 _FIRSTS = pa.schema([pa.field("row", pa.int64()), pa.field("first", pa.int64())])
 
 
-def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity: float) -> pa.Table:
+def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity: float, folder: Path) -> pa.Table:
     """The rows that are in a cluster with a smaller row: columns `row` and `first`, the smallest row of the cluster.
 
     Both are int64, ascending by `row`; a row that is not in the table is alone, or the first of its cluster.
     `features` names a relation of the connection with the columns `row` (distinct, below 2^63), `bands` (a list of
     uint64) and `signature` (a blob: `minhash.Signature` in bytes). duckdb does the joins within its
-    `memory_limit` and spills to its `temp_directory`; in addition memory holds 16 bytes for each row that has a
-    candidate, and 16 for each of the result.
+    `memory_limit` and spills to its `temp_directory`, and bands wait in `folder`; in addition memory holds 16 bytes for
+    each row that has a candidate, and 16 for each of the result.
 
     A pair is compared unless its two rows are known to be connected, so n copies of a page cost n comparisons and not
     n^2: in each round the smallest row of each bucket (the rows that share a band) is compared with all others there
     and leaves the bucket; a bucket is done when all its remaining rows are connected. duckdb does the rounds until few
     rows are left; these, of which there may be many rounds, are compared in memory.
     """
-    connection.execute(f"""
-        create or replace temp table _members as
-            with members as (select row, unnest(bands) as bucket from {features})
-            select row, bucket from members
-            where bucket in (select bucket from members group by bucket having count(*) > 1)
-    """)
+    _find_members(connection, features, folder)
     # Once, because there may be many rounds, and `features` may be read from files.
     connection.execute(f"""
         create or replace temp table _signatures as
@@ -63,6 +63,23 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
     return pa.Table.from_batches(
         (batch.filter(pa.compute.less(batch["first"], batch["row"])) for batch in _batches(clusters)), _FIRSTS
     )
+
+
+def _find_members(connection: duckdb.DuckDBPyConnection, features: str, folder: Path) -> None:
+    """Make the table of the buckets with more than one row, and of their rows."""
+    repeated = RepeatedHashes(folder / "bands")
+    for batch in connection.sql(f"select bands from {features}").to_arrow_reader(ROWS_AT_ONCE):
+        repeated.add(batch["bands"].flatten().to_numpy())
+    found = (pa.record_batch([hashes], _BUCKETS) for hashes in repeated.found())
+    connection.register("_found", pa.RecordBatchReader.from_batches(_BUCKETS, found))
+    connection.execute("create or replace temp table _buckets as from _found")
+    connection.unregister("_found")
+    connection.execute(f"""
+        create or replace temp table _members as
+            with members as (select row, unnest(bands) as bucket from {features})
+            select row, bucket from members where bucket in (from _buckets)
+    """)
+    connection.execute("drop table _buckets")
 
 
 def _batches(clusters: Clusters) -> Iterator[pa.RecordBatch]:

@@ -47,7 +47,11 @@ VERSION = "5"
 """The version of this code, raised when the same file would give other documents."""
 
 UNIT_BYTES = 32 << 20
-"""Bytes of source files that one worker extracts into one segment; a larger file is a unit of its own."""
+"""Bytes of source files that one worker extracts into one segment, at most; a larger file is a unit of its own."""
+SMALL_UNIT_BYTES = 8 << 20
+"""The same where there is little to read, so that each of some workers gets about as much of it as any other."""
+UNITS = 32
+"""Units that there should be at least, where they lie between these bounds."""
 UNIT_FILES = 1024
 ROW_GROUP_BYTES = 1 << 20
 """Bytes of documents that a worker holds before it writes them, and that are read to get one document."""
@@ -101,7 +105,7 @@ def _made(
     """The index's rows of files that are read now, in the order of names."""
     size = sum(file.bytes for file in fresh)
     place = listing.without_names
-    units = (_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh))
+    units = (_Unit(recipe, kind, place, unit, durable, shop) for unit in units_of(fresh, size))
     tasks, begun = itertools.tee(units)  # which holds those that are begun and not done
     phase = BuildPhase(report, "reading new and changed files", size, BYTES)
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
@@ -152,11 +156,14 @@ class _Unit:
         return digest.of_bytes(atomic.canonical_json([_key(self.recipe, self.kind), files]))
 
 
-def _units(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
+def units_of(files: Iterable[SourceFile], total: int) -> Iterator[tuple[SourceFile, ...]]:
+    """The files, which have `total` bytes, in groups that are each extracted by one worker."""
+    # A power of two, so that most of the segments of a build that broke off are found by one of a few files more.
+    wanted = 1 << (total // UNITS).bit_length() >> 1
+    most, size = min(UNIT_BYTES, max(SMALL_UNIT_BYTES, wanted)), 0
     unit: list[SourceFile] = []
-    size = 0
     for file in files:
-        if unit and (len(unit) == UNIT_FILES or size + file.bytes > UNIT_BYTES):
+        if unit and (len(unit) == UNIT_FILES or size + file.bytes > most):
             yield tuple(unit)
             unit, size = [], 0
         unit.append(file)

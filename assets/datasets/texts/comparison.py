@@ -80,14 +80,14 @@ CONTAMINATED = """
 
 
 def remove_near_duplicates(
-    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str], order: str
+    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str], order: str, shop: Path
 ) -> None:
     """Mark in `live` all but one of the documents that are nearly the same: a validation document is kept first, then
-    the first in `order`, SQL over `live`."""
+    the first in `order`, SQL over `live`. `shop` is the dataset's workshop."""
     if cleaning.near_duplicates is None:
         return
     connection.execute(FEATURES.format(segments=segments))
-    near = near_duplicates.duplicates(connection, "features", cleaning.near_duplicates.similarity)
+    near = near_duplicates.duplicates(connection, "features", cleaning.near_duplicates.similarity, shop)
     connection.register("near", near)
     connection.execute(NEAR.format(order=order))
     connection.unregister("near")

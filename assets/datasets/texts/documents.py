@@ -65,7 +65,7 @@ def compare(
 ) -> None:
     """Mark near-duplicates, then training documents that share a passage with what models are measured on."""
     with asking(connection, report, "comparing near-duplicates"):
-        comparison.remove_near_duplicates(connection, recipe.cleaning, paths, kept_first(recipe))
+        comparison.remove_near_duplicates(connection, recipe.cleaning, paths, kept_first(recipe), shop)
     memory = durable / "datasets" / recipe.name
     comparison.remove_contaminated(connection, recipe.cleaning, paths, memory, shop, report)
 

@@ -6,6 +6,7 @@ build and a build from nothing give the same bytes.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def _pack(
         columns = {name: part[name].to_numpy() for name in part.column_names}
         shard = _shared(columns, located)
         if shard is None:
-            shard = shards.write_shard(durable, _documents(columns, located, dtype), dtype, shop)
+            shard = shards.write_runs(durable, _runs(columns, located, dtype), columns["count"], dtype, shop)
         written.append(shard)
         text_bytes += int(columns["bytes"].sum())
         phase.add(part.num_rows)
@@ -121,11 +122,15 @@ def _shared(part: Columns, located: tokens.Located) -> shards.TokenShard | None:
     return shard if (part["start"] == begins).all() else None
 
 
-def _documents(part: Columns, located: tokens.Located, dtype: str) -> list[npt.NDArray[Any]]:
-    """The tokens of each document, mapped from the files that hold them."""
-    files = {number: located.files[number].tokens(dtype) for number in np.unique(part["file"]).tolist()}
-    places = zip(part["file"].tolist(), part["start"].tolist(), part["count"].tolist(), strict=True)
-    return [files[file][start : start + count] for file, start, count in places]
+def _runs(part: Columns, located: tokens.Located, dtype: str) -> Iterator[npt.NDArray[Any]]:
+    """The tokens of the documents, mapped from the files that hold them: one run for neighbours in a file, of which
+    there are many where few documents are new."""
+    file, start, end = part["file"], part["start"], part["start"] + part["count"]
+    first = np.flatnonzero(np.append(True, (file[1:] != file[:-1]) | (start[1:] != end[:-1])))
+    last = np.append(first[1:], len(file)) - 1
+    mapped = {number: located.files[number].tokens(dtype) for number in np.unique(file).tolist()}
+    for number, begin, stop in zip(file[first].tolist(), start[first].tolist(), end[last].tolist(), strict=True):
+        yield mapped[number][begin:stop]
 
 
 def in_tokens_of(described: shards.TextSnapshot, other: shards.TextSnapshot, durable: Path) -> shards.TextSnapshot:

@@ -104,6 +104,23 @@ def test_a_snapshot_is_inspected_with_what_was_left_out_and_the_files_that_are_n
     assert "not read, empty: nothing.py" in printed
 
 
+def test_an_older_snapshot_is_inspected_though_its_documents_are_gone_or_others_by_now(run, corpus, durable, capsys):
+    for name in ("gone.py", "other.py"):
+        write_file(corpus / name, (corpus / "package0" / "module0.py").read_text())
+    build(recipe_for(corpus), durable)
+    (corpus / "gone.py").unlink()
+    write_file(corpus / "other.py", "another text by now")
+    build(recipe_for(corpus), durable)
+    for there in (True, False):
+        assert run("inspect", "small", "~1") == 0
+        printed = capsys.readouterr().out
+        assert "  gone.py#0: because of" in printed or "  other.py#0: because of" in printed
+        assert "another text by now" not in printed
+        assert there or "      " not in printed
+        for segment in (durable / "segments").iterdir():
+            segment.unlink()
+
+
 def test_one_reason_is_inspected_and_an_unknown_one_is_refused_with_those_there_are(run, corpus, durable, capsys):
     write_file(corpus / "copy.py", (corpus / "package0" / "module0.py").read_text())
     build(recipe_for(corpus, shard_tokens=400), durable)

@@ -10,6 +10,7 @@ from assets.datasets.building.build_log import quiet
 from assets.datasets.building.workshop import workshop
 from assets.datasets.documents import extraction, extracts
 from assets.datasets.reading import sources
+from assets.datasets.reading.sources import SourceFile
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from tests.assets.datasets.corpora import recipe_for, write_file
 from trainer.base import atomic, digest
@@ -90,6 +91,21 @@ def test_the_grouping_of_files_changes_no_text(corpus, durable, monkeypatch, uni
     monkeypatch.setattr(extraction, "UNIT_FILES", unit_files)
     extract(recipe_for(corpus), durable)
     assert texts(recipe_for(corpus), durable) == sorted(path.read_text() for path in corpus.rglob("*.py"))
+
+
+@pytest.mark.parametrize("files", [1, 300, 1500, 5000])
+def test_some_workers_get_about_the_same_to_read_and_none_too_much(files: int):
+    mega = 1 << 20
+    units = list(extraction.units_of([SourceFile(f"{n:04}", mega, "1", True) for n in range(files)], files * mega))
+    assert [file.name for unit in units for file in unit] == [f"{n:04}" for n in range(files)]
+    sizes = [len(unit) for unit in units]
+    assert min(sizes[:-1], default=8) >= 8 and max(sizes) <= min(32, max(8, files // 32))
+
+
+def test_a_build_of_a_file_more_reads_mostly_the_same_units():
+    files = [SourceFile(f"{n:04}", 1 << 20, "1", True) for n in range(701)]
+    before, after = (list(extraction.units_of(files[:count], count << 20)) for count in (700, 701))
+    assert before[:-1] == after[: len(before) - 1]
 
 
 def test_finished_segments_of_an_attempt_that_broke_off_are_found_again(corpus, durable, monkeypatch):

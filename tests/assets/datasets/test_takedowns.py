@@ -172,6 +172,8 @@ def test_all_snapshots_that_keep_a_document_are_found_of_any_dataset(corpus: Pat
         first.sha256: "small-corpus",
         other.sha256: "other",
     }
+    assert takedown_search.was_in(durable, "small-corpus", BAD)
+    assert not takedown_search.was_in(durable, "small-corpus", f"{BAD}/")
     table_of(without, durable).unlink()
     assert without.sha256 in takedown_search.snapshots_with(durable, found, BAD), "what it has is not known"
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.pure
 def found(folder: Path, rows: list[tuple[int, str]], similarity: float = 0.8) -> dict[int, int]:
     connection = corpora.connection(folder)
     connection.register("features", corpora.signatures(rows, similarity))
-    table = duplicates(connection, "features", similarity)
+    table = duplicates(connection, "features", similarity, folder)
     assert connection.execute("show tables").fetchall() == [("features",)]
     return dict(zip(table["row"].to_pylist(), table["first"].to_pylist(), strict=True))
 
@@ -161,4 +161,4 @@ def test_many_copies_of_a_page_are_compared_in_little_time_and_memory(tmp_path: 
     connection = corpora.connection(tmp_path, megabytes=300)
     connection.register("one", table)
     connection.execute("create table features as select i as row, bands, signature from one, range(20000) t(i)")
-    assert duplicates(connection, "features", 0.8)["first"].to_pylist() == [0] * 19_999
+    assert duplicates(connection, "features", 0.8, tmp_path)["first"].to_pylist() == [0] * 19_999
