@@ -155,8 +155,7 @@ def _incidents(facts: NightFacts) -> Iterator[MorningItem]:
 
 
 def _incident(each: IncidentReport, asks: bool) -> MorningItem:
-    went_on = post_mortem.went_on(each)
-    gone = "" if went_on.startswith("nowhere") else f"; it went on: {went_on}"
+    gone = f"; then it ran{post_mortem.ran_on(each)}" if each.resumed else ""
     return MorningItem(
         id=f"incident.{each.name}",
         topic=INCIDENT,

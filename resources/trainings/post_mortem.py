@@ -66,10 +66,13 @@ def went_on(report: IncidentReport) -> str:
         return "the same ranks went on"
     if not report.resumed:
         return "nowhere yet" if report.state == RECOVERING else "nowhere"
+    return f"{Token.parse(report.resumed).words}{ran_on(report)}, claimed by {report.resumed_by}"
+
+
+def ran_on(report: IncidentReport) -> str:
+    """The nodes on which the training went on, and from which step; begins with a space where there is any."""
     from_step = f" from step {report.resumed_from:,}" if report.resumed_from is not None else ""
-    nodes = f" on {', '.join(report.resumed_on)}" if report.resumed_on else ""
-    resumed = Token.parse(report.resumed).words
-    return f"{resumed}{nodes}{from_step}, claimed by {report.resumed_by}"
+    return (f" on {', '.join(report.resumed_on)}" if report.resumed_on else "") + from_step
 
 
 def named(report: IncidentReport) -> str:
