@@ -40,7 +40,7 @@ def happened(report: IncidentReport) -> str:
     named = [*report.nodes, *(f"rank {rank}" for rank in report.ranks)]
     where = ", ".join(each for each in named if each not in report.cause)
     cause, at = first_line(report.cause), f"after step {report.step:,}"
-    return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f' {at}'}"
+    return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f', {at}'}"
 
 
 def first_line(cause: str, length: int = 160) -> str:

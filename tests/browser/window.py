@@ -22,7 +22,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1360, 900
 COLOURS = 128
 """Of a picture, to keep it small."""
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 """What a page may take until it shows something: its first one loads megabytes of scripts."""
 LOADING = '[class*="Skeleton_skeleton"], [class*="Spinner_spinner"], .bp5-skeleton, .bp5-spinner-animation'
 """What Dagster's pages show in place of what they have not got yet."""
