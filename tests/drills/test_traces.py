@@ -44,7 +44,7 @@ def test_a_training_is_one_trace_from_the_run_of_its_asset_to_the_parts_of_each_
     asset = keys.key(small_recipes.PAIR, "training").to_user_string()
     wait_until(lambda: asset in {each.name for each in collector.spans}, "its run is sent", PATIENCE)
     job = f"job {training.id}-i1"
-    expected = {(asset, job, f"rank {rank}") for rank in (0, 1)}
+    expected: set[tuple[str, ...]] = {(asset, job, f"rank {rank}") for rank in (0, 1)}
     expected |= {(*rank, f"phase {name}") for rank in expected for name in ("starting", "staging", "training")}
     expected |= {
         (asset, job, f"rank {rank}", f"step {step}", part)
