@@ -78,21 +78,33 @@ def tiles(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], attributes: Sequence[str] = (), left: bool = False
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    attributes: Sequence[str] = (),
+    left: bool = False,
+    stacks: bool = False,
 ) -> str:
     """A table of texts and of `Markup`; `attributes` are those of the rows, as HTML.
 
-    It scrolls by itself where it is too wide.
+    It scrolls by itself where it is too wide. stacks: on a phone the cells of a row stand below one another instead,
+    each with its column's name: for sentences, of which a narrow column would show a word a line.
     """
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     body = "\n".join(
-        f"<tr{attributes[place] if attributes else ''}>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>"
+        f"<tr{attributes[place] if attributes else ''}>{_cells(head if stacks else (), row)}</tr>"
         for place, row in enumerate(rows)
     )
-    kind = ' class="left"' if left else ""
+    names = [name for name, is_set in {"left": left, "stacks": stacks}.items() if is_set]
+    kind = f' class="{" ".join(names)}"' if names else ""
     return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(", ".join(head))}">' + (
         f"<table{kind}><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>"
     )
+
+
+def _cells(head: Sequence[str], row: Sequence[str]) -> str:
+    """The cells of a row, each with its column's name where a head is given."""
+    named = [f' data-column="{escape(name)}"' for name in head] or [""] * len(row)
+    return "".join(f"<td{name}>{_cell(cell)}</td>" for name, cell in zip(named, row, strict=True))
 
 
 def _cell(cell: str) -> str:

@@ -19,12 +19,15 @@ from assets.datasets.snapshots.outcomes import Outcome
 from resources import frame
 from resources.pages.training import ROOT
 from trainer.base import atomic
+from trainer.base.counting import counted
 
 PAGE = "report.html"
 PICTURE = re.compile(r"!\[([^\]]*)\]\((data:image/png;base64,[A-Za-z0-9+/=]+)\)")
 TILES = ("dagster/row_count", "tokens", "shards", "shard_bytes", "bytes_per_token", "images")
 EXAMPLES = 3
 """Documents shown of each reason for which some were left out."""
+FILES = 20
+"""Files shown of those that were not read."""
 LONGEST = 2000
 """Characters of a text that is shown whole."""
 
@@ -112,9 +115,19 @@ def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
 
 
 def _left_out(found: Inspection) -> Iterator[str]:
-    """What each rule left out, with examples and what shows it."""
-    if not found.removals:
-        return
+    """What each rule left out, with examples and what shows it, and the files that were not read."""
+    if found.removals:
+        yield from _removed(found)
+    if unread := found.files_left_out:
+        yield f"<h3>{counted(len(unread), 'file was', 'files were')} not read</h3>"
+        yield frame.table(["reason", "file"], [[each.reason, each.name] for each in unread[:FILES]], left=True)
+        more = len(unread) - FILES
+        yield frame.paragraph(
+            f"{more:,} more are in slipway data inspect {found.dataset}." if more > 0 else "", "quiet"
+        )
+
+
+def _removed(found: Inspection) -> Iterator[str]:
     rows = [
         [_words(each.reason), f"{each.documents:,}", f"{each.documents / found.rows:.1%}"] for each in found.removals
     ]
@@ -124,7 +137,7 @@ def _left_out(found: Inspection) -> Iterator[str]:
         for removal in found.removals
         for each in removal.examples
     ]
-    yield frame.table(["reason", "document", "because of", "begins"], shown, left=True)
+    yield frame.table(["reason", "document", "because of", "begins"], shown, left=True, stacks=True)
 
 
 def _values(shown: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +176,9 @@ def _grouped(cell: str) -> str:
 
 def _text(value: Any) -> str:
     """A value as one cell shows it; empty for a kind that only Dagster shows."""
-    if isinstance(value, bool):
+    if value in ({}, []):
+        text = "none"
+    elif isinstance(value, bool):
         text = "yes" if value else "no"
     elif isinstance(value, str):
         text = value

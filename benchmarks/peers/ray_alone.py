@@ -20,6 +20,7 @@ from tests.embedded.slipway import free_port
 
 JOB = Path(__file__).with_name("ray_job.py")
 START_SECONDS = 240.0
+"""For a start, and between two lines of a job that goes on: with much else on the machine, a step takes seconds."""
 
 
 @contextlib.contextmanager
@@ -40,8 +41,7 @@ def served(folder: Path, logged: Logged, python: Path) -> Iterator[Peer]:
             job = ["job", "submit", "--no-wait", f"--address={url}", "--"]
             entry = [str(python), str(JOB), str(logged.write(folder / "logged.json")), str(hold)]
             until(lambda: _submits([program, *job, *entry], environ, log), "Ray takes the job", START_SECONDS)
-            last = f"step {int(logged.running.steps[-1]['step'])} of"
-            until(lambda: last in _log(url), "the training of Ray alone is at its last step", START_SECONDS)
+            _follow(url, f"step {int(logged.running.steps[-1]['step'])} of")
             yield Peer("Ray's dashboard", _pages(url, _job(url)), {"best": str(logged.best_trial)})
         finally:
             hold.unlink()
@@ -61,6 +61,15 @@ def _log(url: str) -> str:
     """What the job has printed so far."""
     found = _json(f"{url}/api/jobs/{_job(url)}/logs") if _job(url) else None
     return str(found.get("logs", "")) if isinstance(found, dict) else ""
+
+
+def _follow(url: str, last: str) -> None:
+    """Wait until the job has printed its last step, for as long as it goes on. Raises AssertionError."""
+    said = ""
+    while last not in said:
+        before = said
+        until(lambda before=before: _log(url) != before, f"Ray alone goes on towards {last}", START_SECONDS)  # type: ignore[misc]
+        said = _log(url)
 
 
 def _json(url: str) -> Any:

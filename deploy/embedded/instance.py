@@ -35,7 +35,8 @@ from trainer.base import atomic, scratch
 from trainer.base.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
-START_SECONDS = 120.0
+START_SECONDS = 300.0
+"""A process that still comes up after so long is given up: on a machine with much else to do, imports take minutes."""
 GRACE_SECONDS = 5.0
 """What the processes get to end in. Runs that wait for a training would wait for ever; all of them may be killed."""
 KILL_SECONDS = 15.0

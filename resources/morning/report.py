@@ -155,13 +155,12 @@ def _incidents(facts: NightFacts) -> Iterator[MorningItem]:
 
 
 def _incident(each: IncidentReport, asks: bool) -> MorningItem:
-    went_on = post_mortem.went_on(each)
-    gone = "" if went_on.startswith("nowhere") else f"; it went on: {went_on}"
+    gone = f"; then it ran{post_mortem.ran_on(each)}" if each.resumed else ""
     return MorningItem(
         id=f"incident.{each.name}",
         topic=INCIDENT,
         subject=each.training,
-        cause=each.kind or "unknown",
+        cause=each.kind or post_mortem.UNKNOWN,
         what=f"{post_mortem.first_line(each.cause)}, after step {each.step:,}",
         at=each.at,
         done=f"{each.action or 'nothing'}{gone}",
@@ -190,7 +189,7 @@ def _end(each: TrainingEnd) -> MorningItem:
         id=f"given-up.{each.training}.{each.at:.0f}",
         topic=TRAINING,
         subject=each.training,
-        cause=each.kind or "unknown",
+        cause=each.kind or post_mortem.UNKNOWN,
         what=f"it was given up {left}: {post_mortem.first_line(each.reason)}",
         at=each.at,
         done="it is not started again",

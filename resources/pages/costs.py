@@ -52,7 +52,7 @@ def _body(found: Spending, days: int, prices: Prices | None) -> Iterator[str]:
     yield frame.section("days", "By day", _by_day(found, prices))
     for id, title, head, what in SECTIONS:
         yield frame.section(id, title, _table(head, spending.sums(found.lines, what, prices), whole, prices))
-    taken = spending.sums(found.interruptions, lambda line: line.cause, prices)
+    taken = spending.sums(found.interruptions, lambda line: line.cause.replace("_", " "), prices)
     yield frame.section("interruptions", "What interruptions took", _interruptions(taken, whole, prices))
 
 
@@ -77,7 +77,7 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[SpentLine], str]], ...] = (
 
 
 def _tiles(whole: SpentSum, prices: Prices | None) -> Iterator[tuple[str, str]]:
-    yield "rank-hours", f"{whole.rank_hours:,.1f}"
+    yield "rank-hours", _hours(whole.rank_hours)
     yield "of them on spot nodes", f"{whole.spot / whole.rank_hours:.0%}" if whole.rank_hours else "-"
     if prices is not None:
         yield f"{prices.currency}, spent", _money(whole.money)

@@ -276,7 +276,7 @@ def _seconds(folder: Path) -> dict[str, float]:
 def _incident(report: incident_reports.IncidentReport) -> IncidentLine:
     done = f"{report.action}; {report.todo}" if report.todo else report.action
     path = links.incident(report.recipe, report.name)
-    return IncidentLine(report.at, post_mortem.headline(report), post_mortem.cost(report), done, report.state, path)
+    return IncidentLine(report.at, post_mortem.happened(report), post_mortem.cost(report), done, report.state, path)
 
 
 def _checkpoints(facts: TrainingFacts) -> tuple[tuple[int, float, str, str], ...]:

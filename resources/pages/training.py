@@ -170,6 +170,7 @@ def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
             for each in reversed(found)
         ],
         left=True,
+        stacks=True,
     )
 
 

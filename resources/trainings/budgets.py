@@ -7,6 +7,7 @@ is tried a few times. What a new start cannot change is not tried again. `traine
 from collections.abc import Mapping, Sequence
 
 from resources.trainings.facts import TrainingFacts
+from trainer.base.counting import counted
 from trainer.record import causes
 
 IN_A_ROW = "in a row without a new checkpoint"
@@ -27,12 +28,12 @@ def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> 
     for kind in dict.fromkeys(kinds):
         count, limit = kinds.count(kind), _limit(kind, given, policies)
         if limit == causes.AT_ONCE:
-            return f"an end of class {kind or 'unknown'}: the first one ends the training"
+            return f"a failure of class {kind or 'unknown'} ends the training at once"
         if limit is not None and count >= limit:
-            return f"{_ends(count)} of class {kind or 'unknown'} {IN_A_ROW}, expected {limit - 1} at most"
-    counted = [kind for kind in kinds if _limit(kind, given, policies) is not None]
-    if len(counted) >= IN_ALL * given:
-        return f"{_ends(len(counted))} {IN_A_ROW}, expected {IN_ALL * given - 1} at most"
+            return f"{counted(count, 'failure')} of class {kind or 'unknown'} {IN_A_ROW}, expected {limit - 1} at most"
+    counting = [kind for kind in kinds if _limit(kind, given, policies) is not None]
+    if len(counting) >= IN_ALL * given:
+        return f"{counted(len(counting), 'failure')} {IN_A_ROW}, expected {IN_ALL * given - 1} at most"
     return ""
 
 
@@ -68,7 +69,3 @@ def _limit(kind: str, given: int, policies: Mapping[str, str]) -> int | None:
     if causes.answer(kind, policies) == causes.STOP:
         return causes.AT_ONCE
     return causes.cause(kind).budget(given)
-
-
-def _ends(count: int) -> str:
-    return "1 end" if count == 1 else f"{count} ends"

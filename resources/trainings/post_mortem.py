@@ -18,6 +18,8 @@ RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
 WHOLE = 2000
 """So many characters of a cause are shown where it stands alone: a sentence about many ranks, and not a log."""
+UNKNOWN = "unknown cause"
+"""What a person reads in place of the class of a cause where the platform knows none."""
 _IN_C = re.compile(r"frame #\d+: |<omitting python frames>")
 """Lines with which PyTorch's C++ explains an exception: twenty of them would hide the sentence before them."""
 
@@ -30,10 +32,15 @@ def text(store: TrainingStore, report: IncidentReport) -> str:
 
 def headline(report: IncidentReport) -> str:
     """What happened and what it cost, in one line."""
+    return f"{happened(report)}; {cost(report)}"
+
+
+def happened(report: IncidentReport) -> str:
+    """What happened, where and after which step, in one line."""
     named = [*report.nodes, *(f"rank {rank}" for rank in report.ranks)]
     where = ", ".join(each for each in named if each not in report.cause)
     cause, at = first_line(report.cause), f"after step {report.step:,}"
-    return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f' {at}'}; {cost(report)}"
+    return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f', {at}'}"
 
 
 def first_line(cause: str, length: int = 160) -> str:
@@ -59,10 +66,13 @@ def went_on(report: IncidentReport) -> str:
         return "the same ranks went on"
     if not report.resumed:
         return "nowhere yet" if report.state == RECOVERING else "nowhere"
+    return f"{Token.parse(report.resumed).words}{ran_on(report)}, claimed by {report.resumed_by}"
+
+
+def ran_on(report: IncidentReport) -> str:
+    """The nodes on which the training went on, and from which step; begins with a space where there is any."""
     from_step = f" from step {report.resumed_from:,}" if report.resumed_from is not None else ""
-    nodes = f" on {', '.join(report.resumed_on)}" if report.resumed_on else ""
-    resumed = Token.parse(report.resumed).words
-    return f"{resumed}{nodes}{from_step}, claimed by {report.resumed_by}"
+    return (f" on {', '.join(report.resumed_on)}" if report.resumed_on else "") + from_step
 
 
 def named(report: IncidentReport) -> str:
@@ -78,7 +88,7 @@ def _head(report: IncidentReport) -> str:
     todo = report.todo or ("nothing" if report.state == OVER else "nothing: it recovers by itself")
     rows = {
         "when": f"{when(report.at)}, after step {report.step:,}",
-        "cause": f"{report.kind or 'unknown'}: {first_line(report.cause, WHOLE)}",
+        "cause": f"{report.kind or UNKNOWN}: {first_line(report.cause, WHOLE)}",
         "noticed by": report.noticed_by,
         "nodes": ", ".join(report.nodes) or "not known",
         "ranks": ", ".join(map(str, report.ranks)) or "not known",

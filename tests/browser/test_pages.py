@@ -19,6 +19,18 @@ from trainer.record import fence, ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PATIENCE = 60_000
+CUT_OFF = """
+  globalThis.drawn = []; globalThis.cutOff = [];
+  const draws = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, ...more) {
+    const wide = this.measureText(text).width, sides = {left: 0, start: 0, center: 0.5, right: 1, end: 1};
+    const left = x - sides[this.textAlign] * wide;
+    drawn.push(text);
+    if (this.getTransform().b === 0 && (left < 0 || left + wide > this.canvas.width)) cutOff.push(text);
+    return draws.call(this, text, x, ...more);
+  };
+"""
+"""Keeps what is written on canvases, and which of it does not fit on them."""
 PHONE = 390
 """The width of a phone, in pixels."""
 
@@ -44,12 +56,17 @@ def url(home: Home) -> Iterator[str]:
 
 def test_curves_appear_on_a_page_that_was_opened_before_the_first_step(url: str, home: Home, window: Window):
     store = homes.running(home, "early")
+    window.page.add_init_script(CUT_OFF)
     window.open(f"{url}/trainings/{store.id}")
     window.until_shown("No step is done yet.")
     for step in range(1, 9):
-        figures = {"loss": 8.0 / step, "learning_rate": 1e-3, "seconds": 0.1}
+        figures = {"loss": 8.0 / step, "learning_rate": 1.1e-4 * step, "seconds": 0.1}
         ledger.note(store.folder, fence.Token(1), "rank-0", "step", step=step, **figures)
+    ledger.note(store.folder, fence.Token(1), "rank-0", "started", step=8, incarnation=1, generation=1)
     expect(window.page.locator("#curve-loss canvas")).to_be_visible(timeout=PATIENCE)
+    expect(window.page.locator("#curve-learning_rate canvas")).to_be_visible(timeout=PATIENCE)
+    until(lambda: "restart" in window.page.evaluate("drawn"), "the last step is marked")
+    assert window.page.evaluate("cutOff") == []
     expect(window.page.get_by_text("No step is done yet.")).to_have_count(0, timeout=PATIENCE)
 
 

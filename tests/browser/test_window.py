@@ -72,6 +72,22 @@ def test_a_picture_waits_for_an_answer_and_for_what_is_made_of_it(slow_page: tup
         assert taken.convert("RGB").getpixel((5, 5)) == (0, 0, 255)
 
 
+@pytest.mark.slow
+def test_a_picture_of_a_page_that_fills_the_window_ends_between_two_rows(tmp_path: Path):
+    program = browser.program()
+    if program is None:
+        pytest.skip(browser.LACKING)
+    rows = "".join(f"<tr><td style='height: 70px'>{number}" for number in range(20))
+    style = "<style>body { margin: 0 } div { position: fixed; inset: 0; overflow: auto }</style>"
+    with browser.opened(program, tmp_path) as window:
+        window.page.set_content(f"<!doctype html>{style}<div><table style='border-spacing: 0'>{rows}</table></div>")
+        row = window.page.locator("tr").first.bounding_box()
+        assert row is not None and 400 % row["height"] != 0
+        window.picture("rows", height=400)
+    with Image.open(tmp_path / "rows.png") as taken:
+        assert taken.height == 400 - 400 % row["height"]
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_what_dagster_shows_in_place_of_content_is_known(tmp_path: Path, window: Window):

@@ -22,10 +22,14 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1360, 900
 COLOURS = 128
 """Of a picture, to keep it small."""
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 """What a page may take until it shows something: its first one loads megabytes of scripts."""
 LOADING = '[class*="Skeleton_skeleton"], [class*="Spinner_spinner"], .bp5-skeleton, .bp5-spinner-animation'
 """What Dagster's pages show in place of what they have not got yet."""
+WHOLE_ROWS = """height => Math.max(0, ...[...document.querySelectorAll("tr, [role=row]")]
+  .map(row => row.getBoundingClientRect()).filter(row => row.top < height && row.bottom > height)
+  .map(row => Math.floor(row.top)))"""
+"""Where the row begins that a window of this height shows in part; 0 where it shows none in part."""
 LOOK_MILLISECONDS, LOOKS = 250, 4
 """A page is complete when so many looks, so far from one another, find that it waits for nothing."""
 LACKING = f"found none of {', '.join(NAMES)} on the PATH, expected a browser: apt-get install chromium"
@@ -91,20 +95,27 @@ class Window:
         """Keep what a window of this height shows as `<name>.png`, once all of it is there; only where asked for.
 
         It ends where the page does, or above the first element that `above` selects: nothing is shown in part, and
-        nothing that is empty. A page whose content is laid over its body has no such end, and fills the window.
+        nothing that is empty. A page whose content is laid over its body has no such end, and fills the window, which
+        is made lower where it would end within a row of a table.
         """
         if self._pictures is None:
             return
         self._pictures.mkdir(parents=True, exist_ok=True)
-        self.page.set_viewport_size({"width": WIDTH, "height": height})
-        self.until_complete()
-        self.page.evaluate("scrollTo(0, 0)")
+        self._make(height)
+        if whole := self.page.evaluate(WHOLE_ROWS, height):
+            self._make(height := whole)
         ends = self.page.locator(above).first.bounding_box() if above else None
         bottom = ends["y"] if ends else self.page.evaluate("document.body.getBoundingClientRect().bottom")
         clip = FloatRect(x=0, y=0, width=WIDTH, height=bottom if 1 <= bottom < height else height)
         with Image.open(io.BytesIO(self.page.screenshot(clip=clip))) as shown:
             shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one
+
+    def _make(self, height: int) -> None:
+        """Make the window so high, and wait until it shows the page from its top, with all of its content."""
+        self.page.set_viewport_size({"width": WIDTH, "height": height})
+        self.until_complete()
+        self.page.evaluate("scrollTo(0, 0)")
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def test_the_incidents_of_one_training_are_listed_with_what_is_to_be_done(slipwa
 def test_an_incident_shows_its_post_mortem(slipway: Call, home: Home):
     store = homes.ended(home, "tiny", "failed", "node-0 died", 50)
     page = slipway("incidents", "show", f"{store.id}.000001").out
-    assert page.startswith(f"# Incident {store.id}.000001.0000\n\nnode-0 died after step 50; no step followed\n")
+    assert page.startswith(f"# Incident {store.id}.000001.0000\n\nnode-0 died, after step 50; no step followed\n")
     assert "| to be done by a person | read the evidence" in page
     said = slipway("incidents", "show", "nonsense")
     assert said.code == 1 and f"expected one of {store.id}.000001.0000" in said.err

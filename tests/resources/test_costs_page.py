@@ -54,7 +54,7 @@ def row(html: str, name: str) -> list[str]:
         ("repeated steps", ["2.00", "-", "4.00", "4.00", "1.00"]),
         ("2026-11-21", ["2.00", "8.00", "8.00", "20.00", "5.00"]),
         ("search-0123.7", ["-", "8.00", "4.00", "16.00", "4.00"]),
-        ("node_lost", ["2.50", "-", "5.00", "5.00", "1.25"]),
+        ("node lost", ["2.50", "-", "5.00", "5.00", "1.25"]),
     ],
 )
 def test_each_row_has_both_kinds_of_nodes_what_was_spent_and_what_it_would_have_been(name: str, cells: list[str]):
@@ -75,6 +75,11 @@ def test_without_prices_the_page_has_hours_and_says_where_prices_stand():
 def test_a_long_table_ends_with_one_row_for_all_that_is_left():
     lines = tuple(replace(SPENT.lines[0], training=f"tiny-{number:03}") for number in range(costs.MOST + 2))
     assert row(page(replace(SPENT, lines=lines)), "2 more")[1:-1] == ["60.00", "-", "120.00", "120.00", "30.00"]
+
+
+def test_a_few_seconds_are_not_shown_as_no_time():
+    few = replace(SPENT, lines=(replace(SPENT.lines[0], rank_hours=0.001),))
+    assert "<b>&lt;0.01</b>rank-hours" in page(few) and "<b>40.00</b>rank-hours" in page(SPENT)
 
 
 def test_days_in_which_nothing_was_held_are_said_to_be_so():

@@ -86,6 +86,16 @@ def test_incidents_the_champion_s_difference_and_the_seconds_are_tables():
         assert each in page
 
 
+def test_a_row_of_sentences_names_its_columns_for_a_phone_that_has_them_below_one_another():
+    line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
+    cells = [
+        given["data-column"]
+        for tag, given in outline(training.html(view(rare=RareParts(incidents=(line,)))))
+        if tag == "td" and "data-column" in given
+    ]
+    assert cells == ["when", "what", "cost", "done", "state"]
+
+
 def test_a_configuration_is_compared_value_by_value():
     own, other = flat({"run": {"steps": 10, "seed": 0}}), flat(MappingProxyType({"run": {"steps": 20, "seed": 0}}))
     assert differences(own, other) == [("run.steps", "10", "20")]

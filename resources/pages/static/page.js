@@ -14,6 +14,9 @@
     return value.toLocaleString("en", {maximumSignificantDigits: 5});
   }
 
+  /* A round figure beside an axis, short enough for its margin. */
+  const label = value => value == null ? "" : number(value).replace(/\.?0+e/, "e");
+
   /* Checkpoints are ticks at the bottom, incidents and restarts are lines with their kind. */
   function marks(plot) {
     const {ctx, bbox} = plot, ratio = window.devicePixelRatio || 1;
@@ -32,7 +35,8 @@
     data.marks.filter(mark => within(mark.step)).forEach((mark, place) => {
       const x = plot.valToPos(mark.step, "x", true);
       ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
-      ctx.fillText(mark.kind, x + 3 * ratio, bbox.top + (12 + 12 * (place % 3)) * ratio);
+      const wide = ctx.measureText(mark.kind).width, right = x + 3 * ratio;
+      ctx.fillText(mark.kind, right + wide < ctx.canvas.width ? right : x - 3 * ratio - wide, bbox.top + (12 + 12 * (place % 3)) * ratio);
     });
     ctx.restore();
   }
@@ -57,7 +61,7 @@
       const plot = new uPlot({
         width: place.clientWidth || 320, height: HEIGHT, cursor: {sync: {key: "steps"}},
         scales: {x: {time: false}, y: logs.has(figure.id) ? {distr: 3} : {}},
-        axes: [{...axis, values: (_, at) => at.map(number)}, {...axis, size: 64, values: (_, at) => at.map(v => v == null ? "" : number(v))}],
+        axes: [{...axis, values: (_, at) => at.map(label)}, {...axis, size: 64, values: (_, at) => at.map(label)}],
         series: [{label: "step", value: (_, v) => v == null ? "-" : v.toLocaleString("en")}, ...series, ...band],
         bands: band.length ? [{series: [count + 2, count + 1], fill: colour("--band")}] : [],
         hooks: {draw: [marks]},

@@ -6,8 +6,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.datasets import page
 from assets.datasets.assets import dataset_assets
+from assets.datasets.inspection import Inspection
 from assets.datasets.snapshots import pointer
+from assets.datasets.snapshots.outcomes import Outcome
 from assets.datasets.texts import steps
 from resources.tiers import Tiers
 from tests.assets.datasets.corpora import recipe_for, write_file
@@ -173,19 +176,28 @@ def test_a_query_of_ones_own_is_a_check_that_blocks_and_shows_the_rows_that_shou
 
 def test_the_page_shows_each_check_with_its_figures_and_what_was_left_out_with_its_evidence(corpus, durable):
     write_file(corpus / "zz.py", (corpus / "package0" / "module0.py").read_text())
+    write_file(corpus / "nothing.py", "")
     recipe = recipe_for(corpus, checks={"queries": {"no_long_ones": "SELECT name FROM documents WHERE bytes > 1e6"}})
     assert materialise(recipe, durable).success
     write_file(corpus / "added.py", "added")
     assert materialise(recipe, durable).success
-    page = (durable / "datasets" / "small-corpus" / "report.html").read_text()
+    shown = (durable / "datasets" / "small-corpus" / "report.html").read_text()
     for row in (
         "<td>sql no long ones</td><td>passed</td><td>rows: 0</td>",
         "<td>sources are kept</td><td>passed</td><td>limit: 0.9, largest: 0</td>",
         "<td>exact duplicate</td><td>1</td><td>1.6%</td>",
-        "<td>exact duplicate</td><td>zz.py#0</td><td>package0/module0.py#0</td>",
+        "zz.py#0</td>",
+        "package0/module0.py#0</td>",
     ):
-        assert row in page
-    assert "<h3>Sources are kept</h3>" in page
+        assert row in shown
+    assert "<h3>Sources are kept</h3>" in shown and "<h3>1 file was not read</h3>" in shown
+    assert "<td>empty</td><td>nothing.py</td>" in shown
+
+
+def test_a_check_of_which_nothing_was_left_out_says_so():
+    checks = {"enough_is_kept": Outcome(True, {"share": 0.0, "left_out": {}})}
+    found = Inspection("x", "0" * 64, 0, 0, 0, (), (), (), ())
+    assert "<td>share: 0, left out: none</td>" in page.html("x", "", {}, checks, [], found)
 
 
 @pytest.mark.parametrize("query", ["SELECT nothing FROM documents", "FROM read_text('/etc/passwd')"])

@@ -82,5 +82,5 @@ def test_what_the_sweep_itself_stops_may_go_on(trials: SweepTrials):
 
 
 def test_a_trial_that_the_platform_gave_up_was_stopped_by_nobody(trials: SweepTrials):
-    trials.store(0).want("stop", "job watch", "2 ends of class program in a row", by_platform=True)
+    trials.store(0).want("stop", "job watch", "2 failures of class program in a row", by_platform=True)
     assert trials.ended_by_hand(trial()) is None

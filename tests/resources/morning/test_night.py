@@ -68,7 +68,7 @@ def test_an_incident_says_where_it_was_what_it_cost_what_was_done_and_where_the_
     [found] = report_of(night).items
     assert (found.nodes, found.ranks, found.steps_lost) == (("node-1",), (1,), 2)
     assert found.seconds_lost is not None and "2 steps lost" in found.cost
-    assert found.done.startswith("a new incarnation goes on from the newest checkpoint; it went on: incarnation 2")
+    assert found.done == "a new incarnation goes on from the newest checkpoint; then it ran on node-0 from step 48"
     assert found.command == f"slipway incidents show {found.subject}.000001.0000"
     assert found.path == f"/assets/killed/incident?view=partitions&partition={found.subject}.000001.0000"
     assert not found.needs_person

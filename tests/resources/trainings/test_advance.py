@@ -284,7 +284,7 @@ def test_a_training_that_cannot_start_is_given_up_with_a_reason(lab: Lab):
     assert ended is not None and ended.reason.startswith("node-0 ended with exit code 2; node-0: trainer: ")
     assert ended.reason.endswith("field run.steps: expected a number above 0")
     assert desired.why == (
-        "2 ends of class unknown in a row without a new checkpoint, expected 1 at most; "
+        "2 failures of class unknown in a row without a new checkpoint, expected 1 at most; "
         f"incarnation 2 failed: {ended.reason}"
     )
 

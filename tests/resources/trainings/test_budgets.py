@@ -19,17 +19,17 @@ def test_nothing_is_exhausted_before_the_first_end():
 def test_an_error_of_the_program_is_tried_as_often_as_the_recipe_says():
     assert spent(causes.PROGRAM, causes.PROGRAM) == ""
     assert spent(*3 * [causes.PROGRAM]) == (
-        "3 ends of class program in a row without a new checkpoint, expected 2 at most"
+        "3 failures of class program in a row without a new checkpoint, expected 2 at most"
     )
 
 
 def test_a_configuration_that_cannot_be_trained_is_given_up_at_once():
-    assert spent(causes.CONFIGURATION, given=9) == ("an end of class configuration: the first one ends the training")
+    assert spent(causes.CONFIGURATION, given=9) == "a failure of class configuration ends the training at once"
 
 
 def test_a_fault_of_a_machine_is_tried_three_times_as_often():
     assert spent(*8 * [causes.MACHINE]) == ""
-    assert "9 ends of class machine" in spent(*9 * [causes.MACHINE])
+    assert "9 failures of class machine" in spent(*9 * [causes.MACHINE])
 
 
 def test_what_only_takes_a_training_its_place_costs_it_nothing():
@@ -39,11 +39,11 @@ def test_what_only_takes_a_training_its_place_costs_it_nothing():
 def test_ends_of_many_classes_are_too_many_together():
     mixed = [causes.MACHINE, causes.STORAGE, causes.NETWORK, causes.KILLED]
     assert spent(*2 * mixed) == ""
-    assert spent(*2 * mixed, causes.PROGRAM) == "9 ends in a row without a new checkpoint, expected 8 at most"
+    assert spent(*2 * mixed, causes.PROGRAM) == "9 failures in a row without a new checkpoint, expected 8 at most"
 
 
 def test_an_end_without_a_word_counts_as_one_of_the_program():
-    assert spent(*3 * [causes.UNKNOWN]).startswith("3 ends of class unknown in a row")
+    assert spent(*3 * [causes.UNKNOWN]).startswith("3 failures of class unknown in a row")
 
 
 def test_a_class_of_a_newer_version_counts_as_one_without_a_word():
@@ -52,7 +52,7 @@ def test_a_class_of_a_newer_version_counts_as_one_without_a_word():
 
 def test_a_recipe_may_have_a_training_stopped_at_the_first_end_of_a_class():
     assert spent(causes.HUNG) == ""
-    assert spent(causes.HUNG, hung=causes.STOP).startswith("an end of class hung: the first one ends")
+    assert spent(causes.HUNG, hung=causes.STOP).startswith("a failure of class hung ends")
 
 
 def test_a_start_rests_for_longer_and_longer_after_faults_of_machines_in_a_row():

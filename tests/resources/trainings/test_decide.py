@@ -29,7 +29,7 @@ def seen(**changes: object) -> TrainingObservation:
     return TrainingObservation(**(usual | changes))  # type: ignore[arg-type]
 
 
-SPENT = "3 ends of class program in a row without a new checkpoint, expected 2 at most"
+SPENT = "3 failures of class program in a row without a new checkpoint, expected 2 at most"
 NEW = {"incarnation": 0, "job": JobState.MISSING, "submitted": False}
 CLAIMED = {"job": JobState.MISSING, "submitted": False}
 ENDED = {"job": JobState.MISSING, "outcome": "failed"}

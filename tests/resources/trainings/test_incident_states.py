@@ -41,7 +41,7 @@ def test_what_the_platform_gave_up_waits_for_a_person_also_when_a_persons_own_co
     assert lab.control().advance(store, ADA) is Action.GIVE_UP
     assert state(store) == incident_reports.WAITING
     [report] = incident_reports.of(store, store.read())
-    assert report.action.startswith("the training was given up: an end of class configuration: the first one ends the")
+    assert report.action.startswith("the training was given up: a failure of class configuration ends the")
 
 
 @pytest.mark.parametrize("by", [ADA, "ada, run 0b1c", "run 0b1c"])
