@@ -20,6 +20,7 @@ from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.conditions import holding
 from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, KubernetesObject, Resource
 from resources.launchers.kubernetes import access
+from resources.launchers.kubernetes.network import NETWORK_POLICIES
 from tests.conftest import until
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
@@ -91,9 +92,17 @@ def furnished(found: Live) -> Iterator[Live]:
     found.client.create(NAMESPACES, _named(NAMESPACES, name) | {"metadata": {"name": name, "labels": labels}})
     try:
         found.client.create(SERVICE_ACCOUNTS, _named(SERVICE_ACCOUNTS, found.cluster.service_account))
+        found.client.create(NETWORK_POLICIES, _names_asked_for())
         yield found
     finally:
         found.client.delete(NAMESPACES, name)
+
+
+def _names_asked_for() -> KubernetesObject:
+    """Every pod may ask the DNS, as the chart's policy says: a job's own policy leaves only its pods to each other."""
+    port: KubernetesObject = {"port": 53}
+    egress = [{"ports": [{**port, "protocol": each} for each in ("UDP", "TCP")]}]
+    return _named(NETWORK_POLICIES, "dns") | {"spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": egress}}
 
 
 def _named(resource: Resource, name: str) -> KubernetesObject:
