@@ -10,11 +10,12 @@ import json
 import os
 import re
 import subprocess
+import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 import pytest
@@ -30,7 +31,11 @@ TOKEN = "0123456789abcdef-the-token"
 HEADER = "X-Test-Person"
 VIEWER, OPERATOR, PROMOTER = "vic", "oda", "pia"
 PATIENCE = 900.0
+STEP = 1.0
+"""Seconds between two questions to the webserver, which has 50 thousandths of a core reserved."""
+STAGED = dg.AssetKey(["python_stdlib", "staged_shards"])
 ENDS = ("SUCCESS", "FAILURE", "CANCELED")
+Value = TypeVar("Value")
 NAMED = ("KUBECONFIG", "SLIPWAY_TEST_IMAGE", "SLIPWAY_TEST_PLATFORM_IMAGE", "SLIPWAY_TEST_POSTGRESQL")
 _RUN = "query Run($id: ID!) { runOrError(runId: $id) { ... on Run { status tags { key value } } } }"
 _ASSET = """
@@ -98,7 +103,7 @@ class Installation:
                 found = re.search(r"127\.0\.0\.1:(\d+)", line)
                 assert found, line
                 self.url = f"http://127.0.0.1:{found[1]}"
-                until(self._knows_its_assets, "the webserver to know the code location", PATIENCE)
+                self.until(lambda: self._knows(STAGED), "the webserver to know the code location")
                 yield
             finally:
                 process.kill()
@@ -117,9 +122,22 @@ class Installation:
     def status(self, run: str) -> str:
         return str(self._ask(OPERATOR, _RUN, {"id": run})["runOrError"]["status"])
 
+    def until(self, condition: Callable[[], Value], what: str) -> Value:
+        """The first true value of what is asked of the webserver, in steps that leave a small one time to work."""
+
+        def asked() -> Value | None:
+            time.sleep(STEP)
+            with contextlib.suppress(OSError):  # it does not listen yet, or is too busy to answer
+                return condition()
+            return None
+
+        found = until(asked, what, PATIENCE)
+        assert found
+        return found
+
     def end(self, run: str) -> str:
         """Wait for the end of a run; its status."""
-        return str(until(lambda: (found := self.status(run)) in ENDS and found, f"the end of run {run}", PATIENCE))
+        return self.until(lambda: (found := self.status(run)) in ENDS and found, f"the end of run {run}") or ""
 
     def until_succeeded(self, run: str) -> None:
         """Wait for the end of a run. Fails when it does not succeed."""
@@ -133,15 +151,12 @@ class Installation:
         """The partitions of an asset's materialisations, the newest first."""
         return [each["partition"] for each in self._asset(asset)["assetMaterializations"]]
 
+    def _knows(self, asset: dg.AssetKey) -> bool:
+        return "partitionKeys" in self._asset(asset)
+
     def _asset(self, asset: dg.AssetKey) -> dict[str, Any]:
         found: dict[str, Any] = self._ask(OPERATOR, _ASSET, {"key": {"path": list(asset.path)}})["assetNodeOrError"]
         return found
-
-    def _knows_its_assets(self) -> bool:
-        try:
-            return bool(self.partitions(dg.AssetKey(["python_stdlib", "staged_shards"])))
-        except (OSError, KeyError):  # it does not listen, or does not know the asset yet
-            return False
 
     def _launched(self, person: str, job: Mapping[str, Any], config: Mapping[str, Any], tags: Any) -> dict[str, Any]:
         selector = {"repositoryLocationName": "slipway", "repositoryName": "__repository__", **job}

@@ -56,6 +56,16 @@ class Live:
         until(lambda: not any(self.client.listing(kind, JOB).items for kind in kinds), "all that belongs to jobs to go")
 
 
+def allow_names(client: Client) -> None:
+    """Let jobs' pods ask the DNS, as the chart does: a job's own policy leaves only its pods to one another."""
+    port: KubernetesObject = {"port": 53}
+    egress = [{"ports": [{**port, "protocol": each} for each in ("UDP", "TCP")]}]
+    own = {"matchExpressions": [{"key": JOB, "operator": "Exists"}]}
+    spec = {"podSelector": own, "policyTypes": ["Egress"], "egress": egress}
+    if client.get(NETWORK_POLICIES, "dns") is None:
+        client.create(NETWORK_POLICIES, _named(NETWORK_POLICIES, "dns") | {"spec": spec})
+
+
 def skip_without_a_cluster() -> None:
     """Skip the test, or the module that is being imported."""
     if not os.environ.get("KUBECONFIG") or not os.environ.get("SLIPWAY_TEST_IMAGE"):
@@ -92,17 +102,9 @@ def furnished(found: Live) -> Iterator[Live]:
     found.client.create(NAMESPACES, _named(NAMESPACES, name) | {"metadata": {"name": name, "labels": labels}})
     try:
         found.client.create(SERVICE_ACCOUNTS, _named(SERVICE_ACCOUNTS, found.cluster.service_account))
-        found.client.create(NETWORK_POLICIES, _names_asked_for())
         yield found
     finally:
         found.client.delete(NAMESPACES, name)
-
-
-def _names_asked_for() -> KubernetesObject:
-    """Every pod may ask the DNS, as the chart's policy says: a job's own policy leaves only its pods to each other."""
-    port: KubernetesObject = {"port": 53}
-    egress = [{"ports": [{**port, "protocol": each} for each in ("UDP", "TCP")]}]
-    return _named(NETWORK_POLICIES, "dns") | {"spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": egress}}
 
 
 def _named(resource: Resource, name: str) -> KubernetesObject:

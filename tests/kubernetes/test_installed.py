@@ -36,7 +36,7 @@ def champion(installed: Installation) -> str:
         dataset = [dg.AssetKey([DATASET, each]) for each in ("documents", "tokenizer", "snapshot", "suite")]
         installed.until_succeeded(installed.materialise(dataset))
         training = start(installed)
-        until(lambda: installed.materialised(CHAMPION), f"{training} to become the champion", PATIENCE)
+        installed.until(lambda: installed.materialised(CHAMPION), f"{training} to become the champion")
     return training
 
 
@@ -76,7 +76,7 @@ def start(installed: Installation, *fields: str) -> str:
     before = set(installed.partitions(TRAININGS))
     config = {f"{RECIPE}_start_training": {"config": {"fields": list(fields)}}}
     assert installed.launched(OPERATOR, f"{RECIPE}_start", config)["__typename"] == "LaunchRunSuccess"
-    [new] = until(lambda: set(installed.partitions(TRAININGS)) - before, "the training", PATIENCE)
+    [new] = installed.until(lambda: set(installed.partitions(TRAININGS)) - before, "the training")
     return new
 
 
