@@ -36,7 +36,7 @@ from tests.conftest import until
 from tests.kubernetes import run
 from tests.kubernetes.grounds import RealGround
 from tests.kubernetes.lab import ClusterLab, open_to_all
-from tests.kubernetes.live import NAMESPACES, SERVICE_ACCOUNTS, connected, furnished
+from tests.kubernetes.live import NAMESPACES, SERVICE_ACCOUNTS, allow_names, connected, furnished
 from tests.kubernetes.simulated.cluster import Cluster as Simulation
 from tests.resources.trainings.lab import BRIEF, ENDLESS, happened, numbers
 
@@ -59,6 +59,7 @@ def main() -> None:
         print("no cluster: KUBECONFIG, SLIPWAY_TEST_IMAGE and SLIPWAY_TEST_SHARED are not all set", file=sys.stderr)
         return
     with furnished(connected()) as live, open_to_all():
+        allow_names(live.client)
         ground = RealGround(live)
         _starts(ground, starts)
         if os.environ.get("SLIPWAY_TEST_POWER_OFF"):

@@ -20,6 +20,7 @@ from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.conditions import holding
 from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, KubernetesObject, Resource
 from resources.launchers.kubernetes import access
+from resources.launchers.kubernetes.network import NETWORK_POLICIES
 from tests.conftest import until
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
@@ -53,6 +54,16 @@ class Live:
             self.client.delete(PODS, pod["metadata"]["name"], grace_seconds=1)
         kinds = [PODS, *(kind for kind in access.made() if self.client.serves(kind))]
         until(lambda: not any(self.client.listing(kind, JOB).items for kind in kinds), "all that belongs to jobs to go")
+
+
+def allow_names(client: Client) -> None:
+    """Let jobs' pods ask the DNS, as the chart does: a job's own policy leaves only its pods to one another."""
+    port: KubernetesObject = {"port": 53}
+    egress = [{"ports": [{**port, "protocol": each} for each in ("UDP", "TCP")]}]
+    own = {"matchExpressions": [{"key": JOB, "operator": "Exists"}]}
+    spec = {"podSelector": own, "policyTypes": ["Egress"], "egress": egress}
+    if client.get(NETWORK_POLICIES, "dns") is None:
+        client.create(NETWORK_POLICIES, _named(NETWORK_POLICIES, "dns") | {"spec": spec})
 
 
 def skip_without_a_cluster() -> None:

@@ -10,7 +10,7 @@ from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.launchers.kubernetes.workloads.protocol import Workload
 from resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
 from resources.launchers.kubernetes.workloads.train_job import TrainJob
-from tests.kubernetes.live import Live, connected, furnished, skip_without_a_cluster
+from tests.kubernetes.live import Live, allow_names, connected, furnished, skip_without_a_cluster
 from tests.resources.launchers.contract import LauncherContract, Nodes
 
 pytestmark = pytest.mark.cluster
@@ -21,6 +21,7 @@ skip_without_a_cluster()
 def live() -> Iterator[Live]:
     """A namespace for each test: controllers remember names for a while, and names of jobs are unique."""
     with furnished(connected()) as found:
+        allow_names(found.client)
         yield found
 
 

@@ -22,6 +22,7 @@ from tests.conftest import Marked, until
 from tests.kubernetes import grounds, run
 from tests.kubernetes.grounds import Ground, pods_of
 from tests.kubernetes.lab import PATIENCE_SECONDS, ClusterLab, open_to_all
+from tests.kubernetes.live import allow_names
 from tests.resources.trainings.lab import ENDLESS, happened, numbers
 from trainer.record import causes, fence, incidents
 
@@ -38,6 +39,8 @@ on_a_real_cluster = pytest.mark.parametrize("ground", [REAL], indirect=True)
 @pytest.fixture(params=["simulated", REAL])
 def ground(request: pytest.FixtureRequest, marked: Marked, tmp_path: Path) -> Iterator[Ground]:
     found = grounds.asked_for(request, tmp_path, grace_seconds=GRACE_SECONDS)
+    if request.param == "real":
+        allow_names(found.client)
     yield found
     found.clear()
 

@@ -71,6 +71,10 @@ def test_a_job_that_succeeded_has_no_reason():
             {"exit_code": 137, "exit_reason": "OOMKilled"},
             "node-0 ended with exit code 137 (OOMKilled: it needed more memory than its limit)",
         ),
+        (
+            {"exit_code": 255, "exit_reason": "Unknown"},
+            "node-0 ended with exit code 255 (Unknown: its node was started anew, or the container runtime there)",
+        ),
     ],
 )
 def test_a_job_that_failed_says_where_and_with_which_exit_code(facts: dict[str, Any], said: str):

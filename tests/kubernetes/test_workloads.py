@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from resources.kubernetes.objects import JOB, KubernetesObject
+from resources.launchers.kubernetes.pod_facts import LOST
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from resources.launchers.protocol import Job, JobState
@@ -102,6 +103,7 @@ def test_a_pod_that_dies_under_supervisors_is_replaced_and_one_that_ends_by_itse
     }
     assert died["action"] == "Count" and {137, 139} <= set(died["onExitCodes"]["values"])
     assert 128 + SIGTERM in died["onExitCodes"]["values"], "its node leaves, and the others go on"
+    assert LOST in died["onExitCodes"]["values"], "its node was started anew, and says no more of its pods"
     assert not {0, 1, 2, 3, ExitCode.GIVEN_UP} & set(died["onExitCodes"]["values"])
     assert (ended["action"], ended["onExitCodes"]["operator"]) == ("FailJob", "NotIn")
     assert spec["backoffLimit"] > 0 and spec["template"]["spec"]["restartPolicy"] == "Never"

@@ -15,6 +15,10 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 LOSSES = ("DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown", "NodeLost")
 """The reasons of a disruption that mean the loss of the node, and not only of the pod."""
 
+LOST = 255
+"""The exit code that containerd gives a container which ended while nothing watched it, as at its node's restart. No
+part of Slipway ends with it."""
+
 
 @dataclass(frozen=True)
 class PodFacts:
@@ -145,4 +149,6 @@ def _wait(pod: KubernetesObject) -> str:
 def _meaning(code: int, reason: str) -> str:
     if reason == "OOMKilled":
         return " (OOMKilled: it needed more memory than its limit)"
+    if code == LOST and reason == "Unknown":
+        return " (Unknown: its node was started anew, or the container runtime there)"
     return f" ({signal.Signals(code - 128).name})" if code - 128 in set(signal.Signals) else ""

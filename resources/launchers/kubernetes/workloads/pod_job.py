@@ -5,6 +5,7 @@ the job goes on as it does without a rank that dies. The pods of any other job e
 """
 
 from resources.kubernetes.objects import CONTAINER, KubernetesObject
+from resources.launchers.kubernetes.pod_facts import LOST
 from resources.launchers.protocol import Job
 from resources.launchers.torchrun import is_supervised
 from trainer.node.generations import REPLACED
@@ -16,9 +17,9 @@ REPLACED_SECONDS = 180.0
 """How long a job that needs all its nodes waits for a new pod. Kubernetes makes the first one after 10 s, and each
 further one after twice as long (kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy");
 the image is there already, or is pulled."""
-DIED = (134, 135, 136, 137, 139, 143)
+DIED = (134, 135, 136, 137, 139, 143, LOST)
 """Exit codes of a container that SIGABRT, SIGBUS, SIGFPE, SIGKILL or SIGSEGV has ended, out of memory too; and SIGTERM:
-its node left the job, which goes on (`trainer.supervisor.stop_word`)."""
+its node left the job, which goes on (`trainer.supervisor.stop_word`); and of one that ended with its node."""
 
 
 def spec(job: Job, template: KubernetesObject) -> KubernetesObject:
