@@ -25,7 +25,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def refused(answer: Answer, person: str) -> bool:
     """Whether a mutation was not let through, with the sentence that says why."""
     body = json.loads(answer.text)
-    found = f"found {person or 'nobody known'}, expected one of the platform's operators: oda@x.example, pia@x.example, åke@x.example"
+    operators = "oda@x.example, pia@x.example, åke@x.example"
+    found = f"found {person or 'nobody known'}, expected one of the platform's operators: {operators}"
     return body["data"] is None and [each["message"].partition(": ")[2] for each in body["errors"]] == [found]
 
 
