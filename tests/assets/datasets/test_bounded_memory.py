@@ -120,7 +120,7 @@ def test_a_corpus_several_times_larger_than_the_bound_is_built_within_it(tmp_pat
 
 def test_a_segments_texts_are_read_a_row_group_at_a_time(tmp_path, durable):
     for number in range(10):
-        write_file(tmp_path / "corpus" / f"{number}.txt", f"{number} some words\n" * 200_000)
+        write_file(tmp_path / "corpus" / f"{number}.txt", f"{number} some words\n" * 50_000)
     recipe = recipe_for(tmp_path / "corpus", reading={"whole_megabytes": None})
     with workshop(durable, recipe.name) as shop:
         found = extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
