@@ -31,6 +31,8 @@ TOKEN = "0123456789abcdef-the-token"
 HEADER = "X-Test-Person"
 VIEWER, OPERATOR, PROMOTER = "vic", "oda", "pia"
 PATIENCE = 900.0
+REFUSED = "Refused"
+"""The type of an answer of which the door before the webserver let nothing through."""
 STEP = 1.0
 """Seconds between two questions to the webserver, which has 50 thousandths of a core reserved."""
 STAGED = dg.AssetKey(["python_stdlib", "staged_shards"])
@@ -161,15 +163,15 @@ class Installation:
     def _launched(self, person: str, job: Mapping[str, Any], config: Mapping[str, Any], tags: Any) -> dict[str, Any]:
         selector = {"repositoryLocationName": "slipway", "repositoryName": "__repository__", **job}
         params = {"selector": selector, "runConfigData": config, "executionMetadata": {"tags": tags}}
-        found: dict[str, Any] = self._ask(person, LAUNCH, {"params": params})["launchRun"]
-        return found
+        found: dict[str, Any] = self._ask(person, LAUNCH, {"params": params})
+        return dict(found.get("launchRun") or {"__typename": REFUSED})
 
     def _ask(self, person: str, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps({"query": query, "variables": variables}).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}", HEADER: person}
         with urllib.request.urlopen(urllib.request.Request(f"{self.url}/graphql", body, headers), timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)["data"]
-        return found
+            found: dict[str, Any] | None = json.load(answer)["data"]
+        return found or {}
 
 
 def remove() -> None:
