@@ -41,6 +41,13 @@ class Clusters:
         """The smallest row of the cluster of each of these rows."""
         return np.asarray(self.rows[self._shortened(np.searchsorted(self.rows, rows))])
 
+    def distinct(self, ours: Rows, others: Rows) -> tuple[Rows, Rows]:
+        """Each pair of a row of `ours` and the row of `others` at its place, once."""
+        these, those = np.searchsorted(self.rows, ours), np.searchsorted(self.rows, others)
+        # As one number, which is sorted twenty times faster than pairs: two places have less than 63 bits.
+        these, those = np.divmod(np.unique(these * len(self.rows) + those), max(len(self.rows), 1))
+        return self.rows[these], self.rows[those]
+
     def firsts(self) -> Iterator[tuple[Rows, Rows]]:
         """The rows, some at a time in their order, and for each the smallest row of its cluster."""
         for begin in range(0, len(self.rows), ROWS_AT_ONCE):

@@ -18,6 +18,7 @@ import pyarrow.compute
 from assets.datasets.cleaning import minhash
 from assets.datasets.cleaning.clusters import Clusters, Places, Rows
 from assets.datasets.cleaning.repeated import RepeatedHashes
+from assets.datasets.cleaning.signature_file import SignatureFile
 
 ROWS_AT_ONCE = 16_384
 """Rows whose bands are read at once: 2 MB of them at 0.8, and 15 MB at a similarity of 0.3."""
@@ -35,8 +36,8 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
     Both are int64, ascending by `row`; a row that is not in the table is alone, or the first of its cluster.
     `features` names a relation of the connection with the columns `row` (distinct, below 2^63), `bands` (a list of
     uint64) and `signature` (a blob: `minhash.Signature` in bytes). duckdb does the joins within its
-    `memory_limit` and spills to its `temp_directory`, and bands wait in `folder`; in addition memory holds 16 bytes for
-    each row that has a candidate, and 16 for each of the result.
+    `memory_limit` and spills to its `temp_directory`, and bands and signatures wait in `folder`; in addition memory
+    holds 24 bytes for each row that has a candidate, and 16 for each of the result.
 
     A pair is compared unless its two rows are known to be connected, so n copies of a page cost n comparisons and not
     n^2: in each round the smallest row of each bucket (the rows that share a band) is compared with all others there
@@ -44,22 +45,19 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
     rows are left; these, of which there may be many rounds, are compared in memory.
     """
     _find_members(connection, features, folder)
-    # Once, because there may be many rounds, and `features` may be read from files.
-    connection.execute(f"""
-        create or replace temp table _signatures as
-            select row, signature from {features} where row in (select row from _members)
-    """)
     batches = connection.sql("select distinct row::bigint as row from _members order by row").to_arrow_reader()
     clusters = Clusters(np.concatenate([np.empty(0, np.int64), *(batch["row"].to_numpy() for batch in batches)]))
-    try:
-        while (left := _drop_finished_buckets(connection, clusters)) > IN_MEMORY:
-            for ours, others in _connected(connection, similarity):
-                clusters.connect(ours, others)
-            _drop_leaders(connection)
-        if left:
-            _finish(connection, clusters, similarity)
-    finally:
-        connection.execute("drop table _members; drop table _signatures; drop table if exists _clusters")
+    # Once, because there may be many rounds, and `features` may be read from files.
+    wanted = f"select row::bigint as row, signature from {features} where row in (select row from _members)"
+    waiting = connection.sql(wanted).to_arrow_reader(ROWS_AT_ONCE)
+    with SignatureFile(folder / "signatures", clusters.rows, waiting) as signatures:
+        try:
+            while (left := _drop_finished_buckets(connection, clusters)) > IN_MEMORY:
+                _compare_with_leaders(connection, clusters, signatures, similarity)
+            if left:
+                _finish(connection, clusters, signatures, similarity)
+        finally:
+            connection.execute("drop table _members; drop table if exists _leaders; drop table if exists _clusters")
     return pa.Table.from_batches(
         (batch.filter(pa.compute.less(batch["first"], batch["row"])) for batch in _batches(clusters)), _FIRSTS
     )
@@ -103,56 +101,47 @@ def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, clusters: Clus
     return int(left)
 
 
-def _connected(connection: duckdb.DuckDBPyConnection, similarity: float) -> Iterator[tuple[Rows, Rows]]:
-    """The pairs of a bucket's smallest row and a row of another cluster that are similar enough."""
-    pairs = connection.sql("""
-        with leaders as (select bucket, min(row) as leader from _members group by bucket),
-        pairs as (
-            select distinct leader, row
-            from _members join leaders using (bucket) join _clusters as its using (row)
-            join _clusters as theirs on theirs.row = leader
-            where its.cluster <> theirs.cluster
-        )
-        select leader, pairs.row, ours.signature as signature, others.signature as other
-        from pairs join _signatures as ours on ours.row = pairs.row join _signatures as others on others.row = leader
-    """)
-    for batch in pairs.to_arrow_reader(PAIRS_AT_ONCE):
-        similar = minhash.similarity(_matrix(batch["signature"]), _matrix(batch["other"])) >= similarity
-        leaders, rows = (batch[name].to_numpy(zero_copy_only=False).astype(np.int64) for name in ("leader", "row"))
-        yield leaders[similar], rows[similar]
-
-
-def _drop_leaders(connection: duckdb.DuckDBPyConnection) -> None:
-    """Remove from each bucket its smallest row, which was compared with all others."""
+def _compare_with_leaders(
+    connection: duckdb.DuckDBPyConnection, clusters: Clusters, signatures: SignatureFile, similarity: float
+) -> None:
+    """Compare the smallest row of each bucket with the others there, and remove it from the bucket."""
     connection.execute("""
-        create or replace temp table _members as
-            select row, bucket from _members join (select bucket, min(row) as leader from _members group by bucket)
-            using (bucket) where row <> leader
+        create or replace temp table _leaders as select bucket, min(row) as leader from _members group by bucket
     """)
+    pairs = "from _members join _leaders using (bucket) where row <> leader"
+    found = connection.sql(f"select leader::bigint as leader, row::bigint as row {pairs}")
+    for batch in found.to_arrow_reader(PAIRS_AT_ONCE):
+        # A pair that shares many bands comes as often; it is compared until it is connected.
+        _connect_similar(clusters, signatures, similarity, batch["leader"].to_numpy(), batch["row"].to_numpy())
+    connection.execute(f"create or replace temp table _members as select row, bucket {pairs}")
 
 
-def _finish(connection: duckdb.DuckDBPyConnection, clusters: Clusters, similarity: float) -> None:
+def _connect_similar(
+    clusters: Clusters, signatures: SignatureFile, similarity: float, leaders: Rows, others: Rows
+) -> None:
+    """Connect those of the pairs that are similar enough; a pair that is connected already is not compared."""
+    apart = clusters.of(leaders) != clusters.of(others)
+    leaders, others = clusters.distinct(leaders[apart], others[apart])
+    similar = minhash.similarity(signatures.of(leaders), signatures.of(others)) >= similarity
+    clusters.connect(leaders[similar], others[similar])
+
+
+def _finish(
+    connection: duckdb.DuckDBPyConnection, clusters: Clusters, signatures: SignatureFile, similarity: float
+) -> None:
     """The rounds of the members that are left, in memory."""
     members = connection.sql("select row::bigint as row, bucket from _members order by bucket, row").to_arrow_table()
     rows, buckets = (members[name].to_numpy() for name in ("row", "bucket"))
-    wanted = (
-        "select row::bigint as row, signature from _signatures where row in (select row from _members) order by row"
-    )
-    signatures = connection.sql(wanted).to_arrow_table()
-    known, matrix = signatures["row"].to_numpy(), _matrix(signatures["signature"])
     while len(rows):
         own = clusters.of(rows)
         first, size = _runs(buckets)
         mixed = np.repeat(np.minimum.reduceat(own, first) < np.maximum.reduceat(own, first), size)
-        rows, buckets, own = rows[mixed], buckets[mixed], own[mixed]
+        rows, buckets = rows[mixed], buckets[mixed]
         first, size = _runs(buckets)
-        apart = own != np.repeat(own[first], size)
-        pairs = np.unique(np.stack([np.repeat(rows[first], size)[apart], rows[apart]]), axis=1)
-        for begin in range(0, pairs.shape[1], PAIRS_AT_ONCE):
-            leaders, others = pairs[:, begin : begin + PAIRS_AT_ONCE]
-            ours, theirs = (matrix[np.searchsorted(known, each)] for each in (leaders, others))
-            similar = minhash.similarity(ours, theirs) >= similarity
-            clusters.connect(leaders[similar], others[similar])
+        leaders = np.repeat(rows[first], size)
+        for begin in range(0, len(rows), PAIRS_AT_ONCE):
+            some = slice(begin, begin + PAIRS_AT_ONCE)
+            _connect_similar(clusters, signatures, similarity, leaders[some], rows[some])
         rows, buckets = np.delete(rows, first), np.delete(buckets, first)
 
 
@@ -160,8 +149,3 @@ def _runs(sorted_values: npt.NDArray[np.uint64]) -> tuple[Places, Places]:
     """The place of the first of each run of equal values, and the length of the run."""
     first = np.flatnonzero(np.append(True, sorted_values[1:] != sorted_values[:-1])[: len(sorted_values)])
     return first, np.diff(np.append(first, len(sorted_values)))
-
-
-def _matrix(signatures: pa.Array) -> npt.NDArray[np.uint32]:
-    """The signatures of a column, shape (rows, PERMUTATIONS)."""
-    return np.frombuffer(b"".join(signatures.to_pylist()), np.uint32).reshape(-1, minhash.PERMUTATIONS)

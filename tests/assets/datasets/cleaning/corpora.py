@@ -1,13 +1,14 @@
 """Texts of random words with known similarity."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from assets.datasets.cleaning import minhash, ngrams
+from assets.datasets.cleaning.words import WordHashes
 
 VOCABULARY = [f"w{number}" for number in range(5000)]
 
@@ -32,12 +33,18 @@ def connection(folder: Path, megabytes: int = 500) -> duckdb.DuckDBPyConnection:
 
 def signatures(rows: Iterable[tuple[int, str]], similarity: float = 0.8) -> pa.Table:
     """The relation in which near-duplicates of this similarity are searched."""
-    made = [(row, minhash.signature(text)) for row, text in rows]
+    numbers, texts = zip(*rows, strict=True) if rows else ((), ())
+    made = [minhash.signature(text) for text in texts]
+    return features(numbers, [minhash.bands(each, similarity) for each in made], made)
+
+
+def features(rows: Sequence[int], bands: Iterable[WordHashes], signatures: Iterable[minhash.Signature]) -> pa.Table:
+    """The same of rows whose bands and signatures are given."""
     return pa.table(
         {
-            "row": pa.array([row for row, _ in made], pa.int64()),
-            "bands": pa.array([minhash.bands(each, similarity) for _, each in made], pa.list_(pa.uint64())),
-            "signature": pa.array([each.tobytes() for _, each in made], pa.binary(4 * minhash.PERMUTATIONS)),
+            "row": pa.array(rows, pa.int64()),
+            "bands": pa.array(list(bands), pa.list_(pa.uint64())),
+            "signature": pa.array([each.tobytes() for each in signatures], pa.binary(4 * minhash.PERMUTATIONS)),
         }
     )
 

@@ -47,3 +47,9 @@ def test_a_chain_over_all_rows_is_one_cluster(monkeypatch):
         for at in np.array_split(rows[1:][::upwards], 100):
             found.connect(at, at - 1)
         assert set(firsts(found).values()) == {0}
+
+
+@given(CONNECTIONS)
+def test_equal_pairs_are_one(connections: list[tuple[int, int]]):
+    ours, others = (np.array([pair[end] for pair in connections], np.int64) for end in (0, 1))
+    assert list(zip(*Clusters(np.array(ROWS)).distinct(ours, others), strict=True)) == sorted(set(connections))

@@ -162,3 +162,13 @@ def test_many_copies_of_a_page_are_compared_in_little_time_and_memory(tmp_path: 
     connection.register("one", table)
     connection.execute("create table features as select i as row, bands, signature from one, range(20000) t(i)")
     assert duplicates(connection, "features", 0.8, tmp_path)["first"].to_pylist() == [0] * 19_999
+
+
+def test_signatures_of_many_candidates_need_little_memory_of_duckdb(tmp_path: Path):
+    """They are 54 MB: a join that carries them fails here."""
+    numbers, pairs = np.random.default_rng(0), 60_000
+    bands = np.repeat(numbers.integers(0, 1 << 63, (pairs, 16), np.uint64), 2, axis=0)
+    drawn = np.repeat(numbers.integers(0, 1 << 32, (pairs, minhash.PERMUTATIONS), np.uint32), 2, axis=0)
+    connection = corpora.connection(tmp_path, megabytes=32)
+    connection.register("features", corpora.features(range(2 * pairs), bands, drawn))
+    assert len(duplicates(connection, "features", 0.8, tmp_path)) == pairs
