@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import minhash, near_duplicates
+from assets.datasets.cleaning import minhash, shared_bands
 from assets.datasets.cleaning.near_duplicates import duplicates
 from tests.assets.datasets.cleaning import corpora
 
@@ -131,8 +131,8 @@ def test_clusters_do_not_depend_on_order_or_numbers(tmp_path: Path):
 
 @pytest.mark.parametrize("in_memory", [0, 40, 10_000])
 def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path, monkeypatch, in_memory: int):
-    """Whether duckdb compares all of them, those of the first rounds, or none."""
-    monkeypatch.setattr(near_duplicates, "IN_MEMORY", in_memory)
+    """Whether bands wait in files or in memory."""
+    monkeypatch.setattr(shared_bands, "IN_MEMORY", in_memory)
     draw = random.Random(5)
     base = corpora.words(draw, 120)
     texts = []
@@ -156,7 +156,7 @@ def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path, mo
 @pytest.mark.parametrize("in_memory", [0, 1_000_000])
 def test_many_copies_of_a_page_are_compared_in_little_time_and_memory(tmp_path: Path, monkeypatch, in_memory: int):
     """20,000 copies would be 200 million pairs."""
-    monkeypatch.setattr(near_duplicates, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(shared_bands, "IN_MEMORY", in_memory)
     table = corpora.signatures([(0, "one page " * 20)])
     connection = corpora.connection(tmp_path, megabytes=300)
     connection.register("one", table)
