@@ -193,7 +193,7 @@ def _end(each: TrainingEnd) -> MorningItem:
         what=f"it was given up {left}: {post_mortem.first_line(each.reason)}",
         at=each.at,
         done="it is not started again",
-        todo=incident_reports.to_do(each.kind, each.recipe, each.training),
+        todo=incident_reports.to_do(each.kind, each.recipe, each.training, each.step),
         path=links.training(each.recipe, each.training),
         command=f"slipway show {each.training}",
     )

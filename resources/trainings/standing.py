@@ -76,7 +76,7 @@ def standing(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], wai
     Raises Unreadable.
     """
     ended, steps = facts.ended, updating.steps_now(facts)
-    checkpoint = facts.commits[-1].step if facts.commits else 0
+    checkpoint = facts.newest_step
     done = int(fold.last.get("step", 0)) if facts.running or _failed(facts) else 0  # else it goes on from a checkpoint
     reached = max(checkpoint, done, ended.step if ended else 0)
     state, words = _state(facts, fold, sights, reached, steps, checkpoint, waits)
