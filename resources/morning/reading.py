@@ -174,7 +174,7 @@ def _training(store: TrainingStore, champions: frozenset[str]) -> tuple[_Night, 
     for number in range(1, facts.incarnation):
         ended = facts.exit_of(number)
         if ended is not None and ended.outcome == "stopped":
-            found.restarts.append(RestartAsked(store.id, number, ended.reason, ended.at))
+            found.restarts.append(RestartAsked(store.id, number, ended.reason, ended.at, ended.kind))
     _copies(facts, found)
     return found, facts.over
 

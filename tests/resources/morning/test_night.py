@@ -176,6 +176,16 @@ def test_a_training_whose_records_cannot_be_read_is_reported_and_hides_no_other(
     assert {each.cause: each.needs_person for each in report.items} == {"unreadable": True, causes.SPIKE: False}
 
 
+def test_a_training_that_a_person_paused_and_resumed_was_not_restarted_by_the_platform(night: SeededNight):
+    store = homes.running(night.home, "paused", 50)
+    store.want("stop", "ada by hand", "paused")
+    store.record_exit(1, "stopped", "asked to stop", "ada by hand", homes.NODES, kind=causes.ASKED)
+    store.want("run", "ada by hand", "resumed")
+    go_on(store)
+    found = of(report_of(night), "paused")
+    assert (found.cause, found.needs_person) == ("stopped and resumed", False) and "asked to stop" in found.what
+
+
 def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):
     report = report_of(night)
     assert report.sentence.startswith("nobody is needed; 0 incidents")
