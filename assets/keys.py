@@ -64,8 +64,10 @@ def checkpoint_partition(training: str, step: int) -> str:
 
 
 def parse_checkpoint_partition(partition: str) -> tuple[str, int]:
-    """(training, step) of a checkpoint's partition key."""
+    """(training, step) of a checkpoint's partition key. Raises ValueError for any other."""
     training, _, step = partition.rpartition(".")
+    if not training or not (step.isascii() and step.isdecimal()):
+        raise ValueError(f"partition {partition!r}: expected <training>.<step>, one of the checkpoints that are listed")
     return training, int(step)
 
 

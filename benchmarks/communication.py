@@ -5,13 +5,13 @@ included. Tokens are drawn from a Markov chain, so that there is something to le
 `python -m benchmarks.communication [STEPS]`; steps are a multiple of 32.
 """
 
+import argparse
 import json
 import multiprocessing
 import os
 import socket
 import stat
 import struct
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,9 @@ class Reached:
 
 
 def main() -> None:
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else STEPS
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.communication")
+    parser.add_argument("steps", nargs="?", type=int, default=STEPS, help="of each mode; a multiple of 32")
+    steps = parser.parse_args().steps
     reached = _reached(steps)
     exact = reached[EXACT]
     where = f"{steps} steps on {RANKS} ranks"

@@ -59,7 +59,7 @@ class NoProfiler:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.observation", description=__doc__)
     parser.add_argument("--pairs", type=int, default=50, help="steps of each kind")
     pairs = parser.parse_args().pairs
     on_gpu = torch.cuda.is_available()

@@ -5,6 +5,7 @@ assumption stands beside its figure here: where a share follows from an assumed 
 published share is what such a recovery gives, and not more.
 """
 
+import argparse
 import json
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from dataclasses import replace
 from operations.simulation import studies
 from operations.simulation.play import play
 from operations.simulation.settings import Scenario
+from trainer.base.invalid import Invalid
 
 LLAMA_3 = Scenario(gpus=16_384, spares=1000, detect=60, hang=600, restart=300, restore=60, warm_up=60, stall=5)
 """Assumed: a minute to detect, ten for a hang, seven to start again (their figures are not published)."""
@@ -28,6 +30,7 @@ BIG_DAYS = 54 * 2200
 
 def main() -> None:
     """Print the metrics."""
+    argparse.ArgumentParser(prog="python -m benchmarks.simulate").parse_args()
     for line in (*published(), *our_own(), speed()):
         print(json.dumps({"benchmark": "simulate", **line}), flush=True)
 
@@ -71,8 +74,16 @@ def _rate_for(scenario: Scenario, share: float) -> Scenario:
     low, high = 1e-5, 1e-1
     for _ in range(30):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if _long(replace(scenario, failures_per_gpu_day=middle)) > share else (low, middle)
+        low, high = (middle, high) if _gives_more(scenario, middle, share) else (low, middle)
     return replace(scenario, failures_per_gpu_day=low)
+
+
+def _gives_more(scenario: Scenario, rate: float, share: float) -> bool:
+    """Whether this rate leaves more effective time than the share; one at which nothing would be done does not."""
+    try:
+        return _long(replace(scenario, failures_per_gpu_day=rate)) > share
+    except Invalid:
+        return False
 
 
 def _long(scenario: Scenario) -> float:

@@ -25,7 +25,7 @@ STEP_SECONDS = 0.01
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tracing", description=__doc__)
     parser.add_argument("--steps", type=int, default=20_000, help="steps of each kind")
     count = parser.parse_args().steps
     os.environ[spans.ENDPOINTS[0]] = "http://127.0.0.1:4318"  # nothing is sent: ranks only record

@@ -53,7 +53,7 @@ MARK = "SLIPWAY_BENCHMARK"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tracking", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--runs", type=int, default=5000, help="runs in MLflow for the ticks")

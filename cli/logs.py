@@ -27,7 +27,9 @@ def logs(
     incarnation: Annotated[int | None, typer.Option(help="Of one start alone; by default of all.")] = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="What was written since, such as 10m or 12h.")] = "",
     grep: Annotated[str, typer.Option(help="The lines that have this text.")] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the training has ended, or Ctrl-C.")
+    ] = False,
     kilobytes: Annotated[int, typer.Option(min=1, help="How much of the end of each node's log.")] = 64,
     json: AsJson = False,
 ) -> None:
@@ -40,17 +42,19 @@ def logs(
     here = place.here()
     store = here.training(training, lambda each: each.newest_claim() is not None, "started training")
     begun = time.time() - ages.seconds(since, "--since") if since else 0.0
-    followed = log_lines.LogFollower()
+    followed, shown = log_lines.LogFollower(), False
     while True:
+        last = not follow or store.read().over
         sources = log_lines.sources(store, here.launcher, kilobytes * 1024, incarnation)
         known = {each.node: each for each in sources}
         if node and node not in known:
             raise ValueError(f"node {node}: found no log of it, expected one of {', '.join(known) or '(none)'}")
         chosen = [each for each in sources if node in ("", each.node)]
-        for line in log_lines.merged(followed.new(chosen) if follow else chosen, begun, rank, grep):
+        for line in log_lines.merged(followed.new(chosen, last) if follow else chosen, begun, rank, grep):
             print(_json(store.id, line) if json else _plain(line), flush=follow)
-        if not follow:
-            return
+            shown = True
+        if last:
+            return None if shown else output.note(f"{store.id}: no line of its logs is as it was asked for")
         try:
             time.sleep(FOLLOW_SECONDS)
         except KeyboardInterrupt:

@@ -13,6 +13,8 @@ def resolved(given: str, names: Collection[str], what: str) -> str:
     """
     if given in names:
         return given
+    if not given and names:
+        raise ValueError(f"{what}: found an empty name, expected one of {listed(sorted(names))}")
     meant = sorted(name for name in names if name.startswith(given))
     if len(meant) == 1:
         return meant[0]

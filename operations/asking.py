@@ -8,3 +8,10 @@ class Asking(dg.Config):
     """Why a person asks for something."""
 
     why: str = Field(default="asked in the UI", description="The reason, kept on record")
+
+
+def about(context: dg.OpExecutionContext, what: str) -> str:
+    """The partition that a person chose; `what` it is, such as "training". Raises ValueError where none was."""
+    if not context.has_partition_key:
+        raise ValueError(f"partition: found none, expected a {what}: choose one in the field above the configuration")
+    return context.partition_key

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from assets import branching, keys, updating
 from assets.execution import pods
+from operations.asking import about
 from recipes import assignments
 from recipes.training import TrainingRecipe
 from resources.compute.protocol import Compute
@@ -56,7 +57,7 @@ def branch_job(recipe: TrainingRecipe) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: BranchConfig, tiers: Tiers, compute: Compute
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the checkpoint cannot be continued so."""
-        training, step = keys.parse_checkpoint_partition(context.partition_key)
+        training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
         root, by = trainings(tiers), identity.of_run(context.run)
         asked = (config.fields, {recipe.name: recipe}, by, config.name, compute.revision)
         try:
@@ -87,7 +88,7 @@ def replay_job(recipe: TrainingRecipe) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: ReplayConfig, tiers: Tiers, compute: Compute
     ) -> dg.Output[None]:
         """Raises Failure with what differs, or why the steps cannot be done again."""
-        training, step = keys.parse_checkpoint_partition(context.partition_key)
+        training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
         store, paths = trainings(tiers).store(training), compute.control(tiers).paths
         with tempfile.TemporaryFile("w+") as printed:
             try:
@@ -121,7 +122,7 @@ def update_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     @dg.op(name=f"{lane}_set_fields", tags=pods.tags("set"))
     def set_fields(context: dg.OpExecutionContext, config: UpdateConfig, tiers: Tiers) -> dg.Output[None]:
         """Raises Failure with the reason where the training cannot be changed so."""
-        store = trainings(tiers).store(context.partition_key)
+        store = trainings(tiers).store(about(context, "training"))
         try:
             found = updating.update(
                 store, config.fields, {recipe.name: recipe}, identity.of_run(context.run), config.why

@@ -4,7 +4,7 @@ No byte is removed here. The hourly retention does that, through the one door fo
 refers to stays. The ledger and the incidents of a training are its history, and always stay.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,14 @@ class DeletionOutlook:
     def sentence(self) -> str:
         """For a person."""
         going = f"checkpoints of {_steps(self.going)} go ({self.durable_bytes / 1e6:,.1f} MB on the durable tier)"
-        staying = [f"the one of step {step} stays: {'; '.join(why)}" for step, why in self.staying.items()]
+        by_reason: dict[tuple[str, ...], list[int]] = {}
+        for step, why in self.staying.items():
+            by_reason.setdefault(why, []).append(step)
+        staying = [
+            f"{'the one' if len(steps) == 1 else 'those'} of {_steps(steps)} {'stays' if len(steps) == 1 else 'stay'}: "
+            f"{'; '.join(why)}"
+            for why, steps in by_reason.items()
+        ]
         return "; ".join([going if self.going else "no checkpoint goes", *staying, "its ledger stays"])
 
 
@@ -76,6 +83,6 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _steps(steps: Mapping[int, object]) -> str:
+def _steps(steps: Collection[int]) -> str:
     named = ", ".join(map(str, sorted(steps)))
     return f"step {named}" if len(steps) == 1 else f"steps {named}"

@@ -14,6 +14,7 @@ from pydantic import Field
 from assets import keys
 from assets.execution import pods
 from assets.exporting import Exporting
+from operations.asking import about
 from recipes.training import ModelRecipe
 from resources import exports
 from resources.compute.protocol import Compute
@@ -47,7 +48,7 @@ def export_job(recipe: ModelRecipe) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: ExportConfig, tiers: Tiers, compute: Compute
     ) -> dg.Output[None]:
         """Raises Failure with the reason where it cannot be written; one that is there already is kept."""
-        training, step = keys.parse_checkpoint_partition(context.partition_key)
+        training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
         store = trainings(tiers).store(training)
         target = tiers.durable_path / exports.EXPORTS / f"{training}.{step}-{config.precision.value}"
         exporting = Exporting(tiers, compute, context.log.info)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from assets import keys
 from assets.execution import pods
+from operations.asking import about
 from resources.compute.protocol import Compute
 from resources.fleet.health.standing import Standing
 from resources.mlflow import identity
@@ -43,7 +44,7 @@ class NodeConfig(dg.Config):
 @dg.op(tags=pods.tags("node"))
 def set_node(context: dg.OpExecutionContext, config: NodeConfig, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Raises Failure with the reason where there is no such node."""
-    node, door, who = context.partition_key, compute.node_health(tiers), identity.of_run(context.run)
+    node, door, who = about(context, "node"), compute.node_health(tiers), identity.of_run(context.run)
     try:
         if config.choice is Choice.exempt:
             door.exempt(node, who, config.why)

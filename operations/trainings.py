@@ -14,7 +14,7 @@ from assets import keys
 from assets.execution import pods
 from assets.start import start
 from operations import deleting
-from operations.asking import Asking
+from operations.asking import Asking, about
 from recipes import assignments
 from recipes.training import TrainingRecipe
 from resources.compute.protocol import Compute
@@ -127,7 +127,7 @@ def _job(
         context: dg.OpExecutionContext, config: offered, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the training cannot do so."""
-        store, by = trainings(tiers).store(context.partition_key), identity.of_run(context.run)
+        store, by = trainings(tiers).store(about(context, "training")), identity.of_run(context.run)
         try:
             result = do(TrainingRequest(store, by, tiers, tracking), config)
         except ValueError as error:
@@ -167,7 +167,10 @@ def _delete(asked: TrainingRequest, config: DeleteConfig) -> str:
 def _stopped(asked: TrainingRequest, why: str) -> str:
     """Put on record that the training is to stop. Raises ValueError for one that is not wanted."""
     store = asked.store
-    if not store.read().unfinished:
-        raise ValueError(f"training {store.id}: found one that is not wanted, expected one that runs or waits")
+    facts = store.read()
+    if not facts.unfinished:
+        found = "it has succeeded" if facts.succeeded else "it is stopped, or asked to stop, already"
+        found = found if facts.desired is not None else "it was never started"
+        raise ValueError(f"training {store.id}: {found}: there is nothing to stop")
     store.want("stop", asked.by, why)
     return f"{store.id} is to stop: its job saves a checkpoint of its last step, and ends"

@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets.datasets.assets import dataset_assets
 from assets.datasets.snapshots import pointer
+from assets.execution.advice import Advice, advised
 from recipes.dataset import DatasetRecipe
 from resources.tiers import Tiers
 
@@ -20,8 +21,11 @@ def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, rep
     definitions = dg.Definitions(
         assets=dataset_assets(recipe), resources={"tiers": tiers}, loggers={"lines": _lines(report)}
     )
-    job = definitions.resolve_implicit_global_asset_job_def()
-    job.execute_in_process(instance=instance, run_config={"loggers": {"lines": {}}})
+    job = advised(definitions, stacks=False).resolve_implicit_global_asset_job_def()
+    try:
+        job.execute_in_process(instance=instance, run_config={"loggers": {"lines": {}}})
+    except Advice as advice:
+        raise advice.error from None
     current = pointer.current(tiers.durable_path, recipe.name)
     assert current is not None
     return current

@@ -24,7 +24,9 @@ from resources.errors import is_for_people, sentence
 class Advice(dg.Failure, DagsterUserCodeProcessError):
     """A failure that is shown as its description alone."""
 
-    def __init__(self, failure: dg.Failure) -> None:
+    def __init__(self, failure: dg.Failure, error: Exception | None = None) -> None:
+        self.error = error or failure
+        """What was raised, for who executes steps in his own process and raises it again."""
         Exception.__init__(self, failure.description)  # those of the two bases want arguments of each other's
         self.description, self.metadata = failure.description, failure.metadata
         self.allow_retries = failure.allow_retries
@@ -33,13 +35,13 @@ class Advice(dg.Failure, DagsterUserCodeProcessError):
         self.user_code_process_error_infos = [shown]
 
 
-def advised(definitions: dg.Definitions) -> dg.Definitions:
-    """The same definitions, whose steps raise Advice for errors that are for people."""
+def advised(definitions: dg.Definitions, stacks: bool = True) -> dg.Definitions:
+    """The same definitions, whose steps raise Advice for errors that are for people; `stacks`: on stderr."""
     for op in steps(definitions):
         made = op.compute_fn
         assert isinstance(made, DecoratedOpFunction), op.name
         if not hasattr(made.decorated_fn, _MARK):  # some are of a module, and in each of its definitions
-            op._compute_fn = type(made)(advising(made.decorated_fn))
+            op._compute_fn = type(made)(advising(made.decorated_fn, stacks))
     return definitions
 
 
@@ -56,20 +58,20 @@ def steps(definitions: dg.Definitions) -> Iterator[dg.OpDefinition]:
 _MARK = "_slipway_advises"
 
 
-def advising(function: Callable[..., Any]) -> Callable[..., Any]:
+def advising(function: Callable[..., Any], stacks: bool = True) -> Callable[..., Any]:
     """The same function, which raises Advice for errors that are for people."""
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
         def wrapped(*arguments: Any, **named: Any) -> Iterator[Any]:
-            with as_advice():
+            with as_advice(stacks):
                 yield from function(*arguments, **named)
 
     else:
 
         @functools.wraps(function)
         def wrapped(*arguments: Any, **named: Any) -> Any:
-            with as_advice():
+            with as_advice(stacks):
                 return function(*arguments, **named)
 
     setattr(wrapped, _MARK, True)
@@ -77,8 +79,8 @@ def advising(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def as_advice() -> Iterator[None]:
-    """Raises Advice for errors that are for people; their stacks go to stderr."""
+def as_advice(stacks: bool = True) -> Iterator[None]:
+    """Raises Advice for errors that are for people; their stacks go to stderr, unless who asks shows the errors."""
     try:
         yield
     except Advice:
@@ -89,5 +91,6 @@ def as_advice() -> Iterator[None]:
         found = error.user_exception if isinstance(error, DagsterUserCodeExecutionError) else error  # a schedule's
         if not is_for_people(found):
             raise
-        traceback.print_exc()
-        raise Advice(dg.Failure(sentence(found))) from None
+        if stacks:
+            traceback.print_exc()
+        raise Advice(dg.Failure(sentence(found)), found) from None

@@ -35,6 +35,8 @@ class RestartAsked:
     incarnation: int
     reason: str
     at: float
+    kind: str = ""
+    """The class of the reason, of `trainer.record.causes`."""
 
 
 @dataclass(frozen=True)

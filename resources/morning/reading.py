@@ -174,7 +174,7 @@ def _training(store: TrainingStore, champions: frozenset[str]) -> tuple[_Night, 
     for number in range(1, facts.incarnation):
         ended = facts.exit_of(number)
         if ended is not None and ended.outcome == "stopped":
-            found.restarts.append(RestartAsked(store.id, number, ended.reason, ended.at))
+            found.restarts.append(RestartAsked(store.id, number, ended.reason, ended.at, ended.kind))
     _copies(facts, found)
     return found, facts.over
 
@@ -188,7 +188,7 @@ def training_end(facts: TrainingFacts) -> TrainingEnd | None:
     given_up = wish.why if wish is not None and ended.outcome == "failed" and not facts.wanted else ended.reason
     at = max(ended.at, wish.at) if wish is not None and not facts.wanted else ended.at
     by_person = incident_reports.is_stopped_by_person(facts)
-    return TrainingEnd(facts.id, recipe, ended.outcome, by_person, given_up, ended.kind, ended.step, at)
+    return TrainingEnd(facts.id, recipe, ended.outcome, by_person, given_up, ended.kind, facts.newest_step, at)
 
 
 def _copies(facts: TrainingFacts, found: _Night) -> None:

@@ -22,6 +22,7 @@ from resources.morning.facts import (
 from resources.trainings import incident_reports, post_mortem
 from resources.trainings.incident_reports import RECOVERING, IncidentReport
 from trainer.base.counting import counted
+from trainer.record import causes
 
 INCIDENT, TRAINING, CHECKPOINT, TIER, GATE, NODE, RECORDS = (
     "incident",
@@ -193,19 +194,20 @@ def _end(each: TrainingEnd) -> MorningItem:
         what=f"it was given up {left}: {post_mortem.first_line(each.reason)}",
         at=each.at,
         done="it is not started again",
-        todo=incident_reports.to_do(each.kind, each.recipe, each.training),
+        todo=incident_reports.to_do(each.kind, each.recipe, each.training, each.step),
         path=links.training(each.recipe, each.training),
         command=f"slipway show {each.training}",
     )
 
 
 def _restart(each: RestartAsked) -> MorningItem:
+    asked = each.kind == causes.ASKED
     return MorningItem(
         id=f"restart.{each.training}.{each.incarnation}",
         topic=TRAINING,
         subject=each.training,
-        cause="restart",
-        what=each.reason,
+        cause="stopped and resumed" if asked else "restart",
+        what="it was asked to stop, and to go on later" if asked else each.reason,
         at=each.at,
         done="it went on from its newest checkpoint",
         path=links.training(_recipe(each.training), each.training),

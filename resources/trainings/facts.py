@@ -124,6 +124,11 @@ class TrainingFacts:
         """The valid checkpoints, by step."""
         return fence.commits_under(self.folder, self.claim)
 
+    @property
+    def newest_step(self) -> int:
+        """The step of the newest valid checkpoint; 0 without one."""
+        return self.commits[-1].step if self.commits else 0
+
     @lazy
     def let_go(self) -> bool:
         """Whether no checkpoint is kept but what something refers to: a trial that was not among the best."""

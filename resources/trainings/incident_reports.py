@@ -42,12 +42,20 @@ TODO = {
     causes.MACHINE: "have the node looked at, and taken out of service (`slipway nodes quarantine NODE --why ...`), "
     "then `slipway resume {id}`",
 }
+FROM_THE_BEGINNING = (
+    "look at the data of the first steps, then start it with other values: `slipway run {recipe} FIELD=VALUE`"
+)
+"""What to do about one that diverged before its first checkpoint: there is none to continue."""
 OTHERWISE = "read the evidence, put right what it shows, then `slipway resume {id}`"
 
 
-def to_do(kind: str, recipe: str, training: str) -> str:
-    """What a person is to do about a training that a cause of this class has ended for good."""
-    return TODO.get(kind, OTHERWISE).format(recipe=recipe, id=training)
+def to_do(kind: str, recipe: str, training: str, checkpoint: int) -> str:
+    """What a person is to do about a training that a cause of this class has ended for good.
+
+    checkpoint: the step of its newest one; 0 without one.
+    """
+    words = FROM_THE_BEGINNING if kind == causes.DIVERGED and not checkpoint else TODO.get(kind, OTHERWISE)
+    return words.format(recipe=recipe, id=training)
 
 
 @dataclass(frozen=True)
@@ -149,8 +157,8 @@ def report(
     stepped = "stepped" in after
     state = OVER if record.survived or stepped else _state(facts, following)
     given_up = facts.desired if state == WAITING and facts.desired and facts.desired.by_platform else None
-    known = not record.survived and (stepped or (state == OVER and record.token in costs))
-    charged = costs[record.token].lost if known and record.token in costs else {}
+    known = not record.survived and (stepped or state == OVER) and record.token in costs
+    charged = costs[record.token].lost if known else {}
     seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
     suspected = tuple(suspects(found, heartbeat.read(store.folder, token))) if found else ()
     return IncidentReport(
@@ -176,7 +184,7 @@ def report(
         resumed_on=following.nodes if following else (),
         resumed_from=_resumed_from(after),
         resumed_by=following.by if following else "",
-        todo=to_do(record.kind, facts.specification.recipe, store.id) if state == WAITING else "",
+        todo=to_do(record.kind, facts.specification.recipe, store.id, facts.newest_step) if state == WAITING else "",
         kernel=tuple(f"{each.node}: {said}" for each in found for said in each.kernel),
         evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
         lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},

@@ -111,11 +111,11 @@ class LogFollower:
         self._seen: dict[tuple[int, str], str] = {}
         self._last: dict[tuple[int, str], float] = {}
 
-    def new(self, sources: Iterable[LogSource]) -> list[LogSource]:
-        """The sources with what is new of each; the first time, all of it."""
+    def new(self, sources: Iterable[LogSource], last: bool = False) -> list[LogSource]:
+        """The sources with what is new of each, the first time all; the `last` time also a line that is not whole."""
         found = []
         for each in sources:
-            key, whole = (each.incarnation, each.node), each.text[: each.text.rfind("\n") + 1]
+            key, whole = (each.incarnation, each.node), each.text if last else each.text[: each.text.rfind("\n") + 1]
             fresh = after(whole, self._seen.get(key, ""))
             source = replace(each, text=fresh, begun=max(each.begun, self._last.get(key, 0.0)))
             self._seen[key] = whole

@@ -95,10 +95,12 @@ def _incident(event: JournalEvent) -> str:
 
 
 def _ended(event: JournalEvent) -> str:
-    """The step is that of its newest checkpoint, which of a start that did not succeed need not be its last step."""
+    """Of a start that failed, the step is its last one by the ranks, and its newest checkpoint's by the platform."""
     because = _because(event.get("reason", ""))
     if event["outcome"] == "succeeded":
         return f"the start succeeded at step {event['step']}{because}"
+    if event["outcome"] == "failed":
+        return f"the start failed{because}"
     left = f"with a checkpoint of step {event['step']}" if event["step"] else "without a checkpoint"
     return f"the start {event['outcome']} {left}{because}"
 

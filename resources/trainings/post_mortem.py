@@ -53,6 +53,8 @@ def cost(report: IncidentReport) -> str:
     """Steps and seconds lost, as far as they are known."""
     if report.survived:
         return "the training went on"
+    if report.seconds_lost is None and report.steps_lost is not None:
+        return f"{counted(report.steps_lost, 'step')} lost, and seconds that are not on record"
     if report.seconds_lost is None:
         return "what it cost is not known yet" if report.state == RECOVERING else "no step followed"
     if report.steps_lost is None:

@@ -76,7 +76,7 @@ def standing(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], wai
     Raises Unreadable.
     """
     ended, steps = facts.ended, updating.steps_now(facts)
-    checkpoint = facts.commits[-1].step if facts.commits else 0
+    checkpoint = facts.newest_step
     done = int(fold.last.get("step", 0)) if facts.running or _failed(facts) else 0  # else it goes on from a checkpoint
     reached = max(checkpoint, done, ended.step if ended else 0)
     state, words = _state(facts, fold, sights, reached, steps, checkpoint, waits)
@@ -130,10 +130,13 @@ def _state(
         return RESTARTING, f"restarting from step {checkpoint:,}: {_short(ended.reason)}" + (
             f"; waiting: {_short(waits)}" if waits else ""
         )
+    goes = "; its checkpoints were given up for removal, and stay if it is resumed" if facts.let_go else ""
     if ended.outcome == "failed":
-        return FAILED, f"failed at {of_steps}: {_short(ended.reason)}"
+        return FAILED, f"failed at {of_steps}: {_short(ended.reason)}{goes if checkpoint else ''}"
     at = f"{reached:,} of {steps:,}" if steps else f"step {reached:,}"
-    return STOPPED, f"stopped at {at}: resume goes on from step {checkpoint:,}"
+    if facts.let_go and not checkpoint:
+        return STOPPED, f"stopped at {at}: its checkpoints were removed; resume begins it again"
+    return STOPPED, f"stopped at {at}: resume goes on from step {checkpoint:,}{goes}"
 
 
 def _restarts(facts: TrainingFacts) -> bool:

@@ -45,7 +45,7 @@ def summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
 def _summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
     facts = store.read()
     desired, claim, ended = facts.desired, facts.claim, facts.ended
-    checkpoint = facts.commits[-1].step if facts.commits else 0
+    checkpoint = facts.newest_step
     reached = max([checkpoint, ended.step if ended else 0, *(beat.step for beat in facts.beats)])
     asked = f"{desired.by}: {desired.why}" if desired else ""
     begun = claim.at if claim else desired.at if desired else None

@@ -29,6 +29,11 @@ def test_a_beginning_that_no_name_has_lists_what_there_is():
         resolved("big", KNOWN, "training")
 
 
+def test_an_empty_name_means_nothing_also_where_there_is_only_one():
+    with pytest.raises(ValueError, match=r"^training: found an empty name, expected one of tiny-decoder-1234$"):
+        resolved("", ["tiny-decoder-1234"], "training")
+
+
 def test_a_long_list_is_cut_short():
     with pytest.raises(ValueError, match=r"node-011 and 88 more$"):
         resolved("x", [f"node-{number:03d}" for number in range(100)], "node")

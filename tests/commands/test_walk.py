@@ -41,4 +41,5 @@ def test_every_command_that_a_page_prints_does_what_it_should(reader: Reader):
 @pytest.mark.parametrize("module", BENCHMARKS)
 def test_every_benchmark_that_a_page_names_has_a_help(module: str):
     done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "") and module in done.stdout
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr  # libraries may warn
+    assert module in done.stdout

@@ -102,11 +102,30 @@ def test_a_training_is_paused_and_resumed_and_the_run_says_what_follows(
     desired = store.desired()
     assert desired is not None and (desired.want, desired.why) == ("stop", "paused: the nodes are needed")
     twice = server.execute(server.again(paused))
-    assert twice["failure"] == f"training {store.id}: found one that is not wanted, expected one that runs or waits"
+    said = f"training {store.id}: it is stopped, or asked to stop, already: there is nothing to stop"
+    assert twice["failure"] == said
     resumed = server.launch("alone_resume", partition=store.id)
     assert "from its newest checkpoint" in server.execute(resumed)["result"]
     desired = store.desired()
     assert desired is not None and desired.want == "run"
+
+
+@pytest.mark.parametrize(
+    ("job", "partition", "message"),
+    [
+        ("alone_pause", None, "partition: found none, expected a training: choose one in the field above"),
+        ("alone_replay", None, "partition: found none, expected a checkpoint: choose one in the field above"),
+        ("node_set", None, "partition: found none, expected a node: choose one in the field above"),
+        ("alone_export", "nope@1", "partition 'nope@1': expected <training>.<step>, one of the checkpoints"),
+        ("alone_stop", "alone-0123456789ab", "training alone-0123456789ab: it was never started: there is nothing"),
+    ],
+)
+def test_a_dialog_about_nothing_or_about_what_there_is_not_says_so_in_one_sentence(
+    server: Webserver, job: str, partition: str | None, message: str
+):
+    config = {"set_node": {"choice": "repair", "why": "a fan"}} if job == "node_set" else None
+    failed = server.execute(server.launch(job, config, partition))
+    assert failed["failure"].startswith(message) and failed["error"].stack == []
 
 
 def test_a_test_of_notifications_where_nobody_is_told_says_what_is_missing(server: Webserver):

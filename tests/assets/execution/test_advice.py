@@ -15,6 +15,7 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 from dagster_shared.error import SerializableErrorInfo
 
 from assets.datasets.assets import dataset_assets
+from assets.datasets.build import build as build_by_hand
 from assets.execution.advice import Advice, advised, advising, steps
 from definitions import build
 from recipes.load import load
@@ -35,6 +36,22 @@ def test_a_corpus_that_is_not_there_is_one_sentence_in_the_run(tmp_path: Path):
     done = made.resolve_implicit_global_asset_job_def().execute_in_process(raise_on_error=False)
     sentence = f"dataset small-texts: source.path: found nothing at {tmp_path}/recipes/corpus, expected a directory"
     assert shown(done) == [SerializableErrorInfo(sentence, [], None)] * 2  # of the step, and of the run
+
+
+def test_a_build_by_hand_raises_its_error_and_leaves_one_sentence_in_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    shutil.copytree(RECIPES, tmp_path / "recipes")
+    recipe = load(tmp_path / "recipes", {}).datasets["small-texts"]
+    home = Home(tmp_path / "home")
+    with dg.DagsterInstance.ephemeral() as instance:
+        with pytest.raises(ValueError, match="found nothing at") as raised:
+            build_by_hand(recipe, Tiers(durable=str(home.durable), nvme=home.nvme), instance, print)
+        [run] = instance.get_run_ids()
+        failed = instance.all_logs(run, of_type=DagsterEventType.STEP_FAILURE)
+    errors = [each.dagster_event.step_failure_data.error for each in failed if each.dagster_event]
+    assert errors == [SerializableErrorInfo(str(raised.value), [], None)]
+    assert "Traceback" not in capfd.readouterr().err, "who types the command reads the sentence"
 
 
 @pytest.mark.parametrize(

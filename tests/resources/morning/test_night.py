@@ -12,13 +12,15 @@ from resources.home import Home
 from resources.morning import page, reading, text
 from resources.morning import report as morning
 from resources.morning.report import MorningItem, MorningReport
+from resources.trainings import incidents
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
 from tests.cli import homes
 from tests.resources.morning.nights import SeededNight, failed, go_on
 from trainer.base import journal
 from trainer.checkpoint.tiers import faults
-from trainer.record import causes
+from trainer.record import causes, fence
+from trainer.record.fence import Token
 
 pytestmark = pytest.mark.pure
 
@@ -83,6 +85,24 @@ def test_a_training_that_failed_twice_and_was_given_up_asks_for_a_person_once(ni
     report = report_of(night)
     [asks] = report.waiting
     assert "division by zero again" in asks.what and "slipway resume" in asks.todo
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_what_a_person_reads_of_a_training_that_was_given_up_is_about_the_checkpoints_that_it_has(
+    night: SeededNight, noted: bool
+):
+    """The trainer's own record of its end has its last step, of which there need be no checkpoint."""
+    for recipe, steps, advice in (
+        ("early", (), "slipway run early FIELD=VALUE"),
+        ("late", (50,), "slipway branch late-"),
+    ):
+        store = homes.running(night.home, recipe, *steps)
+        end = fence.Exit(1, "failed", "the loss is nan", 74, "trainer", time.time(), kind=causes.DIVERGED)
+        fence.end(store.folder, end, Token(1))
+        assert not noted or incidents.note_failure(store, end)
+        store.want("stop", "job watch", "1 of 1 failed starts", by_platform=True)
+        [asks] = [each for each in report_of(night).waiting if each.subject == store.id]
+        assert advice in asks.todo and "checkpoint of step 74" not in asks.what
 
 
 def test_what_waits_for_a_person_is_reported_however_old_it_is_and_what_is_over_is_not(night: SeededNight):
@@ -154,6 +174,16 @@ def test_a_training_whose_records_cannot_be_read_is_reported_and_hides_no_other(
         path.write_text("{torn")
     report = report_of(night)
     assert {each.cause: each.needs_person for each in report.items} == {"unreadable": True, causes.SPIKE: False}
+
+
+def test_a_training_that_a_person_paused_and_resumed_was_not_restarted_by_the_platform(night: SeededNight):
+    store = homes.running(night.home, "paused", 50)
+    store.want("stop", "ada by hand", "paused")
+    store.record_exit(1, "stopped", "asked to stop", "ada by hand", homes.NODES, kind=causes.ASKED)
+    store.want("run", "ada by hand", "resumed")
+    go_on(store)
+    found = of(report_of(night), "paused")
+    assert (found.cause, found.needs_person) == ("stopped and resumed", False) and "asked to stop" in found.what
 
 
 def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):

@@ -103,7 +103,7 @@ def test_what_a_person_is_to_do_names_commands_with_their_training_and_recipe(la
     [report] = incident_reports.of(store, store.read())
     assert report.todo.endswith(f"then `slipway run {report.recipe}`")
     for kind in causes.CAUSES:
-        assert "{" not in incident_reports.to_do(kind, "a", "b")
+        assert "{" not in incident_reports.to_do(kind, "a", "b", 0) + incident_reports.to_do(kind, "a", "b", 50)
 
 
 def test_the_post_mortem_has_the_whole_cause_and_no_frames_of_c_in_its_logs(lab: Lab):

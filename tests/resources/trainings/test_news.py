@@ -36,7 +36,7 @@ def test_the_course_of_a_training_is_reported_in_sentences(tmp_path: Path):
     assert "step 50: loss 2.5000, 0.100 s" in lines
     assert "checkpoint of step 50 saved on the durable tier, 2.0 MB" in lines
     assert "ada by hand wants the training to stop: enough" in lines
-    assert "the start failed with a checkpoint of step 50: rank 1 was killed" in lines
+    assert "the start failed: rank 1 was killed" in lines
 
 
 def test_the_mark_that_a_generation_is_over_is_reported_with_its_reason_or_not_at_all(tmp_path: Path):

@@ -13,6 +13,7 @@ from resources.trainings.watch import Sight
 from trainer.base.durations import duration
 from trainer.record.claims import Claim
 from trainer.record.exits import Exit
+from trainer.record.fence import Commit
 from trainer.record.heartbeat import RankPlace
 from trainer.record.tokens import Token
 
@@ -97,6 +98,23 @@ def test_a_hang_is_seen_within_ten_seconds_and_a_slow_step_is_none():
 def test_one_that_was_stopped_says_where_it_goes_on(tmp_path: Path):
     found = standing(facts(tmp_path, STOP, ended=ended("stopped")), fold(), [])
     assert (found.state, found.words) == ("stopped", "stopped at 236 of 3,000: resume goes on from step 0")
+
+
+@pytest.mark.parametrize(
+    ("commits", "words"),
+    [
+        (
+            [Commit(230, Token(1), "checkpoints/x", "0" * 64, at=1.0)],
+            "resume goes on from step 230; its checkpoints were",
+        ),
+        ([], "its checkpoints were removed; resume begins it again"),
+    ],
+)
+def test_one_that_was_deleted_says_so_and_what_a_resume_finds(tmp_path: Path, commits: list[Commit], words: str):
+    deleted = facts(tmp_path, STOP, ended=ended("stopped"))
+    deleted.__dict__.update(commits=commits, let_go=True)
+    found = standing(deleted, fold(), [])
+    assert found.state == "stopped" and words in found.words
 
 
 def test_one_that_is_wanted_again_after_a_stop_is_not_shown_as_stopped(tmp_path: Path):

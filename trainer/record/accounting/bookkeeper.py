@@ -112,6 +112,8 @@ class _Builder:
         fold = self._history.generations.get(token)
         if ended is None or trainers_own or (fold is not None and fold.ended):
             # It reported its end itself; what comes after is the control plane's time to see that.
+            if ended is not None and ended.outcome == "failed":
+                self._interrupt(token, ended)
             if ended is not None and not trainers_own and self._wanted_after(number):
                 self._see(number, ended)
             elif ended is None and self._follows(number):

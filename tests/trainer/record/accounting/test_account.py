@@ -323,3 +323,27 @@ def test_steps_that_are_done_again_are_paid_for_by_what_took_them_back_and_not_b
     hung, killed = account(KILLED_WHILE_IT_STARTED, now=1000).interruptions
     assert hung.lost[buckets.REPEATED] == pytest.approx(5)
     assert buckets.REPEATED not in killed.lost
+
+
+GIVEN_UP_BY_ITSELF = TrainingHistory(
+    wishes=[Wish(True, 0, 0), Wish(False, 80, 2)],
+    claims=[claim(1, 5), claim(2, 40)],
+    submitted={1: 6, 2: 42},
+    generations={
+        Token(1): fold(run(10, 1, 4, ends=True)),  # steps until 22, its end at 26
+        Token(2): fold(run(45, 1, 4, ends=True)),  # from the beginning: the steps from 53 until 57
+    },
+    exits={number: end(number, "failed", at, by="trainer", kind=causes.DIVERGED) for number, at in ((1, 26), (2, 61))},
+)
+
+
+def test_an_end_that_the_trainer_reports_as_failed_pays_for_the_start_that_follows_and_for_the_steps_done_again() -> (
+    None
+):
+    first, last = account(GIVEN_UP_BY_ITSELF, now=1000).interruptions
+    assert (first.token, first.kind) == ("000001.0000", causes.DIVERGED)
+    assert first.lost == pytest.approx({
+        buckets.RESTART: 42 - 26, buckets.QUEUE: 3, buckets.STARTING: 4, buckets.STAGING: 2, buckets.RESTORING: 2,
+        buckets.REPEATED: 4,
+    })  # fmt: skip
+    assert (last.token, last.seconds) == ("000002.0000", 0)
