@@ -43,7 +43,7 @@ from recipes.dataset import DatasetRecipe, DirectorySource
 from trainer.base import atomic, digest, parsing
 from trainer.data import shards
 
-VERSION = "5"
+VERSION = "6"
 """The version of this code, raised when the same file would give other documents."""
 
 UNIT_BYTES = 32 << 20

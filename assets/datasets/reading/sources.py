@@ -22,7 +22,7 @@ from assets.datasets.building.phase import BuildPhase
 from assets.datasets.reading.items import Reason
 from assets.datasets.reading.sorted_rows import SortedRows
 from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
-from trainer.objects.bucket import Bucket
+from trainer.objects.bucket import AlreadyThere, Bucket
 from trainer.objects.origin import Away, Missing, Unreachable
 
 SETTLED_SECONDS = 2.0
@@ -32,8 +32,11 @@ ENTRIES_AT_ONCE = 1 << 15
 """Entries of a folder that are in memory at once: of a larger one, files are sorted afterwards."""
 
 
-class UnreadFile(ValueError):
-    """A listed file that cannot be read now; the next build tries it again. `reason` is that of an unfit document."""
+class UnreadFile(Exception):
+    """A listed file that cannot be read now; the next build tries it again. `reason` is that of an unfit document.
+
+    It is no ValueError: a reader that takes those for damage in a file's content must not take this for it.
+    """
 
     def __init__(self, words: str, reason: Reason) -> None:
         super().__init__(words)
@@ -109,7 +112,10 @@ class SourceListing:
         if isinstance(self.place, Path):
             return cast(BinaryIO, io.BufferedReader(_Local(f"{self.place}/{file.name}", file.version), BUFFER))
         try:
-            return self.place.open(file.name, etag=file.version.partition("-")[2])
+            inner = self.place.open(file.name, etag=file.version.partition("-")[2])
+            return cast(BinaryIO, io.BufferedReader(_Object(cast(io.BufferedReader, inner)), BUFFER))
+        except AlreadyThere as error:
+            raise UnreadFile(str(error), "changed while it was read") from None
         except Missing as error:
             words = f"{error}: it was listed, and is gone now; start the build again"
             raise UnreadFile(words, "gone since it was listed") from None
@@ -316,3 +322,29 @@ class _Local(io.FileIO):
                 f"{self.name}: changed since the corpus was listed; start the build again when no process writes there",
                 "changed while it was read",
             )
+
+
+class _Object(io.RawIOBase):
+    """An object of a store that must stay the one that was listed."""
+
+    def __init__(self, inner: io.BufferedReader) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._inner.seek(offset, whence)
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        try:
+            return self._inner.readinto1(buffer)
+        except AlreadyThere as error:
+            raise UnreadFile(str(error), "changed while it was read") from None

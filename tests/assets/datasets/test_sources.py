@@ -146,7 +146,8 @@ def test_a_file_that_changed_since_it_was_listed_is_refused(tmp_path):
     listing = list_source(folder(tmp_path))
     write(tmp_path / "a", "another")
     with pytest.raises(
-        ValueError, match=r"/a: changed since the corpus was listed; start the build again when no process writes there"
+        sources.UnreadFile,
+        match=r"/a: changed since the corpus was listed; start the build again when no process writes there",
     ):
         listing.open(next(iter(listing.files)))
 
@@ -158,7 +159,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_at_its_end(tmp_path):
         stream.read(7)
         with (tmp_path / "a").open("a") as appending:
             appending.write("more")
-        with pytest.raises(ValueError, match="changed since the corpus was listed"):
+        with pytest.raises(sources.UnreadFile, match="changed since the corpus was listed"):
             stream.read()
 
 
@@ -166,7 +167,7 @@ def test_a_removed_file_is_reported(tmp_path):
     write(tmp_path / "a")
     listing = list_source(folder(tmp_path))
     (tmp_path / "a").unlink()
-    with pytest.raises(ValueError, match=r"/a: it was listed, and is gone now"):
+    with pytest.raises(sources.UnreadFile, match=r"/a: it was listed, and is gone now"):
         listing.open(next(iter(listing.files)))
 
 

@@ -14,7 +14,7 @@ from blake3 import blake3
 from assets.datasets.reading.items import Text, UnfitDocument
 from assets.datasets.reading.opened_file import OpenedFile
 from assets.datasets.reading.readers import read
-from assets.datasets.reading.sources import SourceListing, list_source
+from assets.datasets.reading.sources import SourceListing, UnreadFile, list_source
 from recipes.dataset import DatasetRecipe, ReadingSection
 from tests.s3 import Server, put
 from trainer.base import patience
@@ -112,7 +112,7 @@ def test_an_object_replaced_after_it_was_listed_is_refused(bucket):
     listing = list_source(recipe(str(bucket)))
     put(bucket, "a.txt", b"same")
     with pytest.raises(
-        ValueError, match=r"/a\.txt: changed since it was listed or opened: try again when no process writes"
+        UnreadFile, match=r"/a\.txt: changed since it was listed or opened: try again when no process writes"
     ):
         listing.open(next(iter(listing.files)))
 
@@ -124,7 +124,7 @@ def test_an_object_replaced_while_it_is_read_is_refused(bucket, monkeypatch):
     with listing.open(next(iter(listing.files))) as stream:
         assert stream.read(10) == b"a" * 10
         put(bucket, "a.txt", b"b" * 5000)
-        with pytest.raises(ValueError, match="changed since it was listed or opened"):
+        with pytest.raises(UnreadFile, match="changed since it was listed or opened"):
             stream.read()
 
 
@@ -132,7 +132,7 @@ def test_a_removed_object_is_reported(bucket):
     put(bucket, "a.txt", b"text")
     listing = list_source(recipe(str(bucket)))
     bucket.call("delete_object", "a.txt")
-    with pytest.raises(ValueError, match=r"/a\.txt: missing: it was listed, and is gone now"):
+    with pytest.raises(UnreadFile, match=r"/a\.txt: missing: it was listed, and is gone now"):
         listing.open(next(iter(listing.files)))
 
 
