@@ -17,9 +17,10 @@ import pytest
 
 from assets.datasets.reading import arrays, pages, tables, web_archives
 from assets.datasets.reading.items import Text, UnfitDocument
+from assets.datasets.reading.listed_file import UnreadFile
 from assets.datasets.reading.opened_file import OpenedFile
 from assets.datasets.reading.readers import read
-from assets.datasets.reading.sources import UnreadFile, list_source
+from assets.datasets.reading.sources import list_source
 from recipes.dataset import ReadingSection
 from tests.assets.datasets.corpora import recipe_for
 

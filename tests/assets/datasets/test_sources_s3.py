@@ -12,9 +12,10 @@ import pytest
 from blake3 import blake3
 
 from assets.datasets.reading.items import Text, UnfitDocument
+from assets.datasets.reading.listed_file import UnreadFile
 from assets.datasets.reading.opened_file import OpenedFile
 from assets.datasets.reading.readers import read
-from assets.datasets.reading.sources import SourceListing, UnreadFile, list_source
+from assets.datasets.reading.sources import SourceListing, list_source
 from recipes.dataset import DatasetRecipe, ReadingSection
 from tests.s3 import Server, put
 from trainer.base import patience
