@@ -28,7 +28,7 @@ def read(
     try:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, ignore_zeros=True) as archive:
             for member in archive:
-                archive.members.clear()  # which it would hold until its end
+                archive.members.clear()  # type: ignore[attr-defined]  # which it would hold until its end
                 data = archive.extractfile(member) if member.isfile() and member.size else None
                 if data is None:
                     continue
@@ -55,14 +55,14 @@ class _Member(tarfile.TarInfo):
         ended, vars(archive)["ended"] = vars(archive).get("ended", False), False
         try:
             return super().fromtarfile(archive)
-        except tarfile.EOFHeaderError:
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
             vars(archive)["ended"] = True
             raise
-        except tarfile.EmptyHeaderError:
+        except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
             if ended:
                 raise
             raise tarfile.ReadError("no end") from None
-        except tarfile.TruncatedHeaderError:
+        except tarfile.TruncatedHeaderError:  # type: ignore[attr-defined]
             raise tarfile.ReadError("a part of a header") from None
         except tarfile.HeaderError as error:
             raise tarfile.TarError(str(error)) from None

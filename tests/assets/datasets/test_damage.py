@@ -30,7 +30,7 @@ SMALL = ReadingSection(longest_megabytes=0.001)
 def found(name: str, data: bytes, **reading: object) -> list[str]:
     """The text or the reason of each document."""
     section = ReadingSection.model_validate(reading)
-    items = read(name, io.BufferedReader(io.BytesIO(data)), section)  # type: ignore[arg-type]
+    items = read(name, io.BufferedReader(io.BytesIO(data)), section)
     return [each.text if isinstance(each, Text) else f"({each.reason})" for each in items]
 
 
@@ -118,7 +118,7 @@ def test_a_header_that_python_answers_with_an_error_of_its_own_is_damage_of_the_
 @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
 def test_a_name_as_long_as_an_archive_is_not_read_into_memory(kind: bytes):
     content = Counted(header(kind, 1 << 33, b"") + b"n" * (1 << 23))
-    assert list(read("a.tar", io.BufferedReader(content), SMALL)) == [UnfitDocument(0, "malformed archive")]  # type: ignore[arg-type]
+    assert list(read("a.tar", io.BufferedReader(content), SMALL)) == [UnfitDocument(0, "malformed archive")]
     assert content.read_bytes < 1 << 21
 
 
@@ -143,7 +143,7 @@ def test_what_follows_in_a_file_of_xz_is_damage_if_it_is_none():
 @pytest.mark.parametrize("compress", [lzma.compress, bz2.compress])
 def test_any_amount_of_text_in_a_few_bytes_is_decompressed_as_it_is_read(compress):
     data = compress(b"a" * (1 << 22))
-    stream = read("a.txt", io.BufferedReader(io.BytesIO(data)), SMALL)  # type: ignore[arg-type]
+    stream = read("a.txt", io.BufferedReader(io.BytesIO(data)), SMALL)
     assert [each.reason for each in stream if isinstance(each, UnfitDocument)] == ["longer than the limit"]
 
 
@@ -162,7 +162,7 @@ def test_a_line_of_a_table_that_is_too_long_is_not_read_into_memory():
     limit = csv.field_size_limit()
     try:
         content = Counted(b"text\none\n" + b"a" * 16 * tables.BESIDES + b"\ntwo\n")
-        *_, last = read("a.csv", io.BufferedReader(content), SMALL)  # type: ignore[arg-type]
+        *_, last = read("a.csv", io.BufferedReader(content), SMALL)
         assert last == UnfitDocument(1, "a row longer than the limit")
         assert content.read_bytes < 4 * tables.BESIDES
     finally:
@@ -217,7 +217,7 @@ def test_a_page_that_is_not_decompressed_is_no_text_and_costs_itself_alone(codin
 @pytest.mark.parametrize("line", [b"a" * 1024, b"A: b\r\n" * 170])
 def test_headers_of_a_web_archive_without_an_end_are_not_read_into_memory(line: bytes):
     content = Counted(b"WARC/1.0\r\nWARC-Type: response\r\nX: " + line * (1 << 13))
-    items = list(read("a.warc", io.BufferedReader(content), SMALL))  # type: ignore[arg-type]
+    items = list(read("a.warc", io.BufferedReader(content), SMALL))
     assert items == [UnfitDocument(0, "malformed archive")]
     assert content.read_bytes < 3 * web_archives.LONGEST_HEADERS
 
