@@ -120,11 +120,11 @@ def test_an_object_replaced_after_it_was_listed_is_refused(bucket):
 
 def test_an_object_replaced_while_it_is_read_is_refused(bucket, monkeypatch):
     monkeypatch.setattr(objects, "READ_AHEAD", 1000)
-    put(bucket, "a.txt", b"a" * 5000)
+    put(bucket, "a.txt", b"a" * 1_000_000)
     listing = list_source(recipe(str(bucket)))
     with listing.open(next(iter(listing.files))) as stream:
         assert stream.read(10) == b"a" * 10
-        put(bucket, "a.txt", b"b" * 5000)
+        put(bucket, "a.txt", b"b" * 1_000_000)
         with pytest.raises(UnreadFile, match="changed since it was listed or opened"):
             stream.read()
 
