@@ -171,7 +171,7 @@ def test_an_unreachable_store_is_reported_after_some_time(bucket, impatient, mon
 
 def test_a_store_that_stops_answering_is_reported_while_reading(bucket, s3, impatient, monkeypatch):
     monkeypatch.setattr(objects, "READ_AHEAD", 1000)
-    put(bucket, "a.txt", b"a" * 5000)
+    put(bucket, "a.txt", b"a" * 1_000_000)
     listing = list_source(recipe(str(bucket)))
     with listing.open(next(iter(listing.files))) as stream:
         stream.read(10)
