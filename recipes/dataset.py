@@ -19,7 +19,8 @@ from trainer.base.invalid import require
 class FileSelection(RecipeSection):
     """The files of a source that are taken: those that match an `include` pattern and no `exclude` pattern.
 
-    Both are patterns of `fnmatch` over the path inside the source, with forward slashes; `*` also matches `/`.
+    Both are patterns of `fnmatch` over the path inside the source, with forward slashes; `*` also matches `/`, and
+    `**/` also matches nothing.
     """
 
     include: tuple[Text, ...] = ("*",)
@@ -29,13 +30,21 @@ class FileSelection(RecipeSection):
 
     def selects(self, path: str) -> bool:
         """Whether the file at `path`, relative to the source, is taken."""
-        return any(fnmatchcase(path, each) for each in self.include) and not any(
-            fnmatchcase(path, each) for each in self.exclude
+        return any(_matches(path, each) for each in self.include) and not any(
+            _matches(path, each) for each in self.exclude
         )
 
     def passes_over(self, folder: str) -> bool:
         """Whether an `exclude` pattern matches whatever is below `folder`: it ends in `*` and matches its beginning."""
-        return any(each.endswith("*") and fnmatchcase(f"{folder}/", each) for each in self.exclude)
+        return any(each.endswith("*") and _matches(f"{folder}/", each) for each in self.exclude)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a path matches a pattern, in which `**/` stands for any folders or none, as in most tools."""
+    if fnmatchcase(path, pattern):
+        return True
+    without = pattern.removeprefix("**/").replace("/**/", "/")
+    return without != pattern and fnmatchcase(path, without)
 
 
 class StdlibSource(FileSelection):

@@ -31,7 +31,7 @@ _KNOWN = re.compile(
     | gl(?:pat|ptt|rt|cbt|dt|ft|soat)-[A-Za-z0-9_-]{20,}             # GitLab
     | xox[abeoprs]-[A-Za-z0-9-]{10,250} | xapp-[0-9]-[A-Za-z0-9-]{20,}    # Slack
     | AIza[A-Za-z0-9_-]{35} | GOCSPX-[A-Za-z0-9_-]{28}               # Google
-    | sk-(?:[A-Za-z0-9_-]+-)?[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,}    # OpenAI
+    | sk-[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,}    # OpenAI
     | sk-ant-[a-z]+[0-9]{2}-[A-Za-z0-9_-]{80,}                       # Anthropic
     | hf_[A-Za-z0-9]{34}                                             # Hugging Face
     | npm_[A-Za-z0-9]{36} | pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}   # npm, PyPI

@@ -36,14 +36,15 @@ from assets.datasets.documents.extracts import (
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.reading import sources
 from assets.datasets.reading.items import NO_TEXT, UnfitDocument
+from assets.datasets.reading.listed_file import UnreadFile
 from assets.datasets.reading.opened_file import OpenedFile
 from assets.datasets.reading.sorted_rows import SortedRows
-from assets.datasets.reading.sources import SourceFile, SourceListing, UnreadFile
+from assets.datasets.reading.sources import SourceFile, SourceListing
 from recipes.dataset import DatasetRecipe, DirectorySource
 from trainer.base import atomic, digest, parsing
 from trainer.data import shards
 
-VERSION = "5"
+VERSION = "6"
 """The version of this code, raised when the same file would give other documents."""
 
 UNIT_BYTES = 32 << 20

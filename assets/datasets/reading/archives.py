@@ -1,14 +1,23 @@
-"""Archives: tar files, read as a stream, whose members are files with documents of their own."""
+"""Archives: tar files, read as a stream, whose members are files with documents of their own.
+
+An archive that was appended to another one is read too. Python's `tarfile` ends without a word at a header that it
+cannot read, takes memory for as long a name as a header says, and answers some headers with errors of Python: here
+each of these is damage of the archive.
+"""
 
 import io
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, cast
+from typing import BinaryIO, Self, cast
 
 from assets.datasets.reading.compression import DamagedFile
 from assets.datasets.reading.items import Text, UnfitDocument
 
 BUFFER = 1 << 18
+LONGEST_HEADER = 1 << 20
+"""Bytes of a name, or of attributes, before a member: a path is shorter than 5,000."""
+EXTENDED = (*(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK), *(tarfile.XHDTYPE, tarfile.XGLTYPE), b"X")
+"""Types of the headers that have these; the last one is that of Solaris."""
 
 
 def read(
@@ -17,9 +26,10 @@ def read(
     """The documents of all members that are files, numbered through; what follows damage is lost."""
     number = 0
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, ignore_zeros=True) as archive:
             for member in archive:
-                data = archive.extractfile(member) if member.isfile() else None
+                archive.members.clear()  # type: ignore[attr-defined]  # which it would hold until its end
+                data = archive.extractfile(member) if member.isfile() and member.size else None
                 if data is None:
                     continue
                 for document in read_member(
@@ -29,5 +39,36 @@ def read(
                     number += 1
     except DamagedFile as damage:
         yield UnfitDocument(number, damage.args[0])
-    except tarfile.TarError as error:
-        yield UnfitDocument(number, "truncated" if isinstance(error, tarfile.ReadError) else "malformed archive")
+    except tarfile.ReadError:
+        yield UnfitDocument(number, "truncated")
+    except (tarfile.TarError, ValueError, RecursionError):
+        yield UnfitDocument(number, "malformed archive")
+
+
+class _Member(tarfile.TarInfo):
+    """A member, of which a damaged header is an error, and not the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """The next member. Raises EOFHeaderError at a block of zeros, which ends an archive, EmptyHeaderError behind
+        it, ReadError for an archive without its end, and TarError for damage."""
+        ended, vars(archive)["ended"] = vars(archive).get("ended", False), False
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            vars(archive)["ended"] = True
+            raise
+        except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
+            if ended:
+                raise
+            raise tarfile.ReadError("no end") from None
+        except tarfile.TruncatedHeaderError:  # type: ignore[attr-defined]
+            raise tarfile.ReadError("a part of a header") from None
+        except tarfile.HeaderError as error:
+            raise tarfile.TarError(str(error)) from None
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in EXTENDED and not 0 <= self.size <= LONGEST_HEADER:
+            raise tarfile.TarError(f"{self.size} bytes of a header")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member

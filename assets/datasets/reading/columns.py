@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.reading import limits
 from assets.datasets.reading.about import about
-from assets.datasets.reading.compression import made_by_arrow
+from assets.datasets.reading.compression import made_by_content
 from assets.datasets.reading.items import Reason, Text, UnfitDocument
 from recipes.dataset import ReadingSection
 
@@ -50,7 +50,7 @@ def rows(
                 yield document(number, *row)
                 number += 1
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and not made_by_arrow(error):
+        if isinstance(error, OSError) and not made_by_content(error):
             raise
         yield UnfitDocument(number, _damage(stream))
 
@@ -65,7 +65,7 @@ def _rows(file: pq.ParquetFile, fields: Sequence[str]) -> Iterator[tuple[Any, ..
         at_once = _rows_at_once(file, group, there)
         for batch in file.iter_batches(at_once, row_groups=[group], columns=there):
             nothing = [None] * batch.num_rows
-            columns = [_column(batch, field.split(".")) if field in there else nothing for field in fields]
+            columns = [_column(batch, field) if field in there else nothing for field in fields]
             yield from zip(*columns, strict=True)
 
 
@@ -85,19 +85,31 @@ def _rows_at_once(file: pq.ParquetFile, group: int, fields: Sequence[str]) -> in
     return max(1, min(BATCH_ROWS, rows))
 
 
-def _column(batch: pa.RecordBatch, path: list[str]) -> Any:
-    column = batch.column(path[0])
-    for name in path[1:]:
+def _column(batch: pa.RecordBatch, field: str) -> Any:
+    """The values of a field; nothing for one that leads into a list or a map. The name of a column may have dots.
+
+    Raises ArrowInvalid for two columns of one name.
+    """
+    name, *inner = [field] if field in batch.schema.names else field.split(".")
+    if batch.schema.names.count(name) != 1:
+        raise pa.ArrowInvalid(f"{batch.schema.names.count(name)} columns with the name {name}")
+    column = batch.column(name)
+    for name in inner:
+        if not pa.types.is_struct(column.type):
+            return [None] * batch.num_rows
         column = pc.struct_field(column, name)
     return column
 
 
 def _value(scalar: Any) -> object:
-    """The value of a scalar: a text, bytes that are not UTF-8, or a value that is no text."""
+    """The value of a scalar: a text, bytes that are not UTF-8, or a value that is no text. None too for what Python
+    has no value for, such as a date after the year 9999 or a time in a zone that nobody knows."""
     try:
         return None if scalar is None else scalar.as_py()
     except UnicodeDecodeError as error:
         return error.object
+    except (ArithmeticError, LookupError, ValueError):
+        return None
 
 
 def _damage(stream: BinaryIO) -> Reason:

@@ -33,20 +33,42 @@ def codec_of(suffix: str, head: bytes) -> str | None:
 
 
 class _Xz(io.RawIOBase):
+    """All streams of a file one after the other. Python's `LZMAFile` says nothing of what it cannot read behind the
+    first one, and so a damaged second half would be lost without a word."""
+
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__()
-        self._inner = lzma.LZMAFile(stream)  # noqa: SIM115 (lives as long as this stream)
+        self._stream, self._decompressor, self._waiting = stream, lzma.LZMADecompressor(), b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        data = b""
         try:
-            data = self._inner.read(min(len(buffer), CHUNK))
-        except (lzma.LZMAError, EOFError) as error:
-            raise DamagedFile("truncated" if isinstance(error, EOFError) else "malformed compression") from None
+            while not data and self._goes_on():
+                data = self._decompressor.decompress(self._waiting, min(len(buffer), CHUNK))
+                self._waiting = self._decompressor.unused_data if self._decompressor.eof else b""
+        except lzma.LZMAError:
+            raise DamagedFile("malformed compression") from None
         buffer[: len(data)] = data
         return len(data)
+
+    def _goes_on(self) -> bool:
+        """Whether there is more to decompress, of this stream or of the next one, between which zero bytes may be."""
+        ended = self._decompressor.eof
+        if ended:
+            self._waiting = self._waiting.lstrip(b"\0")
+        while not self._waiting and (ended or self._decompressor.needs_input):
+            chunk = self._stream.read(CHUNK)
+            if not chunk:
+                if not ended:
+                    raise DamagedFile("truncated")
+                return False
+            self._waiting = chunk.lstrip(b"\0") if ended else chunk
+        if ended:
+            self._decompressor = lzma.LZMADecompressor()
+        return True
 
 
 class _Decompressed(io.RawIOBase):
@@ -61,7 +83,7 @@ class _Decompressed(io.RawIOBase):
         try:
             data = self._inner.read(min(len(buffer), CHUNK))
         except OSError as error:
-            if not made_by_arrow(error):
+            if not made_by_content(error):
                 raise
             truncated = "Truncated" in str(error)
             raise DamagedFile("truncated" if truncated else "malformed compression") from None
@@ -69,7 +91,7 @@ class _Decompressed(io.RawIOBase):
         return len(data)
 
 
-def made_by_arrow(error: OSError) -> bool:
-    """Whether Arrow raised the error because of the file's content: such errors have no errno, system errors have
-    one."""
+def made_by_content(error: OSError) -> bool:
+    """Whether Arrow, or a decompressor of Python, raised the error because of the file's content: such errors have no
+    errno, system errors have one."""
     return type(error) is OSError and error.errno is None

@@ -8,10 +8,12 @@ from assets.datasets.reading.about import NOTHING, About
 Reason = Literal[
     "a binary file",
     "a picture, a font or a sound",
+    "a row longer than the limit",
     "a TFRecord file",
     "a zip archive under another name",
     "an HDF5 file",
     "an archive of another format",
+    "an element longer than the limit",
     "changed while it was read",
     "damaged image",
     "empty",
@@ -39,6 +41,8 @@ NO_TEXT: frozenset[Reason] = frozenset({"a picture, a font or a sound"})
 """What lies beside the texts of a site or a manual: nothing is wrong with such a file, and no text is lost."""
 LOSES_THE_REST: frozenset[Reason] = frozenset(
     {
+        "a row longer than the limit",
+        "an element longer than the limit",
         "malformed Parquet",
         "malformed archive",
         "malformed array",
@@ -58,6 +62,8 @@ ADVICE: Mapping[str, str] = {
     "gone since it was listed": "build again",
     "changed while it was read": "build again when no process writes there",
     "no permission to read it": "let the build's user read it, or exclude it",
+    "a row longer than the limit": "raise reading.longest_megabytes, or look for a quotation mark without its end",
+    "an element longer than the limit": "raise reading.longest_megabytes, or exclude it",
     "malformed table": "look for a quotation mark without its end",
     "truncated": "copy it anew, or exclude it",
     "longer than the limit": "raise reading.longest_megabytes, or exclude it",

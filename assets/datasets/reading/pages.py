@@ -4,12 +4,18 @@ Resiliparse finds it (Bevendorff et al. 2018, ECIR), which DCLM took for its spe
 arXiv 2406.11794). A page whose main content it does not find is taken with all of its text.
 """
 
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from assets.datasets.reading import limits, plain
+from assets.datasets.reading import encodings, limits, plain
 from assets.datasets.reading.items import Text, UnfitDocument
 from recipes.dataset import ReadingSection
+
+BLOCKS = re.compile("<(/?)(?:div|article)(?![a-z0-9])", re.IGNORECASE)
+DEEPEST = 1000
+"""Levels of these elements up to which the main content is looked for: that takes a time that grows with the square of
+their number, and no page that people read has as many."""
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -25,6 +31,20 @@ def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
 
     if len(data) > limit:
         return UnfitDocument(number, "longer than the limit")
-    page = data.decode(detect_encoding(data, from_html_meta=True) or "utf-8", "replace")
-    text = extract_plain_text(page, main_content=True, alt_texts=False) or extract_plain_text(page, alt_texts=False)
+    encoding = detect_encoding(data, from_html_meta=True) or "utf-8"
+    if encoding.startswith("utf-16") and encodings.marked(data) is None:
+        # A page that says so in ASCII is in no such encoding: the standard of HTML takes it for UTF-8 (13.2.3.2).
+        encoding = detect_encoding(data, from_html_meta=False) or "utf-8"
+    page = data.decode(encoding, "replace")
+    main = _depth(page) <= DEEPEST and extract_plain_text(page, main_content=True, alt_texts=False)
+    text = main or extract_plain_text(page, alt_texts=False)
     return limits.document(number, text, limit) if text else UnfitDocument(number, "empty")
+
+
+def _depth(page: str) -> int:
+    """How deep elements of the kinds that may hold the main content lie in one another, at most."""
+    depth = deepest = 0
+    for found in BLOCKS.finditer(page):
+        depth = max(0, depth + (-1 if found[1] else 1))
+        deepest = max(deepest, depth)
+    return deepest

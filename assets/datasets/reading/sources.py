@@ -4,6 +4,7 @@ A listing reads no content. It does not depend on the order in which a folder or
 """
 
 import dataclasses
+import errno
 import io
 import itertools
 import os
@@ -19,25 +20,16 @@ from typing import BinaryIO, NamedTuple, cast
 import pyarrow as pa
 
 from assets.datasets.building.phase import BuildPhase
-from assets.datasets.reading.items import Reason
+from assets.datasets.reading.listed_file import BUFFER, LocalFile, StoredObject, UnreadFile, version_of
 from assets.datasets.reading.sorted_rows import SortedRows
 from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
-from trainer.objects.bucket import Bucket
+from trainer.objects.bucket import AlreadyThere, Bucket
 from trainer.objects.origin import Away, Missing, Unreachable
 
 SETTLED_SECONDS = 2.0
 """A file that changed within these seconds may change again with the same time, as file systems' clocks tick."""
-BUFFER = 1 << 18
 ENTRIES_AT_ONCE = 1 << 15
 """Entries of a folder that are in memory at once: of a larger one, files are sorted afterwards."""
-
-
-class UnreadFile(ValueError):
-    """A listed file that cannot be read now; the next build tries it again. `reason` is that of an unfit document."""
-
-    def __init__(self, words: str, reason: Reason) -> None:
-        super().__init__(words)
-        self.reason = reason
 
 
 class SourceFile(NamedTuple):
@@ -107,9 +99,12 @@ class SourceListing:
         lasts.
         """
         if isinstance(self.place, Path):
-            return cast(BinaryIO, io.BufferedReader(_Local(f"{self.place}/{file.name}", file.version), BUFFER))
+            return cast(BinaryIO, io.BufferedReader(LocalFile(f"{self.place}/{file.name}", file.version), BUFFER))
         try:
-            return self.place.open(file.name, etag=file.version.partition("-")[2])
+            inner = self.place.open(file.name, etag=file.version.partition("-")[2])
+            return cast(BinaryIO, io.BufferedReader(StoredObject(cast(io.BufferedReader, inner)), BUFFER))
+        except AlreadyThere as error:
+            raise UnreadFile(str(error), "changed while it was read") from None
         except Missing as error:
             words = f"{error}: it was listed, and is gone now; start the build again"
             raise UnreadFile(words, "gone since it was listed") from None
@@ -158,8 +153,13 @@ def _folder(recipe: DatasetRecipe) -> Path:
         return Path(sysconfig.get_path("stdlib"))
     assert recipe.source.kind == "directory"
     root = Path(recipe.source.path)
-    if not root.is_dir():
-        found = "a file" if root.exists() else "nothing"
+    try:
+        found = "" if root.is_dir() else "a file" if root.exists() else "nothing"
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.ENAMETOOLONG):
+            raise
+        found = "no permission to look" if error.errno == errno.EACCES else "a path that is too long"
+    if found:
         raise ValueError(f"dataset {recipe.name}: source.path: found {found} at {root}, expected a directory")
     return root
 
@@ -179,18 +179,22 @@ def _walk(recipe: DatasetRecipe, root: Path, left_out: SortedRows[UnreadName]) -
             reason, stat = "gone while it was listed", None
         except PermissionError:
             reason, stat = "no permission to follow it", None
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            reason, stat = "its path is too long", None
         if stat is None:
             left_out.append(UnreadName(name.encode(errors="backslashreplace").decode(), str(reason)))
             continue
         settled = now - max(stat.st_mtime, stat.st_ctime) > SETTLED_SECONDS
-        yield SourceFile(name, stat.st_size, _version(stat), settled)
+        yield SourceFile(name, stat.st_size, version_of(stat), settled)
 
 
 def _entries(recipe: DatasetRecipe, root: Path) -> Iterator[os.DirEntry[str]]:
     """Everything below `root` except folders, and except what the recipe excludes with its folder; of folders with few
     entries in the order of names.
 
-    Raises ValueError for a folder that may not be read: nobody knows how much of the corpus is in it.
+    Raises ValueError for a folder that cannot be read: nobody knows how much of the corpus is in it.
     """
     above = len(str(root / "x")) - 1
     within = [_in_folder(recipe, str(root), above)]
@@ -218,11 +222,15 @@ def _in_folder(recipe: DatasetRecipe, folder: str, above: int) -> Iterator[os.Di
         ) from None
     except (FileNotFoundError, NotADirectoryError):
         return
-
-
-def _version(stat: os.stat_result) -> str:
-    """A copy that keeps the time of modification (`cp -p`) has another time of change."""
-    return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ctime_ns}-{stat.st_ino}"
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        inside = folder[above:]
+        raise ValueError(
+            f"dataset {recipe.name}: a folder that begins with {inside[:100]}: found a path of "
+            f"{len(os.fsencode(folder))} bytes, longer than the system opens, expected a shorter one, "
+            f"or '{inside.split('/')[0]}/*' in source.exclude"
+        ) from None
 
 
 def _unfit_name(name: str) -> str | None:
@@ -276,43 +284,3 @@ def _nothing_found(recipe: DatasetRecipe, place: Path | Bucket, reasons: Counter
     wanted = "text file" if recipe.images is None else "Parquet file"
     globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
     return f"dataset {recipe.name}: found no document in {place} ({globs}){left_out}; expected at least one {wanted}"
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; one that has become a pipe since it was listed must not be waited for."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-class _Local(io.FileIO):
-    """A file that must have its listed version, both when it is opened and at its end."""
-
-    def __init__(self, path: str, version: str) -> None:
-        try:
-            super().__init__(path, opener=_without_waiting)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            words = f"{path}: it was listed, and is gone now; start the build again"
-            raise UnreadFile(words, "gone since it was listed") from None
-        except PermissionError:
-            words = f"{path}: found no permission to read it, expected a readable file"
-            raise UnreadFile(words, "no permission to read it") from None
-        self._version = version
-        self._check()
-
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
-        count = super().readinto(buffer)
-        if not count:
-            self._check()
-        return count
-
-    def readall(self) -> bytes:
-        data = super().readall()
-        self._check()
-        return data
-
-    def _check(self) -> None:
-        if _version(os.fstat(self.fileno())) != self._version:
-            self.close()
-            raise UnreadFile(
-                f"{self.name}: changed since the corpus was listed; start the build again when no process writes there",
-                "changed while it was read",
-            )

@@ -15,6 +15,8 @@ from recipes.dataset import ReadingSection
 SEPARATORS = ",\t;|"
 LONGEST_HEAD = 1 << 16
 """Characters of the longest row of columns' names."""
+BESIDES = 1 << 20
+"""Characters of a line besides its text."""
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -32,7 +34,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
         if reading.text_field not in columns:
             yield UnfitDocument(0, "no text field")
             return
-        lines = _Lines(text)
+        lines = _Lines(text, 2 * limits.text_bytes(reading) + BESIDES)
         for number, row in enumerate(csv.reader(lines, delimiter=separator)):
             if lines.ended:
                 yield UnfitDocument(number, "malformed table")
@@ -41,8 +43,8 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     except DamagedFile as damage:
         yield UnfitDocument(number + 1, damage.args[0])
     except csv.Error as error:
-        too_long = "field larger than field limit" in str(error)
-        yield UnfitDocument(number + 1, "longer than the limit" if too_long else "malformed table")
+        too_long = isinstance(error, _LongLine) or "field larger than field limit" in str(error)
+        yield UnfitDocument(number + 1, "a row longer than the limit" if too_long else "malformed table")
 
 
 def _head(text: io.TextIOWrapper) -> str:
@@ -73,18 +75,27 @@ def _value(row: Mapping[str, str], column: str) -> str | None:
     return row.get(column)
 
 
-class _Lines:
-    """The lines of a table, and whether a row was asked for more of them than there are."""
+class _LongLine(csv.Error):
+    """A line that is not read into memory."""
 
-    def __init__(self, text: io.TextIOWrapper) -> None:
-        self._text, self.ended = text, False
+
+class _Lines:
+    """The lines of a table, and whether a row was asked for more of them than there are.
+
+    Quotation marks at most double the length of a text, so a line of more than `longest` characters is too long.
+    """
+
+    def __init__(self, text: io.TextIOWrapper, longest: int) -> None:
+        self._text, self._longest, self.ended = text, longest, False
 
     def __iter__(self) -> "_Lines":
         return self
 
     def __next__(self) -> str:
-        try:
-            return next(self._text)
-        except StopIteration:
-            self.ended = True
-            raise
+        line = self._text.readline(self._longest + 1)
+        if len(line) > self._longest:
+            raise _LongLine
+        self.ended = not line
+        if self.ended:
+            raise StopIteration
+        return line

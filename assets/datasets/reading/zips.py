@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, BinaryIO, cast
 
-from assets.datasets.reading.compression import DamagedFile
+from assets.datasets.reading.compression import DamagedFile, made_by_content
 from assets.datasets.reading.items import Text, UnfitDocument
 
 MAGIC = b"PK"
@@ -76,6 +76,10 @@ class _Member(io.RawIOBase):
         except EOFError:
             raise DamagedFile("truncated") from None
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, ValueError):
+            raise DamagedFile("malformed compression") from None
+        except OSError as error:  # of bzip2
+            if not made_by_content(error):
+                raise
             raise DamagedFile("malformed compression") from None
         buffer[: len(data)] = data
         return len(data)

@@ -5,6 +5,7 @@ same merges (`encoders`). The file is the JSON of `tokenizers`, so that other to
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,10 @@ ROWS_AT_ONCE = 65_536
 COMPARED_MEGABYTES = 2.0
 """Of the corpus, on which an existing tokenizer is compared with what the library itself does."""
 
+LONGEST_RUN = 4096
+"""Characters of white space, or of none, that the trainer gets as one. No version has this: a tokenizer that was
+trained stays, and no language has a word of this length."""
+_LONG_RUN = re.compile(rf"(?<!\S)\S{{{LONGEST_RUN},}}|(?<!\s)\s{{{LONGEST_RUN},}}")
 PIECES = r"'(?:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """Merges stay inside these pieces: GPT-4's pattern, which keeps indentation together and numbers short."""
 
@@ -60,9 +65,21 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(_in_parts(texts), trainer)
     tokenizer.add_special_tokens([vocabulary.END_OF_DOCUMENT])
     return tokenizer.to_str().encode()
+
+
+def _in_parts(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, of which runs of LONGEST_RUN characters and more are cut: the trainer's time grows with the square of
+    a piece's length, so that a megabyte of one letter would take minutes."""
+    for text in texts:
+        begin = 0
+        for run in _LONG_RUN.finditer(text):
+            for end in range(run.start() + LONGEST_RUN, run.end(), LONGEST_RUN):
+                yield text[begin:end]
+                begin = end
+        yield text[begin:]
 
 
 def splitting() -> pre_tokenizers.Sequence:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from assets.datasets.reading import sources
+from assets.datasets.reading.listed_file import UnreadFile
 from assets.datasets.reading.sources import SourceListing, list_source
 from recipes.dataset import DatasetRecipe
 
@@ -146,7 +147,8 @@ def test_a_file_that_changed_since_it_was_listed_is_refused(tmp_path):
     listing = list_source(folder(tmp_path))
     write(tmp_path / "a", "another")
     with pytest.raises(
-        ValueError, match=r"/a: changed since the corpus was listed; start the build again when no process writes there"
+        UnreadFile,
+        match=r"/a: changed since the corpus was listed; start the build again when no process writes there",
     ):
         listing.open(next(iter(listing.files)))
 
@@ -158,7 +160,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_at_its_end(tmp_path):
         stream.read(7)
         with (tmp_path / "a").open("a") as appending:
             appending.write("more")
-        with pytest.raises(ValueError, match="changed since the corpus was listed"):
+        with pytest.raises(UnreadFile, match="changed since the corpus was listed"):
             stream.read()
 
 
@@ -166,7 +168,7 @@ def test_a_removed_file_is_reported(tmp_path):
     write(tmp_path / "a")
     listing = list_source(folder(tmp_path))
     (tmp_path / "a").unlink()
-    with pytest.raises(ValueError, match=r"/a: it was listed, and is gone now"):
+    with pytest.raises(UnreadFile, match=r"/a: it was listed, and is gone now"):
         listing.open(next(iter(listing.files)))
 
 
@@ -176,7 +178,7 @@ def test_a_file_that_has_become_something_else_is_not_waited_for(tmp_path, becom
     listing = list_source(folder(tmp_path))
     (tmp_path / "a").unlink()
     become(tmp_path / "a")
-    with pytest.raises(sources.UnreadFile):
+    with pytest.raises(UnreadFile):
         listing.open(next(iter(listing.files)))
 
 
@@ -258,3 +260,26 @@ def test_a_python_without_library_sources_is_one_clear_error(tmp_path, monkeypat
     with pytest.raises(ValueError, match=re.escape(expected)) as error:
         list_source(recipe({"kind": "stdlib"}))
     assert "expected about 600 .py files" in str(error.value)
+
+
+@pytest.mark.parametrize("pattern", ["**/*.txt", "**/a.txt", "b/**/a.txt"])
+def test_two_stars_and_a_slash_match_no_folder_too(tmp_path, pattern: str):
+    for name in ("a.txt", "b/a.txt", "b/c/a.txt", "ba.md"):
+        write(tmp_path / name)
+    found = ["b/a.txt", "b/c/a.txt"]
+    assert names(list_source(folder(tmp_path, include=(pattern,)))) == (
+        found if pattern.startswith("b") else ["a.txt", *found]
+    )
+
+
+def test_a_folder_whose_path_is_longer_than_the_system_opens_is_named_and_can_be_excluded(tmp_path, monkeypatch):
+    write(tmp_path / "a.txt")
+    monkeypatch.chdir(tmp_path)
+    for _ in range(30):  # each is made in the one above, as their path cannot be named
+        Path("d" * 200).mkdir()
+        os.chdir("d" * 200)
+    with pytest.raises(ValueError, match=r"a folder that begins with d+: found a path of \d+ bytes.*source.exclude"):
+        list_source(folder(tmp_path))
+    assert names(list_source(folder(tmp_path, exclude=("d" * 200 + "/*",)))) == ["a.txt"]
+    with pytest.raises(ValueError, match=r"source.path: found a path that is too long at"):
+        list_source(folder(tmp_path / ("d" * 300)))

@@ -12,6 +12,7 @@ import pytest
 from blake3 import blake3
 
 from assets.datasets.reading.items import Text, UnfitDocument
+from assets.datasets.reading.listed_file import UnreadFile
 from assets.datasets.reading.opened_file import OpenedFile
 from assets.datasets.reading.readers import read
 from assets.datasets.reading.sources import SourceListing, list_source
@@ -112,19 +113,19 @@ def test_an_object_replaced_after_it_was_listed_is_refused(bucket):
     listing = list_source(recipe(str(bucket)))
     put(bucket, "a.txt", b"same")
     with pytest.raises(
-        ValueError, match=r"/a\.txt: changed since it was listed or opened: try again when no process writes"
+        UnreadFile, match=r"/a\.txt: changed since it was listed or opened: try again when no process writes"
     ):
         listing.open(next(iter(listing.files)))
 
 
 def test_an_object_replaced_while_it_is_read_is_refused(bucket, monkeypatch):
     monkeypatch.setattr(objects, "READ_AHEAD", 1000)
-    put(bucket, "a.txt", b"a" * 5000)
+    put(bucket, "a.txt", b"a" * 1_000_000)
     listing = list_source(recipe(str(bucket)))
     with listing.open(next(iter(listing.files))) as stream:
         assert stream.read(10) == b"a" * 10
-        put(bucket, "a.txt", b"b" * 5000)
-        with pytest.raises(ValueError, match="changed since it was listed or opened"):
+        put(bucket, "a.txt", b"b" * 1_000_000)
+        with pytest.raises(UnreadFile, match="changed since it was listed or opened"):
             stream.read()
 
 
@@ -132,7 +133,7 @@ def test_a_removed_object_is_reported(bucket):
     put(bucket, "a.txt", b"text")
     listing = list_source(recipe(str(bucket)))
     bucket.call("delete_object", "a.txt")
-    with pytest.raises(ValueError, match=r"/a\.txt: missing: it was listed, and is gone now"):
+    with pytest.raises(UnreadFile, match=r"/a\.txt: missing: it was listed, and is gone now"):
         listing.open(next(iter(listing.files)))
 
 
@@ -170,7 +171,7 @@ def test_an_unreachable_store_is_reported_after_some_time(bucket, impatient, mon
 
 def test_a_store_that_stops_answering_is_reported_while_reading(bucket, s3, impatient, monkeypatch):
     monkeypatch.setattr(objects, "READ_AHEAD", 1000)
-    put(bucket, "a.txt", b"a" * 5000)
+    put(bucket, "a.txt", b"a" * 1_000_000)
     listing = list_source(recipe(str(bucket)))
     with listing.open(next(iter(listing.files))) as stream:
         stream.read(10)

@@ -99,3 +99,16 @@ def test_a_damaged_tokenizer_is_refused_and_repaired_by_writing_it_again(trained
 def test_a_missing_tokenizer_is_named(tmp_path):
     with pytest.raises(ValueError, match="found no tokenizer there"):
         tokenizer.load(tmp_path, "0" * 64)
+
+
+@pytest.mark.parametrize("letter", ["a", "-", " ", "語"])
+def test_half_a_megabyte_of_one_letter_does_not_take_the_trainer_minutes(letter: str):
+    made = tokenizers.Tokenizer.from_str(tokenizer.train(["the words", letter * (1 << 19)], 300).decode())
+    assert made.decode(made.encode(letter * 99).ids) == letter * 99
+
+
+@given(st.lists(st.sampled_from(["a" * 5000, " " * 9000, "word ", "\n", "b" * 4096, "c" * 4095]), max_size=6))
+def test_the_trainer_gets_all_of_a_text(parts: list[str]):
+    given = list(tokenizer._in_parts(["".join(parts)]))
+    assert "".join(given) == "".join(parts)
+    assert not any("a" * 4097 in part or " " * 4097 in part for part in given)

@@ -42,3 +42,21 @@ def test_the_result_is_nfc_and_utf_8_can_encode_it(text: str):
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.sampled_from("\n\t")))
 def test_a_text_that_needs_no_change_stays_the_same_object(text: str):
     assert normalise(text) is text
+
+
+MARKS = st.text(
+    st.sampled_from("\u0301\u0327\u0323\u0344\u0f71\u0f73\u0fb9\u0f75\u05b0\u3099e\u00e9\u1100\u1161"), max_size=80
+)
+
+
+@given(st.lists(MARKS, max_size=4))
+def test_marks_are_in_the_order_of_unicode_however_many_there_are(runs: list[str]):
+    text = "a".join(run * 3 for run in runs)
+    assert normalise(text) == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\u0f73\u0fb9\u0301\u0327", "e\u0301\u0327"])
+def test_a_megabyte_of_marks_is_normalised_though_pythons_order_of_them_takes_hours(marks: str):
+    half = 1 << 17
+    text = "x" + marks[0] * half + marks[1:] * half + marks[0] * half
+    assert unicodedata.is_normalized("NFC", normalise(text))

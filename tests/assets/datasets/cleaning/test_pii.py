@@ -204,3 +204,9 @@ def test_masking_twice_changes_nothing_more(text: str):
 def test_the_counts_are_those_of_the_placeholders(text: str):
     masked, counts = pii.mask(text, ALL)
     assert {kind: n for kind, each in pii.PLACEHOLDERS.items() if (n := masked.count(each))} == counts
+
+
+@pytest.mark.parametrize("beginning", ["sk-", "sk-a-", "xox", "eyJa.", "AKIA"])
+def test_a_megabyte_of_beginnings_of_secrets_is_searched_once(beginning: str):
+    text = beginning * (1_000_000 // len(beginning))
+    assert pii.mask(text, ["secret"]) == (text, {})
