@@ -2,7 +2,8 @@
 
 ``PYTHON benchmarks/peers/data.py NAME CORPUS TOKENIZER FOLDER WORKERS``: NAME is `datasets.map` or `datatrove`; prints
 `{cpu, wall, documents, tokens}`. Each does what it has an idiom for, with thresholds that few documents break, and less
-than Slipway does: neither decontaminates or masks secrets, and datatrove does not look for duplicates.
+than Slipway does: neither decontaminates or masks secrets, and datatrove does not look for duplicates. Of a
+page (`.html`) both take the main content, by the library that Slipway takes for it (resiliparse).
 """
 
 import json
@@ -54,11 +55,12 @@ def _datasets(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Buil
     import tokenizers
 
     datasets.disable_progress_bars()
+    content = _content_of(corpus)
     encoder = tokenizers.Tokenizer.from_file(str(tokenizer))
     end = encoder.token_to_id(END)
 
     def cleaned(batch: dict[str, list[str]]) -> dict[str, list[str]]:
-        texts = [_normalised(text) for text in batch["text"]]
+        texts = [_normalised(text) for text in map(content, batch["text"])]
         kept = [text for text in texts if _passes(text)]
         return {"text": [IP.sub("<IP_ADDRESS>", EMAIL.sub("<EMAIL>", text)) for text in kept]}
 
@@ -99,10 +101,12 @@ def _datatrove(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Bui
     from datatrove.pipeline.formatters import PIIFormatter
     from datatrove.pipeline.tokens import DocumentTokenizer
 
+    content = _content_of(corpus)
+
     def read(data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         files = [path for path in sorted(corpus.rglob("*")) if path.is_file()][rank::world_size]
         for path in files:
-            yield Document(_normalised(path.read_text(errors="replace")), str(path.relative_to(corpus)))
+            yield Document(_normalised(content(path.read_text(errors="replace"))), str(path.relative_to(corpus)))
 
     quality = filters.GopherQualityFilter(5, 1_000_000, 1, 40, 5.0, 0.95, 0.5, 0.1, 1)
     repetition = filters.GopherRepetitionFilter(0.9, 0.9, 0.95, 0.95, ((2, 0.6),), ((5, 0.95),))
@@ -120,6 +124,17 @@ def _datatrove(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Bui
         return int(tokens.n), int(tokens.total)
 
     return run
+
+
+def _content_of(corpus: Path) -> Callable[[str], str]:
+    """What gives the text of a file of the corpus: of pages the main content."""
+    if next(corpus.rglob("*.html"), None) is None:
+        return str
+    from resiliparse.extract.html2text import extract_plain_text
+
+    return lambda page: str(
+        extract_plain_text(page, main_content=True, alt_texts=False) or extract_plain_text(page, alt_texts=False)
+    )
 
 
 def _normalised(text: str) -> str:

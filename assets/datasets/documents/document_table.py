@@ -58,7 +58,8 @@ EQUAL = """
     WHERE copies.row = live.row AND copies.copy > 1
 """
 TABLE = """
-    SELECT {columns} FROM (SELECT * REPLACE (CASE WHEN removed IS NULL THEN split END AS split) FROM live) ORDER BY row
+    SELECT {columns} FROM (SELECT * REPLACE (CASE WHEN removed IS NULL THEN split END AS split) FROM live)
+    WHERE row >= $begin AND row < $end ORDER BY row
 """
 
 
@@ -135,12 +136,16 @@ def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:
 
 
 def _write_table(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, target: Path) -> tuple[int, int]:
-    """Write the rows of `live` in their order; returns how many rows there are, and how many are kept."""
-    rows = kept = 0
-    query = TABLE.format(columns=", ".join(schema.names))
+    """Write the rows of `live` in their order; returns how many rows there are, and how many are kept.
+
+    Some at a time, because duckdb cannot sort all of some ten millions in the memory that it may have.
+    """
+    ((rows,),) = connection.sql("SELECT count(*) FROM live").fetchall()
+    query, kept = TABLE.format(columns=", ".join(schema.names)), 0
     with writing(target), pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for batch in connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
-            table = pa.Table.from_batches([batch]).cast(schema)
-            writer.write_table(table)
-            rows, kept = rows + table.num_rows, kept + table["removed"].null_count
+        for begin in range(0, rows, ROWS_AT_ONCE):
+            bounds = {"begin": begin, "end": begin + ROWS_AT_ONCE}
+            some = connection.sql(query, params=bounds).to_arrow_table().cast(schema)
+            writer.write_table(some.combine_chunks())
+            kept += some["removed"].null_count
     return rows, kept
