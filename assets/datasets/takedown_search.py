@@ -101,7 +101,9 @@ def meant(durable: Path, dataset: str, kind: DocumentKind, asked: TakedownSelect
             raise ValueError(
                 f"dataset {dataset}: it was read by a version that kept no URLs; first: slipway data build {dataset}"
             ) from None
-    return [MeantDocument(*row, tuple(within)) for *row, within in found]
+    return [
+        MeantDocument(name, identity, blake3, where, tuple(within)) for name, identity, blake3, where, within in found
+    ]
 
 
 def nearly_equal(durable: Path, snapshot: str, documents: Collection[str]) -> list[str]:
