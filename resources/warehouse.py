@@ -113,20 +113,20 @@ def connect(
 
     An interruption, such as Ctrl-C, is KeyboardInterrupt here: of a query that it ends, duckdb makes a RuntimeError.
     """
-    with contextlib.ExitStack() as held, duckdb.connect() as connection:
-        folder = spill or held.enter_context(scratch.folder("slipway-rows"))
-        connection.execute(f"SET memory_limit = '{memory}'")
-        connection.execute("SET temp_directory = ?", [str(folder)])
-        connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")
-        connection.execute("SET preserve_insertion_order = false")
-        connection.execute("SET enable_progress_bar = true")  # for those who ask how far a query is
-        connection.execute("SET enable_progress_bar_print = false")
-        try:
+    try:
+        with contextlib.ExitStack() as held, duckdb.connect() as connection:
+            folder = spill or held.enter_context(scratch.folder("slipway-rows"))
+            connection.execute(f"SET memory_limit = '{memory}'")
+            connection.execute("SET temp_directory = ?", [str(folder)])
+            connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")
+            connection.execute("SET preserve_insertion_order = false")
+            connection.execute("SET enable_progress_bar = true")  # for those who ask how far a query is
+            connection.execute("SET enable_progress_bar_print = false")
             yield connection
-        except RuntimeError as error:
-            if str(error) == INTERRUPTED:
-                raise KeyboardInterrupt from error
-            raise
+    except RuntimeError as error:
+        if str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from error
+        raise
 
 
 def statistics(table: Path, top: int = 10) -> TableStatistics:
