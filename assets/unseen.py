@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from assets.datasets.building.workshop import writing_content
 from assets.datasets.snapshots.outcomes import table_of
 from recipes.initial import InitSection
+from resources import warehouse
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
 from trainer.base.paths import CHECKPOINTS
@@ -164,7 +164,7 @@ def _judged(table: Path, trained: Collection[Path]) -> tuple[npt.NDArray[Any], n
     """Of each validation document, in the order of the shards: its bytes, and whether it, or a document left out as its
     duplicate, is in the train split of a table of `trained`."""
     values = {"table": str(table), "trained": [str(each) for each in trained]}
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         columns = {name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()}
         # A table of an older version does not say of which document another one is a duplicate.
         query = JUDGED if "because" in columns else JUDGED.replace("SELECT because", "SELECT NULL AS because")

@@ -134,33 +134,56 @@ def inspect(
 def takedown(
     dataset: Dataset,
     why: Annotated[str, typer.Option(help="What is shown as the reason.")],
-    url: Annotated[str, typer.Option(help="All documents of this URL, now and in future.")] = "",
+    url: Annotated[
+        list[str] | None, typer.Option("--url", help="All documents of this URL, now and in future.")
+    ] = None,
+    urls: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The same of the URLs in a file, one a line.")
+    ] = None,
+    under: Annotated[
+        list[str] | None,
+        typer.Option("--under", metavar="URL", help="All documents of this page and what is below it, or of a domain."),
+    ] = None,
     documents: Annotated[
         list[str] | None, typer.Option("--document", metavar="FILE[#NUMBER]", help="A document, or all of a file.")
     ] = None,
     near: Annotated[bool, typer.Option("--near", help="Also what is nearly equal to them.")] = False,
+    apply: Annotated[
+        bool | None,
+        typer.Option(
+            "--apply/--dry-run",
+            help="Do it, or only say what it would be; by default only that with --urls or --under.",
+            show_default=False,
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Take documents out of a dataset for good, by URL or name.
 
-    Builds the dataset without them, and says which snapshots, trainings and models have seen them.
+    Builds the dataset without them, and says which snapshots, trainings and models have seen them. --urls and --under
+    may mean many: without --apply, they only say what they would take down.
     A text stays out from whichever file it comes, as long as it is the same.
     """
-    from assets.datasets.documents.takedowns import Takedown
+    from assets.datasets.takedown_search import TakedownSelection
     from recipes.load import recipes_folder
     from recipes.usable import usable_with
 
-    if not url and not documents:
-        raise ValueError("expected --url or --document: what is to be taken down")
+    all_urls = [*(url or ()), *(data_lines.listed_urls(urls) if urls else ())]
+    what = TakedownSelection(tuple(all_urls), tuple(under or ()), tuple(documents or ()))
+    if what == TakedownSelection():
+        raise ValueError("expected --url, --urls, --under or --document: what is to be taken down")
+    doing = apply if apply is not None else not (urls or under)
     here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
     recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
-    asked = Takedown(url, tuple(documents or ()), (), why, place.who(), 0.0)
     with output.progress(f"looking for them in {name}") as shown, here.dagster() as instance:
-        from operations.takedown import take_down
+        from operations import takedown as operation
 
-        report = take_down(
-            recipe, here.tiers, here.tracking, instance, asked, near, lambda line: shown.update(f"{name}: {line}")
-        )
+        asked = operation.TakedownRequest(what, why, place.who(changes=doing), near)
+        told = (recipe, here.tiers, here.tracking)
+        if doing:
+            report = operation.take_down(*told, instance, asked, lambda line: shown.update(f"{name}: {line}"))
+        else:
+            report = operation.outlook(*told, asked)
     output.print_json(report) if json else print("\n".join(data_lines.takedown(report)))
 
 

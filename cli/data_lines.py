@@ -1,6 +1,7 @@
 """What the commands of datasets print of a comparison, an inspection and a takedown, line by line."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import category
 
@@ -65,13 +66,19 @@ def _printable(line: str) -> str:
 
 
 def takedown(report: "TakedownReport") -> Sequence[str]:
-    lines = _first([f"taken down: {each}" for each in report.documents], "taken down") or [
-        "its source has no document of this URL any more; it stays out if it comes back"
+    would, stays = ("", "stays") if report.snapshot else ("would be ", "would stay")
+    named = (
+        f"{each} ({report.urls[each]})" if report.under and each in report.urls else each for each in report.documents
+    )
+    lines = _first([f"{would}taken down: {each}" for each in named], f"{would}taken down") or [
+        f"its source has no document of this any more; it {stays} out if it comes back"
     ]
+    lines += [f"under {area}: {counted(count, 'document')}" for area, count in report.under.items()]
     lines += _first([f"nearly equal, not taken down (--near): {each}" for each in report.near], "nearly equal")
-    lines += [f"{report.dataset} points at snapshot {report.snapshot}"]
+    if report.snapshot:
+        lines += [f"{report.dataset} points at snapshot {report.snapshot}"]
     snapshots = [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in report.snapshots.items()]
-    lines += _first(snapshots, "snapshots with them") or ["in no other snapshot"]
+    lines += _first(snapshots, "snapshots with them") or [f"in no {'other ' if report.snapshot else ''}snapshot"]
     lines += [
         f"dataset {other} has had them too; to take them out of it: slipway data takedown {other}"
         for other in sorted(set(report.snapshots.values()) - {report.dataset})
@@ -79,7 +86,28 @@ def takedown(report: "TakedownReport") -> Sequence[str]:
     seen = _first([f"seen by training {each}" for each in report.trainings], "trainings that saw them")
     seen += [f"training {each} waits to read it; to stop it: slipway stop {each}" for each in report.waiting]
     seen += _first([f"seen by model {each}" for each in report.models], "models that saw them")
-    return [_printable(line) for line in lines + (seen or ["seen by no training, and by no registered model"])]
+    lines += seen or ["seen by no training, and by no registered model"]
+    lines += [] if report.snapshot else [f"{_total(report)}; nothing is noted yet; to take them down: --apply"]
+    return [_printable(line) for line in lines]
+
+
+def _total(report: "TakedownReport") -> str:
+    files = len({each.rpartition("#")[0] for each in report.documents})
+    return f"{counted(len(report.documents), 'document')} of {counted(files, 'file')}"
+
+
+def listed_urls(path: Path) -> list[str]:
+    """The URLs of a file, one a line; lines that begin with # are comments. Raises ValueError for a file that cannot
+    be read, or has none."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"--urls {path}: found {why}, expected a file with a URL in each line") from None
+    urls = [each for line in lines if (each := line.strip()) and not each.startswith("#")]
+    if not urls:
+        raise ValueError(f"--urls {path}: found no URL, expected a file with a URL in each line")
+    return urls
 
 
 def _first(lines: list[str], what: str) -> list[str]:

@@ -68,20 +68,24 @@ for name, verbs in (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say (by default those of this process); returns the exit code."""
     try:
-        return int(app(arguments, prog_name="slipway", standalone_mode=False) or DONE)
-    except Abort:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        code = int(app(arguments, prog_name="slipway", standalone_mode=False) or DONE)
+        return _interrupted() if code == INTERRUPTED else code  # Typer gives it for Ctrl-C
+    except (Abort, KeyboardInterrupt):
+        return _interrupted()
     except TyperException as error:
         return _usage(error)
     except BaseException as error:
         if type(error).__name__ == DAGSTERS_INTERRUPTION:
-            print("interrupted", file=sys.stderr)
-            return INTERRUPTED
+            return _interrupted()
         if not is_for_people(error):
             raise
         print(f"slipway: {sentence(error)}", file=sys.stderr)
         return FAILED
+
+
+def _interrupted() -> int:
+    print("interrupted", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _usage(error: TyperException) -> int:

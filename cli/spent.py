@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from resources.trainings.store import TrainingStore
 
 
-def answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
-    """Print what a query over all trainings' accounts gives."""
+def answer(here: place.Workplace, query: str, trials: bool, most: int, json: bool) -> None:
+    """Print what a query over all trainings' accounts gives, its first `most` rows."""
     from resources.trainings import account_tables
 
     with output.progress("reading the ledgers"):
         used = here.quotas.standings(time.time())
-        names, rows = account_tables.ask(here.stores(trials=trials).values(), query, here.prices, _owners(), used)
+        stores = here.stores(trials=trials).values()
+        names, rows, found = account_tables.ask(stores, query, here.prices, _owners(), used, most)
+    if found > most:
+        output.note(f"only the first {counted(most, 'row')} of the answer; for more: --rows")
     if json:
         return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
     output.print_table(names, [[_cell(value) for value in row] for row in rows])

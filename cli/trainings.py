@@ -36,6 +36,7 @@ def ls(
     sql: Annotated[
         str, typer.Option(metavar="QUERY", help="Answer this over the tables trainings, spent, lost, cost and quotas.")
     ] = "",
+    rows: Annotated[int, typer.Option(min=1, help="With --sql: the most rows of its answer that are shown.")] = 10_000,
     json: AsJson = False,
 ) -> None:
     """List the trainings and where each stands.
@@ -47,7 +48,7 @@ def ls(
 
     here = place.here()
     if sql:
-        return spent.answer(here, sql, everything, json)
+        return spent.answer(here, sql, everything, rows, json)
     with output.progress("reading the trainings"):
         stores = here.stores(trials=everything)
         found = [summary(store, here.launcher) for store in stores.values()]

@@ -1,22 +1,23 @@
 """Takedown: documents leave a dataset for good, and it is said which snapshots, trainings and models have seen them.
 
-The takedown is noted first, then the dataset is built: whatever interrupts this, the next build leaves them out.
+The takedown is noted first, then the dataset is built: whatever interrupts this, the next build leaves them out. What
+it would take down can be looked at before: an area of the web may have more than was meant.
 """
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dagster as dg
 
 from assets.datasets import takedown_search
 from assets.datasets.build import build
-from assets.datasets.documents import takedowns
-from assets.datasets.documents.kind import DocumentKind
+from assets.datasets.documents import areas, takedowns
 from assets.datasets.documents.takedowns import Takedown
 from assets.datasets.images.documents import IMAGE_DOCUMENTS
 from assets.datasets.snapshots import pointer
+from assets.datasets.takedown_search import MeantDocument, TakedownSelection
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from operations.references import folder_of, roots, stores
 from recipes.dataset import DatasetRecipe
@@ -26,10 +27,24 @@ from resources.tiers import Tiers
 from resources.trainings.store import TrainingStore
 from trainer.base.paths import CHECKPOINTS
 
+SHOWN = 10
+"""Names that are asked for and not there which a message lists."""
+
+
+@dataclass(frozen=True)
+class TakedownRequest:
+    """What somebody asks to take down, and why."""
+
+    what: TakedownSelection
+    why: str
+    by: str
+    near: bool = False
+    """Whether what is nearly equal to these documents is meant too."""
+
 
 @dataclass(frozen=True)
 class TakedownReport:
-    """What was taken down, and where it was until now."""
+    """What was taken down, or would be, and where it was until now."""
 
     dataset: str
     documents: tuple[str, ...]
@@ -37,7 +52,7 @@ class TakedownReport:
     near: tuple[str, ...]
     """Documents that are nearly equal to these and were not taken down: one of them may be kept now instead."""
     snapshot: str
-    """The dataset's snapshot without them."""
+    """The dataset's snapshot without them; empty where they were only looked for."""
     snapshots: dict[str, str]
     """Snapshots that have one of them, by SHA-256, with the names of their datasets."""
     trainings: tuple[str, ...]
@@ -47,6 +62,24 @@ class TakedownReport:
     it."""
     models: tuple[str, ...]
     """Registered versions that come from these."""
+    under: dict[str, int] = field(default_factory=dict)
+    """How many of the documents are in each area of the web that was asked for."""
+    urls: dict[str, str] = field(default_factory=dict)
+    """Where the documents come from, as far as it is known."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The documents that a request means, those nearly equal to them, and the snapshots with one of them."""
+
+    documents: list[MeantDocument]
+    near: list[str]
+    snapshots: dict[str, str]
+
+
+def outlook(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, asked: TakedownRequest) -> TakedownReport:
+    """What `take_down` would take down, and what has seen it; nothing is noted. Raises as it does."""
+    return _report(recipe, tiers, tracking, asked, _find(recipe, tiers, asked), "")
 
 
 def take_down(
@@ -54,36 +87,50 @@ def take_down(
     tiers: Tiers,
     tracking: Tracking,
     instance: dg.DagsterInstance,
-    asked: Takedown,
-    near: bool,
+    asked: TakedownRequest,
     report: Callable[[str], None],
 ) -> TakedownReport:
-    """Take down what is asked for, also what is nearly equal to it with `near`, and build the dataset without it.
+    """Take down what is asked for, and build the dataset without it.
 
-    Of `asked`, the identities are found here. Raises ValueError when nothing is meant by a part of it, and where
-    records cannot be read; before anything is noted. Afterwards raises what a build raises, and MlflowException when
-    the registry is away: the takedown is noted then, and asking for it again goes on.
+    Raises ValueError when nothing is meant by a part of it, and where records cannot be read; before anything is
+    noted. Afterwards raises what a build raises, and MlflowException when the registry is away: the takedown is noted
+    then, and asking for it again goes on.
     """
-    durable, kind = tiers.durable_path, TEXT_DOCUMENTS if recipe.images is None else IMAGE_DOCUMENTS
-    found = _meant(recipe, durable, kind, asked)
-    similar = _nearly_equal(recipe, tiers, [each.name for each in found])
-    if near and similar:
-        found += takedown_search.meant(durable, recipe.name, kind, "", similar)
-        similar = []
-    seen = takedown_search.snapshots_with(durable, found, asked.url)
-    takedowns.add(durable, _noted(asked, found), recipe.name)
+    found = _find(recipe, tiers, asked)
+    takedowns.add(tiers.durable_path, noted(asked, found.documents), recipe.name)
     made = build(recipe, tiers, instance, report)
-    ids, waiting = trained_on(tiers, seen)
-    registry = Registry(tracking, durable) if tracking.is_there else None
+    return _report(recipe, tiers, tracking, asked, found, made)
+
+
+def _find(recipe: DatasetRecipe, tiers: Tiers, asked: TakedownRequest) -> _Found:
+    for area in asked.what.under:
+        areas.require(area, f"dataset {recipe.name}")
+    durable, kind = tiers.durable_path, TEXT_DOCUMENTS if recipe.images is None else IMAGE_DOCUMENTS
+    found = takedown_search.meant(durable, recipe.name, kind, asked.what)
+    _refuse_unknown(recipe, durable, asked.what, found)
+    similar = _nearly_equal(recipe, tiers, [each.name for each in found])
+    if asked.near and similar:
+        found += takedown_search.meant(durable, recipe.name, kind, TakedownSelection(documents=tuple(similar)))
+        similar = []
+    return _Found(found, similar, takedown_search.snapshots_with(durable, found, asked.what))
+
+
+def _report(
+    recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, asked: TakedownRequest, found: _Found, made: str
+) -> TakedownReport:
+    ids, waiting = trained_on(tiers, found.snapshots)
+    registry = Registry(tracking, tiers.durable_path) if tracking.is_there else None
     return TakedownReport(
         recipe.name,
-        tuple(each.name for each in found),
-        tuple(similar),
+        tuple(each.name for each in found.documents),
+        tuple(found.near),
         made,
-        seen,
+        found.snapshots,
         tuple(sorted(ids)),
         tuple(sorted(waiting)),
-        tuple(sorted(_versions(registry, seen, ids))),
+        tuple(sorted(_versions(registry, found.snapshots, ids))),
+        {area: sum(area in each.areas for each in found.documents) for area in asked.what.under},
+        {each.name: each.url for each in found.documents if each.url},
     )
 
 
@@ -108,28 +155,46 @@ def _is_wanted(store: TrainingStore) -> bool:
     return facts.claim is not None or facts.wanted
 
 
-def _meant(
-    recipe: DatasetRecipe, durable: Path, kind: DocumentKind, asked: Takedown
-) -> list[takedown_search.MeantDocument]:
-    """The documents of the source that are meant. A URL of which the source has none any more is no mistake if a
-    snapshot has one. Raises ValueError, naming it, for anything else of which there is none."""
-    of_url = takedown_search.meant(durable, recipe.name, kind, asked.url, ()) if asked.url else []
-    named = takedown_search.meant(durable, recipe.name, kind, "", asked.documents) if asked.documents else []
-    names = {each.name for each in named} | {each.name.rpartition("#")[0] for each in named}
-    lacking, hint = [each for each in asked.documents if each not in names], ""
-    if asked.url and not of_url and not takedown_search.was_in(durable, recipe.name, asked.url):
-        lacking.append(asked.url)
-        if recipe.reading.metadata.url is None:
-            hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)"
-    if lacking:
-        what = ", ".join(lacking)
-        raise ValueError(f"dataset {recipe.name}: found no document of {what} in its source, as it was read last{hint}")
-    return list({each.name: each for each in (*of_url, *named)}.values())
+def _refuse_unknown(
+    recipe: DatasetRecipe, durable: Path, asked: TakedownSelection, found: Collection[MeantDocument]
+) -> None:
+    """Raise ValueError, naming what is asked for and no document of the source is. A URL, or an area, of which the
+    source has none any more is no mistake if a snapshot has one."""
+    names = {each.name for each in found} | {each.name.rpartition("#")[0] for each in found}
+    known = {each.url for each in found} | {area for each in found for area in each.areas}
+    urls = [each for each in (*asked.urls, *asked.under) if each not in known]
+    if urls:
+        before = takedown_search.were_in(durable, recipe.name, asked)
+        urls = [each for each in urls if each not in before]
+    lacking = [*(each for each in asked.documents if each not in names), *urls]
+    if not lacking:
+        return
+    hint = "; to keep out what never was in it: cleaning.urls.blocked in its recipe" if urls else ""
+    if urls and recipe.reading.metadata.url is None:
+        hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)"
+    shown = ", ".join(lacking[:SHOWN]) + (f" and {len(lacking) - SHOWN:,} more" if len(lacking) > SHOWN else "")
+    raise ValueError(f"dataset {recipe.name}: found no document of {shown} in its source, as it was read last{hint}")
 
 
-def _noted(asked: Takedown, found: Collection[takedown_search.MeantDocument]) -> Takedown:
+def noted(asked: TakedownRequest, found: Collection[MeantDocument]) -> Iterator[Takedown]:
+    """What is noted of a request: a takedown for each URL and each area, and one for all other documents."""
+    of_url, of_area = dict[str, list[MeantDocument]](), dict[str, list[MeantDocument]]()
+    for each in found:
+        of_url.setdefault(each.url, []).append(each)
+        for area in each.areas:
+            of_area.setdefault(area, []).append(each)
+    others = [each for each in found if not each.areas and each.url not in asked.what.urls]
+    for url in dict.fromkeys(asked.what.urls):
+        yield _takedown(asked, of_url.get(url, []), url=url)
+    for area in dict.fromkeys(asked.what.under):
+        yield _takedown(asked, of_area.get(area, []), under=area)
+    if others:
+        yield _takedown(asked, others)
+
+
+def _takedown(asked: TakedownRequest, found: Collection[MeantDocument], url: str = "", under: str = "") -> Takedown:
     names, identities = tuple(each.name for each in found), tuple(sorted({each.identity for each in found}))
-    return Takedown(asked.url, names, identities, asked.why, asked.by, asked.time or time.time())
+    return Takedown(url, names, identities, asked.why, asked.by, time.time(), under)
 
 
 def _nearly_equal(recipe: DatasetRecipe, tiers: Tiers, documents: Collection[str]) -> list[str]:

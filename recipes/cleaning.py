@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from recipes.filters import ClassifierSection, LinesSection, OwnRules, UrlsSection, checked_own_rules
 from recipes.parts import Count, RecipeSection, Text, absolute
@@ -89,6 +89,18 @@ class RulesSection(RecipeSection):
     duplicate_10grams_at_most: Share | None = None
     """The same for ten words; Gopher uses 0.1."""
 
+    @model_validator(mode="after")
+    def _leave_something(self) -> Self:
+        """No document has more of something than the most, and less than the fewest."""
+        limits = self.thresholds()
+        for name, most in limits.items():
+            fewest = limits.get(name.replace("_at_most", "_at_least"), most)
+            if fewest > most:
+                written = name if name in self.model_fields_set else name.replace("_at_most", "_at_least")
+                other, bound = (fewest, "or more") if written == name else (most, "or less")
+                raise Invalid(written, f"expected {other:g} {bound}: the other limit of this is {other:g}")
+        return self
+
     def thresholds(self) -> dict[str, float]:
         """The rules that are on, the preset's among them, with their thresholds, in the order in which they are
         tested."""
@@ -169,8 +181,12 @@ class EvaluationSetSection(RecipeSection):
 
 
 def _by_its_file(value: Any) -> Any:
-    """A path alone stands for the set in that file."""
-    return {"file": value} if isinstance(value, str) else value
+    """A path alone stands for the set in that file. What this gives is no JSON any more: it has tuples for lists."""
+    if isinstance(value, str):
+        return {"file": value}
+    if isinstance(value, dict):
+        return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
+    return value
 
 
 class DecontaminationSection(RecipeSection):

@@ -1,4 +1,4 @@
-"""Warehouse: SQL by duckdb, in this process: over documents tables, on the Parquet files themselves, and over rows.
+"""Warehouse: SQL by duckdb, in this process, over documents tables, on the Parquet files themselves.
 
 Every function returns plain values and keeps nothing between calls, so that there is no server and no state. What is
 asked of files is answered in bounded memory, however many documents they have: duckdb spills the rest to disk.
@@ -6,14 +6,13 @@ asked of files is answered in bounded memory, however many documents they have: 
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from trainer.base import scratch
 
@@ -21,6 +20,9 @@ MEMORY = "512MB"
 """The memory that duckdb may use before it spills to disk."""
 THREADS = 4
 """duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
+
+INTERRUPTED = "Query interrupted"
+"""What duckdb says of a query that a signal has ended."""
 
 KEPT = "read_parquet($table) WHERE removed IS NULL"
 SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT} GROUP BY split ORDER BY split"
@@ -107,16 +109,24 @@ def connect(
     spill: Path | None = None, memory: str = MEMORY, threads: int = THREADS
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A duckdb of its own in bounded memory. It spills to a folder that exists only meanwhile: `spill`, or one among
-    the temporary files."""
-    with contextlib.ExitStack() as held, duckdb.connect() as connection:
-        folder = spill or held.enter_context(scratch.folder("slipway-rows"))
-        connection.execute(f"SET memory_limit = '{memory}'")
-        connection.execute("SET temp_directory = ?", [str(folder)])
-        connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")
-        connection.execute("SET preserve_insertion_order = false")
-        connection.execute("SET enable_progress_bar = true")  # for those who ask how far a query is
-        connection.execute("SET enable_progress_bar_print = false")
-        yield connection
+    the temporary files.
+
+    An interruption, such as Ctrl-C, is KeyboardInterrupt here: of a query that it ends, duckdb makes a RuntimeError.
+    """
+    try:
+        with contextlib.ExitStack() as held, duckdb.connect() as connection:
+            folder = spill or held.enter_context(scratch.folder("slipway-rows"))
+            connection.execute(f"SET memory_limit = '{memory}'")
+            connection.execute("SET temp_directory = ?", [str(folder)])
+            connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")
+            connection.execute("SET preserve_insertion_order = false")
+            connection.execute("SET enable_progress_bar = true")  # for those who ask how far a query is
+            connection.execute("SET enable_progress_bar_print = false")
+            yield connection
+    except RuntimeError as error:
+        if str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from error
+        raise
 
 
 def statistics(table: Path, top: int = 10) -> TableStatistics:
@@ -183,77 +193,6 @@ def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int
         same=counts.get("same", 0),
         examples={change: tuple(names) for change, _, names in rows if change != "same"},
     )
-
-
-def query(
-    text: str, columns: Mapping[str, Mapping[str, str]], rows: Mapping[str, Sequence[tuple[Any, ...]]]
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """What a query gives over tables of these columns (by name, their types) and rows: names of columns, and rows.
-
-    A TIMESTAMP is given in seconds since the epoch. No file and no network can be reached from the query. Raises
-    ValueError for a query that cannot be answered.
-    """
-    with duckdb.connect() as connection:
-        for table, types in columns.items():
-            fields = ", ".join(f"{name} {kind}" for name, kind in types.items())
-            connection.execute(f"CREATE TABLE {table} ({fields})")
-            places = ", ".join("make_timestamp((? * 1e6)::BIGINT)" if k == "TIMESTAMP" else "?" for k in types.values())
-            if rows[table]:
-                connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
-        connection.execute("SET enable_external_access = false")
-        try:
-            _require_select(connection, text)
-            asked = connection.execute(text)
-            found = asked.fetchall()
-        except duckdb.Error as error:
-            tables = f"; the tables are {', '.join(columns)}" if isinstance(error, duckdb.CatalogException) else ""
-            raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}{tables}") from None
-        return [name for name, *_ in asked.description or ()], [tuple(row) for row in found]
-
-
-def broken_by(
-    text: str, tables: Mapping[str, Path | None], columns: pa.Schema, most: int
-) -> tuple[int, list[dict[str, Any]]]:
-    """How many rows a query gives over Parquet files by name, and the first of them; None stands for no rows.
-
-    A column that a file does not have is null there: an older version wrote it.
-
-    Only these files can be reached from the query, and no network; 512 MB of memory, then it fails. Raises ValueError
-    for a query that cannot be answered.
-    """
-    with duckdb.connect() as connection:
-        connection.execute("SET memory_limit = '512MB'")
-        connection.execute("SET threads = 4")
-        files = [str(each) for each in tables.values() if each is not None]
-        connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files))}]")
-        connection.execute("SET enable_external_access = false")
-        connection.register("_columns", columns.empty_table())
-        for name, each in tables.items():
-            rows_of = "" if each is None else f"UNION ALL BY NAME FROM read_parquet({_quoted(str(each))})"
-            connection.execute(f"CREATE VIEW {name} AS FROM _columns {rows_of}")
-        try:
-            _require_select(connection, text)
-            asked = connection.execute(text)
-            columns = [column for column, *_ in asked.description or ()]
-            first = asked.fetchmany(most)
-            found = len(first)
-            while rows := asked.fetchmany(10_000):
-                found += len(rows)
-        except duckdb.Error as error:
-            raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}") from None
-    return found, [dict(zip(columns, map(str, row), strict=True)) for row in first]
-
-
-def _require_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Refuse anything but one query that reads. Raises ValueError, and duckdb.Error for what is no SQL."""
-    found = [statement.type.name for statement in connection.extract_statements(text)]
-    if found != ["SELECT"]:
-        listed = ", then ".join(each.replace("_", " ") for each in found) or "no statement"
-        raise ValueError(f"query {text!r}: found {listed}, expected one SELECT: nothing is changed by a query")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def stability_index(old: Sequence[tuple[Any, int]], new: Sequence[tuple[Any, int]]) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from assets.datasets.documents import extracts
+from assets.datasets.documents import areas, extracts
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.snapshots import history
 from assets.datasets.snapshots.outcomes import table_of
@@ -18,11 +18,17 @@ from trainer.data import snapshots
 from trainer.data.mixtures import MixtureSnapshot
 
 MEANT = """
-    SELECT d.file || '#' || d.number, {identity}, d.blake3
-    FROM read_parquet($segments, filename = 'segment_file', union_by_name = true) d
-    JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
-    WHERE d.blake3 IS NOT NULL AND ({of_url} OR d.file IN $documents OR d.file || '#' || d.number IN $documents)
-    ORDER BY d.file, d.number
+    WITH read AS (
+        SELECT d.file || '#' || d.number AS document, d.file, d.number, {identity} AS identity, d.blake3, {url} AS url
+        FROM read_parquet($segments, filename = 'segment_file', union_by_name = true) d
+        JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
+        WHERE d.blake3 IS NOT NULL
+    ),
+    under AS (SELECT url, list(area ORDER BY area) AS areas FROM ({urls_under}) GROUP BY url)
+    SELECT document, identity, blake3, coalesce(read.url, ''), coalesce(areas, [])
+    FROM read LEFT JOIN under ON read.url = under.url
+    WHERE read.url IN $urls OR areas IS NOT NULL OR file IN $documents OR document IN $documents
+    ORDER BY file, number
 """
 NEARLY_EQUAL = """
     WITH documents AS (SELECT name || '#' || number AS document, because FROM read_parquet($table)
@@ -34,8 +40,24 @@ NEARLY_EQUAL = """
 """
 KEPT = """
     SELECT count(*) FROM read_parquet($table)
-    WHERE removed IS NULL AND (blake3 IN $hashes OR name || '#' || number IN $documents {or_url})
+    WHERE removed IS NULL AND (blake3 IN $hashes OR name || '#' || number IN $documents)
 """
+KEPT_URLS = """
+    SELECT DISTINCT url FROM {kept} WHERE url IN $urls UNION ALL SELECT DISTINCT area FROM ({urls_under})
+"""
+_KEPT_ROWS = "(FROM read_parquet($table) WHERE removed IS NULL)"
+
+
+@dataclass(frozen=True)
+class TakedownSelection:
+    """What somebody asks to take down."""
+
+    urls: tuple[str, ...] = ()
+    """All documents of these URLs."""
+    under: tuple[str, ...] = ()
+    """All documents whose URLs are in these areas of the web (`assets.datasets.documents.areas`)."""
+    documents: tuple[str, ...] = ()
+    """Files, or documents of them as `file#number`."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +70,14 @@ class MeantDocument:
     """BLAKE3 of its text as it was read."""
     blake3: str
     """BLAKE3 of its cleaned text."""
+    url: str = ""
+    """Where it comes from; empty where that is not known."""
+    areas: tuple[str, ...] = ()
+    """The areas asked for that its URL is in."""
 
 
-def meant(durable: Path, dataset: str, kind: DocumentKind, url: str, documents: Collection[str]) -> list[MeantDocument]:
-    """The documents with this URL, and those named: a file, or a document of it as `file#number`.
+def meant(durable: Path, dataset: str, kind: DocumentKind, asked: TakedownSelection) -> list[MeantDocument]:
+    """The documents that are asked for, as the source was read last.
 
     Raises ValueError when the dataset was never read, before documents had URLs, or when what was read is gone.
     """
@@ -59,22 +85,25 @@ def meant(durable: Path, dataset: str, kind: DocumentKind, url: str, documents: 
     if not index.exists():
         raise ValueError(f"dataset {dataset}: found no documents; to read them: slipway data build {dataset}")
     paths = [str(path) for path in extracts.segments(index, durable)]
-    has_urls = "url" in kind.table.names
     if gone := [path for path in paths if not Path(path).exists()]:
         raise ValueError(
             f"dataset {dataset}: found no file at {gone[0]}, expected texts as they were read last; to read them "
             f"again, first: slipway data build {dataset}"
         )
-    query = MEANT.format(identity=kind.identity, of_url="coalesce(d.url = $url, false)" if has_urls else "false")
-    values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(documents)}
-    values |= {"url": url or None} if has_urls else {}
+    url = "d.url" if "url" in kind.table.names else "NULL::VARCHAR"
+    query = MEANT.format(identity=kind.identity, url=url, urls_under=areas.urls_under("read"))
+    values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(asked.documents)}
+    values |= {"urls": list(asked.urls), "under": list(asked.under)}
     with warehouse.connect() as connection:
         try:
-            return [MeantDocument(*row) for row in connection.execute(query, values).fetchall()]
+            found = connection.execute(query, values).fetchall()
         except duckdb.BinderException:
             raise ValueError(
                 f"dataset {dataset}: it was read by a version that kept no URLs; first: slipway data build {dataset}"
             ) from None
+    return [
+        MeantDocument(name, identity, blake3, where, tuple(within)) for name, identity, blake3, where, within in found
+    ]
 
 
 def nearly_equal(durable: Path, snapshot: str, documents: Collection[str]) -> list[str]:
@@ -88,7 +117,7 @@ def nearly_equal(durable: Path, snapshot: str, documents: Collection[str]) -> li
         return [name for (name,) in connection.execute(NEARLY_EQUAL, values).fetchall()]
 
 
-def snapshots_with(durable: Path, documents: Collection[MeantDocument], url: str) -> dict[str, str]:
+def snapshots_with(durable: Path, documents: Collection[MeantDocument], asked: TakedownSelection) -> dict[str, str]:
     """All snapshots, mixtures too, that keep one of these documents, by text, name or URL; with their datasets.
 
     A snapshot whose documents table is gone is among them: what it has is not known. Raises ValueError for a manifest
@@ -104,7 +133,7 @@ def snapshots_with(durable: Path, documents: Collection[MeantDocument], url: str
             continue
         table = table_of(made, durable)
         if table not in known:
-            known[table] = not table.exists() or _keeps(table, documents, url)
+            known[table] = not table.exists() or _keeps(table, documents) or bool(_kept_urls(table, asked))
         if known[table]:
             found[made.sha256] = made.dataset
     return found | {
@@ -112,25 +141,33 @@ def snapshots_with(durable: Path, documents: Collection[MeantDocument], url: str
     }
 
 
-def was_in(durable: Path, dataset: str, url: str) -> bool:
-    """Whether a snapshot that the dataset has pointed at keeps a document of this URL; what is gone is passed over."""
+def were_in(durable: Path, dataset: str, asked: TakedownSelection) -> set[str]:
+    """Those of the URLs and areas of which a snapshot that the dataset has pointed at keeps a document; what is gone is
+    passed over."""
+    found = set[str]()
     for past in history.history(durable, dataset):
         if not past.fault:
             table = table_of(snapshots.read(durable, past.sha256), durable)
-            if table.exists() and _keeps(table, (), url):
-                return True
-    return False
+            found |= _kept_urls(table, asked) if table.exists() else set()
+    return found
 
 
-def _keeps(table: Path, documents: Collection[MeantDocument], url: str) -> bool:
+def _keeps(table: Path, documents: Collection[MeantDocument]) -> bool:
+    """Whether a table keeps one of these documents, by text or name."""
+    values = {"hashes": [each.blake3 for each in documents], "documents": [each.name for each in documents]}
+    with warehouse.connect() as connection:
+        (count,) = connection.execute(KEPT, values | {"table": str(table)}).fetchall()[0]
+        return bool(count)
+
+
+def _kept_urls(table: Path, asked: TakedownSelection) -> set[str]:
+    """Those of the URLs and areas of which a table keeps a document."""
+    if not asked.urls and not asked.under:
+        return set()
     with warehouse.connect() as connection:
         columns = [name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()]
-        by_url = bool(url) and "url" in columns
-        values = {
-            "table": str(table),
-            "hashes": [each.blake3 for each in documents],
-            "documents": [each.name for each in documents],
-        } | ({"url": url} if by_url else {})
-        query = KEPT.format(or_url="OR url = $url" if by_url else "")
-        (count,) = connection.execute(query, values).fetchall()[0]
-        return bool(count)
+        if "url" not in columns:
+            return set()
+        query = KEPT_URLS.format(kept=_KEPT_ROWS, urls_under=areas.urls_under(_KEPT_ROWS))
+        values = {"table": str(table), "urls": list(asked.urls), "under": list(asked.under)}
+        return {found for (found,) in connection.execute(query, values).fetchall()}

@@ -8,14 +8,13 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
-
 from assets.datasets.documents import document_table
 from assets.datasets.snapshots import pointer
 from assets.suites import checked, leaks, suite, tasks, texts
 from assets.suites.checked import SuiteCheck
 from assets.suites.suite import Example, Suite
 from recipes.suite import HeldOutSection, SuiteRecipe
+from resources import warehouse
 from trainer.data import mixtures, shards
 from trainer.data.shards import TextSnapshot
 
@@ -76,7 +75,7 @@ def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOu
 def _about(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[tuple[str, str]]:
     """Language and package of each document of a split; empty ones where they are not known any more."""
     table = document_table.path(durable, snapshot.documents["blake3"])
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         about = connection.execute(NAMES, {"table": str(table), "split": split}).fetchall() if table.exists() else []
     return itertools.chain(about, itertools.repeat(("", "")))
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from resources import warehouse
+from resources import user_queries
 from resources.trainings import accounts, costs
 from resources.trainings.cost_subjects import NOBODY, CostSubject, subject
 from resources.trainings.costs import Prices
@@ -66,6 +66,8 @@ COLUMNS["quotas"] = {
     **dict.fromkeys(("begins", "ends"), "DATE"),
     **dict.fromkeys(("rank_hours", "used", "remaining"), "DOUBLE"),
 }
+ROWS = 10_000
+"""Rows of an answer that are shown where nobody says how many."""
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -92,9 +94,10 @@ def ask(
     prices: Prices | None = None,
     owners: Mapping[str, str] = NOBODY,
     quotas: Iterable[QuotaStanding] = (),
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The names of the columns and the rows that a query gives. Raises ValueError for a query that is not SQL."""
-    return warehouse.query(query, COLUMNS, rows(stores, prices, owners, quotas))
+    most: int = ROWS,
+) -> user_queries.Answer:
+    """What a query gives, with its first `most` rows. Raises ValueError for a query that is not SQL."""
+    return user_queries.over_rows(query, COLUMNS, rows(stores, prices, owners, quotas), most)
 
 
 def _add(found: Rows, training: str, folder: Path, prices: Prices | None, subject: CostSubject) -> None:

@@ -8,6 +8,7 @@ import pytest
 from assets import training_data
 from assets.datasets import garbage, takedown_search
 from assets.datasets.snapshots import pointer
+from assets.datasets.takedown_search import TakedownSelection
 from assets.start import start
 from operations import references
 from recipes.load import load
@@ -134,7 +135,7 @@ def _of_snapshot(durable: Path, sha256: str) -> list[Path]:
 def test_a_takedown_finds_the_mixture_of_a_snapshot_with_the_document(recipe: ModelRecipe, durable: Path) -> None:
     found = training_data.current(recipe, durable)
     # The documents tables of these snapshots are gone: what they have is not known.
-    assert takedown_search.snapshots_with(durable, [], "x")[found or ""] == "code+web"
+    assert takedown_search.snapshots_with(durable, [], TakedownSelection(("x",)))[found or ""] == "code+web"
 
 
 def test_a_catalogue_hears_what_a_mixture_was_made_of(recipe: ModelRecipe, durable: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._utils.interrupts import raise_interrupts_as
@@ -127,6 +128,20 @@ def test_an_interruption_while_dagster_runs_a_step_is_one_word(
     monkeypatch.setattr(place, "here", step)
     assert command.main(["ls"]) == command.INTERRUPTED
     assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("in_a_step", [False, True], ids=["alone", "in a step of Dagster"])
+def test_ctrl_c_is_one_word(in_a_step: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    def step() -> None:
+        with dg.DagsterInstance.ephemeral() as instance:
+            dg.materialize([dg.asset(name="interrupted")(interrupted)], instance=instance)
+
+    monkeypatch.setattr(place, "here", step if in_a_step else interrupted)
+    assert command.main(["ls"]) == command.INTERRUPTED
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
 
 
 def test_the_module_is_the_command():

@@ -223,6 +223,11 @@ def test_sql_over_the_accounts_is_a_table_or_json(slipway: Call, home: Home):
     query = "SELECT training, count(*) AS parts FROM lost GROUP BY training"
     assert slipway("ls", "--sql", query).out.splitlines()[1].split()[0] == store.id
     assert [each["training"] for each in json.loads(slipway("ls", "--sql", query, "--json").out)] == [store.id]
+    cut = slipway("ls", "--sql", "SELECT range FROM range(1000000000000)", "--rows", "2", "--json")
+    assert (json.loads(cut.out), cut.err) == (
+        [{"range": 0}, {"range": 1}],
+        "only the first 2 rows of the answer; for more: --rows\n",
+    )
     assert "slipway: query 'SELECT nothing': " in slipway("ls", "--sql", "SELECT nothing").err
 
 

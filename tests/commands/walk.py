@@ -60,6 +60,10 @@ DATA = (
         "slipway data takedown my-texts --document forum.jsonl#17 --document notes/a.txt --why 'a private letter'",
         says="snapshot",
     ),
+    Turn(
+        "slipway data takedown my-texts --under https://a.example/ --why 'the owner of the site asked for it'",
+        says="nothing is noted yet; to take them down: --apply",
+    ),
     Turn("slipway data stage python-stdlib --to /nvme/slipway", "slipway data stage python-stdlib --to {nvme}"),
     Turn(
         "slipway data stage SHA256 --from /cephfs/slipway --from /mnt/replica --to /nvme/slipway",

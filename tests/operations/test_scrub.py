@@ -96,7 +96,7 @@ def test_takedowns_and_tokenizers_are_in_the_backup_of_the_metadata_and_come_bac
     first, second = (
         Takedown(url, ("a#0",), ("b" * 64,), "asked", "test", time) for url, time in (("u", 1.0), ("v", 2.0))
     )
-    takedowns.add(durable, first, recipe.name)
+    takedowns.add(durable, [first], recipe.name)
     text = f"slipway: dataset/1\nsource: {{kind: directory, path: {tmp_path / 'corpus'}}}\n"
     write_file(tmp_path / "recipes" / "datasets" / "texts.yaml", text)
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
@@ -108,7 +108,7 @@ def test_takedowns_and_tokenizers_are_in_the_backup_of_the_metadata_and_come_bac
     [found] = scrubbed(tiers, 0, 1, lambda progress: None).damaged
     assert found.mended.startswith(f"{tmp_path / 'backup'}/metadata/")
     takedowns.path(durable, recipe.name).unlink()
-    takedowns.add(durable, second, recipe.name)
+    takedowns.add(durable, [second], recipe.name)
     (tmp_path / "home").mkdir()
     assert metadata_restore.restore(Home(tmp_path / "home"), tiers, "ann").takedowns == 1
     assert {each.url for each in takedowns.read(durable, recipe.name)} == {"u", "v"}

@@ -1,6 +1,5 @@
 """A takedown by one command: the dataset is built without the document, and what has seen it is named."""
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -10,12 +9,16 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
+from assets.datasets import takedown_search
 from assets.datasets.build import build
 from assets.datasets.documents import document_table, takedowns
 from assets.datasets.documents.takedowns import Takedown
 from assets.datasets.reading import sources
+from assets.datasets.takedown_search import TakedownSelection
 from assets.datasets.texts import steps
-from operations.takedown import TakedownReport, take_down, trained_on
+from assets.datasets.texts.documents import TEXT_DOCUMENTS
+from cli import data_lines
+from operations.takedown import TakedownReport, TakedownRequest, noted, outlook, take_down, trained_on
 from recipes.dataset import DatasetRecipe
 from resources.home import Home
 from resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry
@@ -48,9 +51,16 @@ def recipe(tmp_path: Path) -> DatasetRecipe:
 
 
 def asked(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, **what: Any) -> TakedownReport:
-    takedown = dataclasses.replace(Takedown("", (), (), "asked", "test", 0.0), **what)
+    request = TakedownRequest(TakedownSelection(**what), "asked", "test")
     with dg.DagsterInstance.ephemeral() as instance:
-        return take_down(recipe, tiers, tracking, instance, takedown, False, lambda line: None)
+        return take_down(recipe, tiers, tracking, instance, request, lambda line: None)
+
+
+def note(recipe: DatasetRecipe, durable: Path, what: TakedownSelection) -> list[Takedown]:
+    """Note a takedown as the command does before it builds."""
+    found = takedown_search.meant(durable, recipe.name, TEXT_DOCUMENTS, what)
+    takedowns.add(durable, noted(TakedownRequest(what, "asked", "test"), found), recipe.name)
+    return takedowns.read(durable, recipe.name)
 
 
 def built(recipe: DatasetRecipe, tiers: Tiers) -> str:
@@ -93,12 +103,12 @@ def test_the_next_snapshot_is_without_it_and_what_has_seen_it_is_named(
     registry = Registry(tracking, tiers.durable_path)
     for model, tags in (("one", {SNAPSHOT_TAG: before}), ("two", {TRAINING_TAG: heir.id}), ("three", {})):
         registry.register(model, tiers.durable_path, "", {MANIFEST_TAG: "0" * 64} | tags)
-    report = asked(recipe, tiers, tracking, url=URL)
+    report = asked(recipe, tiers, tracking, urls=(URL,))
     assert report.documents == ("pages.jsonl#0",) and report.snapshots == {before: recipe.name}
     assert report.trainings == tuple(sorted((saw.id, heir.id, branch.id))) and report.models == ("one 1", "two 1")
     assert report.snapshot not in (before, "") and report.near == ()
-    (noted,) = takedowns.read(tiers.durable_path, recipe.name)
-    assert (noted.why, noted.by, noted.time > 0) == ("asked", "test", True)
+    (made,) = takedowns.read(tiers.durable_path, recipe.name)
+    assert (made.why, made.by, made.time > 0) == ("asked", "test", True)
 
 
 def test_trainings_that_wait_are_distinguished_from_those_that_were_started(tiers: Tiers):
@@ -114,7 +124,7 @@ def test_trainings_that_wait_are_distinguished_from_those_that_were_started(tier
 def test_a_url_of_no_document_is_refused_and_nothing_is_noted(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
     steps.make_documents(recipe, tiers.durable_path)
     with pytest.raises(ValueError, match=r"found no document of https://b\.example/ in its source"):
-        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), url="https://b.example/")
+        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), urls=("https://b.example/",))
     assert takedowns.read(tiers.durable_path, recipe.name) == []
 
 
@@ -134,9 +144,55 @@ def test_a_page_that_its_source_has_no_more_stays_out_and_who_has_seen_it_is_nam
     saw = started(tiers, "saw", before)
     pages.unlink()
     built(recipe, tiers)
-    report = asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), url=URL)
+    report = asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), urls=(URL,))
     assert (report.documents, report.snapshots, report.trainings) == ((), {before: recipe.name}, (saw.id,))
     write_file(pages, json.dumps({"text": "another text by now", "url": URL}))
     table = document_table.path(tiers.durable_path, steps.make_documents(recipe, tiers.durable_path).result["blake3"])
     removed = {row["name"]: row["removed"] for row in pq.read_table(table).to_pylist()}
     assert removed["pages.jsonl"] == "takedown"
+
+
+def test_an_area_is_looked_at_first_with_what_has_seen_it_and_nothing_is_noted(
+    recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path
+):
+    write_file(
+        tmp_path / "corpus" / "site.jsonl",
+        "".join(json.dumps({"text": f"page {each}", "url": f"{URL}/{each}"}) + "\n" for each in range(30)),
+    )
+    steps.make_documents(recipe, tiers.durable_path)
+    request = TakedownRequest(TakedownSelection(under=("a.example/bad/", "a.example/bad/7")), "asked", "test")
+    report = outlook(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), request)
+    assert (report.snapshot, len(report.documents)) == ("", 31)
+    assert report.under == {"a.example/bad/": 31, "a.example/bad/7": 1}
+    assert report.urls["site.jsonl#3"] == f"{URL}/3"
+    assert takedowns.read(tiers.durable_path, recipe.name) == []
+    lines = data_lines.takedown(report)
+    assert f"would be taken down: pages.jsonl#0 ({URL})" in lines
+    assert "would be taken down: 11 more; all of them: --json" in lines
+    assert "under a.example/bad/: 31 documents" in lines
+    assert lines[-1] == "31 documents of 2 files; nothing is noted yet; to take them down: --apply"
+
+
+def test_each_url_and_each_area_is_noted_by_itself_and_stays_out(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
+    pages = [{"text": f"page {each} " * 20, "url": f"https://b.example/{each}"} for each in range(4)]
+    write_file(tmp_path / "corpus" / "site.jsonl", "".join(json.dumps(each) + "\n" for each in pages))
+    steps.make_documents(recipe, tiers.durable_path)
+    what = TakedownSelection((URL, "https://b.example/3"), ("b.example/2",), ("note1.txt",))
+    made = note(recipe, tiers.durable_path, what)
+    assert [(each.url, each.under, each.documents) for each in made] == [
+        (URL, "", ("pages.jsonl#0",)),
+        ("https://b.example/3", "", ("site.jsonl#3",)),
+        ("", "b.example/2", ("site.jsonl#2",)),
+        ("", "", ("note1.txt#0",)),
+    ]
+    write_file(tmp_path / "corpus" / "new.jsonl", json.dumps({"text": "new", "url": "http://b.example/2/new.html"}))
+    table = document_table.path(tiers.durable_path, steps.make_documents(recipe, tiers.durable_path).result["blake3"])
+    out = {f"{row['name']}#{row['number']}" for row in pq.read_table(table).to_pylist() if row["removed"] == "takedown"}
+    assert out == {"pages.jsonl#0", "site.jsonl#2", "site.jsonl#3", "note1.txt#0", "new.jsonl#0"}
+
+
+def test_an_area_of_no_document_is_refused_with_what_keeps_it_out(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
+    steps.make_documents(recipe, tiers.durable_path)
+    with pytest.raises(ValueError, match=r"no document of b\.example/ in its source.*cleaning\.urls\.blocked"):
+        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), under=("b.example/", "a.example"))
+    assert takedowns.read(tiers.durable_path, recipe.name) == []

@@ -29,6 +29,18 @@ kind: stdlib -> kind: stdlib\n  include: ['*', 3]
 tokenizer: -> cleaning:\n  patterns:\n    ticket: "("\ntokenizer:
     +2 cleaning.patterns.ticket: found "(", expected a regular expression of Python: missing ), unterminated subpattern
 
+tokenizer: -> cleaning:\n  decontamination:\n    against: [{file: x, fields: []}]\ntokenizer:
+    +2 cleaning.decontamination.against.0.fields: found [], expected 1 or more
+
+tokenizer: -> cleaning:\n  decontamination:\n    against: [{file: x, fields: question}]\ntokenizer:
+    +2 cleaning.decontamination.against.0.fields: found "question", expected a list
+
+tokenizer: -> cleaning:\n  rules: {words_at_least: 100, words_at_most: 3}\ntokenizer:
+    +1 cleaning.rules.words_at_most: found 3, expected 100 or more: the other limit of this is 100
+
+tokenizer: -> cleaning:\n  rules: {preset: gopher, mean_word_length_at_least: 12.5}\ntokenizer:
+    +1 cleaning.rules.mean_word_length_at_least: found 12.5, expected 10 or less: the other limit of this is 10
+
   kind: stdlib ->   include: []
     -1 source.kind: found nothing, expected the kind of this section
 """

@@ -110,6 +110,17 @@ def test_a_parameter_that_does_not_fit_is_refused_by_name(parameters: dict[str, 
     assert str(caught.value).startswith(sentence)
 
 
+def test_the_fields_of_an_evaluation_set_are_named_in_a_recipe(folder: Folder):
+    sets = "[{file: q.jsonl, fields: [question, answer]}, plain.txt]"
+    folder.edit(DATASET, "tokenizer:", f"cleaning:\n  decontamination:\n    against: {sets}\ntokenizer:")
+    comparison = load(folder.path).datasets["python-stdlib"].cleaning.decontamination
+    assert comparison is not None
+    assert [(Path(each.file).name, each.fields) for each in comparison.against] == [
+        ("q.jsonl", ("question", "answer")),
+        ("plain.txt", ("text",)),
+    ]
+
+
 def test_the_content_of_a_dataset_depends_neither_on_its_owner_nor_on_its_place(folder: Folder):
     folder.edit(DATASET, "kind: stdlib", "kind: directory\n  path: here")
     before = load(folder.path, {}).datasets["python-stdlib"]

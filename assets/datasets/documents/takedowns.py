@@ -1,29 +1,41 @@
 """Takedowns: documents that a dataset must not contain any more, whatever its source says.
 
-Each names a URL, or documents by the hash of their texts as they were read, before rules and masks. So the same text
-stays out from any file, and a page stays out whatever it says by then. They are only ever added to, in
-`takedowns.journal` beside the dataset; every build reads them all, and none is made without them.
+Each names a URL, an area of the web (a part of a site), or documents by the hash of their texts as they were read,
+before rules and masks. So the same text stays out from any file, and a page stays out whatever it says by then. They
+are only ever added to, in `takedowns.journal` beside the dataset; every build reads them all, and none is made without
+them.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from assets.datasets.building.workshop import workshop
+from assets.datasets.documents import areas
 from trainer.base import atomic, digest, journal
 
 REASON = "takedown"
 """Why such a document is left out."""
 TAKEN_DOWN = """
-    UPDATE live SET removed = '{reason}', because = taken.why FROM taken_down AS taken
-    WHERE live.identity = taken.identity OR {of_texts}
+    UPDATE live SET removed = '{reason}', because = taken.why FROM (
+        SELECT row, arg_min(why, number) AS why FROM ({matches}) GROUP BY row
+    ) taken WHERE live.row = taken.row
 """
-OF_TEXTS = "live.whole = taken.identity OR (taken.url <> '' AND live.url = taken.url)"
-"""What counts for texts too: a part of a file that was taken down as one document, and the URL."""
+"""The earliest of several takedowns of a document says why."""
+MATCHES = """
+    SELECT live.row, taken.number, taken.why
+    FROM live JOIN taken_down AS taken ON taken.kind = '{kind}' AND {column} = taken.value
+"""
+OF_AREAS = """
+    SELECT live.row, taken.number, taken.why
+    FROM live JOIN ({urls_under}) AS under ON live.url = under.url
+    JOIN taken_down AS taken ON taken.kind = 'under' AND taken.value = under.area
+"""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,13 @@ class Takedown:
     """Who asked for it."""
     time: float
     """When, in seconds since the epoch."""
+    under: str = ""
+    """The area of the web whose documents are taken down; empty for none."""
+
+    def event(self) -> dict[str, Any]:
+        """What the journal says of it; without an area as earlier versions wrote it."""
+        fields = dataclasses.asdict(self)
+        return fields if self.under else {name: value for name, value in fields.items() if name != "under"}
 
 
 def read(durable: Path, dataset: str) -> list[Takedown]:
@@ -56,13 +75,14 @@ def read(durable: Path, dataset: str) -> list[Takedown]:
     ]
 
 
-def add(durable: Path, takedown: Takedown, dataset: str) -> None:
-    """Note a takedown, unless the same was noted before; waits for a build of the dataset."""
+def add(durable: Path, takedowns: Iterable[Takedown], dataset: str) -> None:
+    """Note takedowns in one write, without those that were noted before; waits for a build of the dataset."""
     with workshop(durable, dataset):
-        known = [(each.url, each.identities) for each in read(durable, dataset)]
-        if (takedown.url, takedown.identities) not in known:
+        known = {(each.url, each.under, each.identities) for each in read(durable, dataset)}
+        new = [each for each in takedowns if (each.url, each.under, each.identities) not in known]
+        if new:
             with journal.Journal(path(durable, dataset)) as noted:
-                noted.append(dataclasses.asdict(takedown))
+                noted.append(*(each.event() for each in new))
 
 
 def restore(durable: Path, dataset: str, backup: Path) -> int:
@@ -85,18 +105,35 @@ def restore(durable: Path, dataset: str, backup: Path) -> int:
 
 def digest_of(takedowns: Iterable[Takedown]) -> str:
     """A hash of what is taken down and why."""
-    return digest.of_bytes(atomic.canonical_json([[each.url, each.identities, each.why] for each in takedowns]))
+    fields = ([each.url, each.identities, each.why, *([each.under] if each.under else [])] for each in takedowns)
+    return digest.of_bytes(atomic.canonical_json(list(fields)))
 
 
 def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown], of_texts: bool) -> None:
-    """Mark the documents that are taken down in the table `live`, whatever else was to become of them."""
-    by_text = [("", identity, each.why) for each in takedowns for identity in each.identities]
-    rows = by_text + [(each.url, "", each.why) for each in takedowns if each.url]
-    if rows:
-        columns = zip(("url", "identity", "why"), zip(*rows, strict=True), strict=True)
-        connection.register("taken_down", pa.table({name: pa.array(values) for name, values in columns}))
-        connection.execute(TAKEN_DOWN.format(reason=REASON, of_texts=OF_TEXTS if of_texts else "false"))
-        connection.unregister("taken_down")
+    """Mark the documents that are taken down in the table `live`, whatever else was to become of them.
+
+    `of_texts`: whether they are texts. A part of a file that was taken down as one document counts for these too, and
+    so do URLs.
+    """
+    rows = [(number, *each) for number, takedown in enumerate(takedowns) for each in _wanted(takedown)]
+    if not rows:
+        return
+    columns = zip(("number", "kind", "value", "why"), zip(*rows, strict=True), strict=True)
+    connection.register("taken_down", pa.table({name: pa.array(values) for name, values in columns}))
+    matches = [MATCHES.format(kind="text", column="live.identity")]
+    if of_texts:
+        matches += [MATCHES.format(kind="text", column="live.whole"), MATCHES.format(kind="url", column="live.url")]
+    under = sorted({value for _, kind, value, _ in rows if kind == "under"}) if of_texts else []
+    matches += [OF_AREAS.format(urls_under=areas.urls_under("live"))] if under else []
+    query = TAKEN_DOWN.format(reason=REASON, matches=" UNION ALL ".join(matches))
+    connection.execute(query, {"under": under} if under else {})
+    connection.unregister("taken_down")
+
+
+def _wanted(takedown: Takedown) -> Iterator[tuple[str, str, str]]:
+    """What a takedown means: a text by its hash, a URL, or an area; and why."""
+    yield from (("text", identity, takedown.why) for identity in takedown.identities)
+    yield from ((kind, value, takedown.why) for kind in ("url", "under") if (value := getattr(takedown, kind)))
 
 
 def path(durable: Path, dataset: str) -> Path:

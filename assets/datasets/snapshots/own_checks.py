@@ -1,7 +1,8 @@
 """A team's own checks: queries of a recipe over the documents table, each of which holds when it gives no row.
 
 `documents` is the table of the new snapshot, `parent` that of the snapshot before it, which has no rows when there is
-none. A query that cannot be answered is refused before anything is read.
+none. A query that cannot be answered is refused before anything is read. Of an answer, a million rows are counted at
+most.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from assets.datasets.snapshots.outcomes import Outcome, table_of
 from recipes.dataset import DatasetRecipe
-from resources import warehouse
+from resources import user_queries
 from trainer.data.shards import SnapshotManifest
 
 SHOWN = 5
@@ -48,6 +49,7 @@ def _asked(
     name: str, query: str, tables: Mapping[str, Path | None], columns: pa.Schema
 ) -> tuple[int, list[dict[str, str]]]:
     try:
-        return warehouse.broken_by(query, tables, columns, SHOWN)
+        answer = user_queries.over_files(query, tables, columns, SHOWN)
     except ValueError as error:
         raise ValueError(f"checks.queries.{name}: {error}") from None
+    return answer.found, [dict(zip(answer.columns, map(str, row), strict=True)) for row in answer.rows]

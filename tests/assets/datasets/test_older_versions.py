@@ -12,6 +12,7 @@ import pytest
 
 from assets.datasets import inspection, takedown_search
 from assets.datasets.snapshots import difference, groups, history, own_checks
+from assets.datasets.takedown_search import TakedownSelection
 from assets.datasets.texts import checks, tokenizer
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from cli import data_lines
@@ -132,18 +133,21 @@ def test_it_is_inspected_and_its_documents_are_found_by_name_text_and_url(grown:
     assert f"{DATASET} {grown.old.sha256[:12]}: 100 of 100 documents are kept (100.0%)" in shown
     assert sum(each.documents for each in groups.amounts("language", table(grown.durable, grown.old)).values()) == 100
     [gone] = [f"{row['name']}#0" for row in pq.read_table(table(grown.durable, grown.old)).to_pylist()[:1]]
-    meant = takedown_search.meant(grown.durable, DATASET, TEXT_DOCUMENTS, "", ["text-003.txt"])
-    assert set(takedown_search.snapshots_with(grown.durable, meant, "")) == {grown.old.sha256, grown.new.sha256}
-    assert takedown_search.snapshots_with(grown.durable, [], "https://a.example/page") == {}
+    meant = takedown_search.meant(grown.durable, DATASET, TEXT_DOCUMENTS, TakedownSelection((), (), ("text-003.txt",)))
+    assert set(takedown_search.snapshots_with(grown.durable, meant, TakedownSelection())) == {
+        grown.old.sha256,
+        grown.new.sha256,
+    }
+    assert takedown_search.snapshots_with(grown.durable, [], TakedownSelection(("https://a.example/page",))) == {}
     lost = takedown_search.MeantDocument(gone, "", "")
-    assert set(takedown_search.snapshots_with(grown.durable, [lost], "")) == {grown.old.sha256}
+    assert set(takedown_search.snapshots_with(grown.durable, [lost], TakedownSelection())) == {grown.old.sha256}
     assert takedown_search.nearly_equal(grown.durable, grown.old.sha256, [gone]) == []
 
 
 def test_a_takedown_from_it_without_its_cache_of_texts_says_what_to_do_first(tmp_path: Path):
     durable, _, _ = unpacked(tmp_path)
     with pytest.raises(ValueError, match=f"found no file at .*parquet.*first: slipway data build {DATASET}"):
-        takedown_search.meant(durable, DATASET, TEXT_DOCUMENTS, "https://a.example/page", [])
+        takedown_search.meant(durable, DATASET, TEXT_DOCUMENTS, TakedownSelection(("https://a.example/page",)))
 
 
 def table(durable: Path, made: shards.TextSnapshot) -> Path:

@@ -14,6 +14,7 @@ from assets.datasets.documents.takedowns import Takedown
 from assets.datasets.images import steps as image_steps
 from assets.datasets.images.documents import IMAGE_DOCUMENTS
 from assets.datasets.snapshots.outcomes import table_of
+from assets.datasets.takedown_search import MeantDocument, TakedownSelection
 from assets.datasets.texts import steps
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from recipes.dataset import DatasetRecipe
@@ -46,14 +47,18 @@ def recipe(corpus: Path, **sections: Any) -> DatasetRecipe:
     return recipe_for(corpus, **({"reading": READING} | sections))
 
 
-def meant(durable: Path, url: str = "", *documents: str) -> list[takedown_search.MeantDocument]:
-    return takedown_search.meant(durable, "small-corpus", TEXT_DOCUMENTS, url, documents)
+def selection(url: str = "", *documents: str, under: tuple[str, ...] = ()) -> TakedownSelection:
+    return TakedownSelection((url,) if url else (), under, documents)
+
+
+def meant(durable: Path, url: str = "", *documents: str, under: tuple[str, ...] = ()) -> list[MeantDocument]:
+    return takedown_search.meant(durable, "small-corpus", TEXT_DOCUMENTS, selection(url, *documents, under=under))
 
 
 def take_down(durable: Path, url: str = "", *documents: str) -> None:
     found = meant(durable, url, *documents)
     identities = tuple(each.identity for each in found)
-    takedowns.add(durable, Takedown(url, documents, identities, "asked for", "test", 1.0), "small-corpus")
+    takedowns.add(durable, [Takedown(url, documents, identities, "asked for", "test", 1.0)], "small-corpus")
 
 
 def left_out(recipe: DatasetRecipe, durable: Path) -> dict[str, str]:
@@ -122,7 +127,7 @@ def test_nothing_is_read_again_and_the_bytes_are_those_of_a_build_from_nothing(c
     assert sorted((durable / "segments").iterdir()) == segments
     elsewhere = durable.parent / "elsewhere" / "durable"
     for each in takedowns.read(durable, "small-corpus"):
-        takedowns.add(elsewhere, each, "small-corpus")
+        takedowns.add(elsewhere, [each], "small-corpus")
     assert rebuild(recipe(corpus), elsewhere, durable).splits == after.splits
     assert set(content(elsewhere)) <= set(content(durable))
 
@@ -168,14 +173,16 @@ def test_all_snapshots_that_keep_a_document_are_found_of_any_dataset(corpus: Pat
     found = meant(durable, BAD)
     take_down(durable, BAD)
     without = build(recipe(corpus), durable)
-    assert takedown_search.snapshots_with(durable, found, BAD) == {
+    assert takedown_search.snapshots_with(durable, found, selection(BAD)) == {
         first.sha256: "small-corpus",
         other.sha256: "other",
     }
-    assert takedown_search.was_in(durable, "small-corpus", BAD)
-    assert not takedown_search.was_in(durable, "small-corpus", f"{BAD}/")
+    assert takedown_search.were_in(durable, "small-corpus", selection(BAD)) == {BAD}
+    assert takedown_search.were_in(durable, "small-corpus", selection(f"{BAD}/")) == set()
+    there, gone = "a.example/bad", "https://b.example/"
+    assert takedown_search.were_in(durable, "small-corpus", selection(under=(there, gone))) == {there}
     table_of(without, durable).unlink()
-    assert without.sha256 in takedown_search.snapshots_with(durable, found, BAD), "what it has is not known"
+    assert without.sha256 in takedown_search.snapshots_with(durable, found, selection(BAD)), "what it has is not known"
 
 
 def test_a_dataset_that_was_never_read_is_refused(durable: Path):
@@ -186,8 +193,8 @@ def test_a_dataset_that_was_never_read_is_refused(durable: Path):
 def test_pictures_are_taken_down_by_their_pixels(tmp_path: Path, durable: Path):
     pictures = digits.recipe_for(digits.make_digits(tmp_path / "digits"))
     made = image_steps.make_documents(pictures, durable)
-    (found,) = takedown_search.meant(durable, pictures.name, IMAGE_DOCUMENTS, "", ["digits-0.parquet#0"])
-    takedowns.add(durable, Takedown("", (), (found.identity,), "asked for", "test", 1.0), pictures.name)
+    (found,) = takedown_search.meant(durable, pictures.name, IMAGE_DOCUMENTS, selection("", "digits-0.parquet#0"))
+    takedowns.add(durable, [Takedown("", (), (found.identity,), "asked for", "test", 1.0)], pictures.name)
     after = image_steps.make_documents(pictures, durable)
     assert after.result["rows"] == made.result["rows"] and after.result["kept"] == made.result["kept"] - 1
 
@@ -195,7 +202,7 @@ def test_pictures_are_taken_down_by_their_pixels(tmp_path: Path, durable: Path):
 def noted(durable: Path, *urls: str) -> list[Takedown]:
     made = [Takedown(url, (), (), "asked", "test", float(number)) for number, url in enumerate(urls)]
     for each in made:
-        takedowns.add(durable, each, "small-corpus")
+        takedowns.add(durable, [each], "small-corpus")
     return made
 
 

@@ -97,7 +97,9 @@ def test_sql_answers_over_the_accounts_of_all_trainings(tmp_path: Path) -> None:
         ended = store.exit_of(1, "failed", "a test", "watch", ("node-1", "node-2"), True, "disrupted")
         assert fence.claim(store.folder, Token(2), nodes=(), cause="a test", by="watch", ended=ended)
     stores = list(homes._trainings(home).stores())
-    names, rows = account_tables.ask(stores, "SELECT node, cause, count(DISTINCT training) AS n FROM lost GROUP BY ALL")
+    names, rows, _ = account_tables.ask(
+        stores, "SELECT node, cause, count(DISTINCT training) AS n FROM lost GROUP BY ALL"
+    )
     assert names == ["node", "cause", "n"]
     assert sorted(rows) == [("node-1", "disrupted", 2), ("node-2", "disrupted", 2)]
     sums = "SELECT training, sum(seconds) AS s FROM spent GROUP BY training"

@@ -1,0 +1,137 @@
+"""User queries: SQL that a person wrote, over rows or over Parquet files, within limits of memory, disk and rows.
+
+It may read the tables that it is given and nothing else: no file, no network. It may take as long as it likes, and ends
+when whoever waits for it is interrupted.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from resources import warehouse
+
+Value = TypeVar("Value")
+
+MEMORY = warehouse.MEMORY
+"""What a query may use before it spills."""
+DISK = "8GB"
+"""What a query may spill to the disk."""
+COUNTED = 1_000_000
+"""Rows of an answer that are counted, at most."""
+AT_ONCE = 10_000
+INTERRUPT_SECONDS = 0.1
+"""Between two requests to a query that it ends: one that arrives before it begins is not heard."""
+
+
+class Answer(NamedTuple):
+    """The names of the columns, the first rows, and how many rows there are: `COUNTED` for that many or more."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    found: int
+
+
+def over_rows(
+    text: str, columns: Mapping[str, Mapping[str, str]], rows: Mapping[str, Sequence[tuple[Any, ...]]], most: int
+) -> Answer:
+    """What a query gives over tables of these columns (by name, their types) and rows, with its first `most` rows.
+
+    A TIMESTAMP is given in seconds since the epoch. Raises ValueError for a query that cannot be answered.
+    """
+    with _limited() as connection:
+        for table, types in columns.items():
+            fields = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            connection.execute(f"CREATE TABLE {table} ({fields})")
+            places = ", ".join("make_timestamp((? * 1e6)::BIGINT)" if k == "TIMESTAMP" else "?" for k in types.values())
+            if rows[table]:
+                connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
+        return _asked(connection, text, most, most + 1, f"; the tables are {', '.join(columns)}")
+
+
+def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema, most: int) -> Answer:
+    """What a query gives over Parquet files by name, with its first `most` rows; None stands for a file of no rows.
+
+    A column that a file does not have is null there: an older version wrote it. Raises ValueError for a query that
+    cannot be answered.
+    """
+    with _limited() as connection:
+        files = [str(each) for each in tables.values() if each is not None]
+        connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files))}]")
+        connection.register("_columns", columns.empty_table())
+        for name, each in tables.items():
+            rows_of = "" if each is None else f"UNION ALL BY NAME FROM read_parquet({_quoted(str(each))})"
+            connection.execute(f"CREATE VIEW {name} AS FROM _columns {rows_of}")
+        return _asked(connection, text, most, COUNTED, "")
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[duckdb.DuckDBPyConnection]:
+    with warehouse.connect(memory=MEMORY) as connection:
+        connection.execute(f"SET max_temp_directory_size = '{DISK}'")
+        connection.execute("SET preserve_insertion_order = true")  # the first rows are the first of the tables
+        yield connection
+
+
+def _asked(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted: int, tables: str) -> Answer:
+    """What the query gives; the rows after the first `counted` are not asked for."""
+    connection.execute("SET enable_external_access = false")
+
+    def ask() -> Answer:
+        _require_select(connection, text)
+        asked = connection.execute(text)
+        first = asked.fetchmany(most)
+        found = len(first)
+        while found < counted and (more := asked.fetchmany(min(AT_ONCE, counted - found))):
+            found += len(more)
+        return Answer([name for name, *_ in asked.description or ()], [tuple(row) for row in first], found)
+
+    try:
+        return interruptible(connection, ask)
+    except duckdb.OutOfMemoryException as error:
+        limits = f"it may use {MEMORY} of memory and {DISK} of disk; ask for fewer rows or shorter values"
+        raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}; {limits}") from None
+    except duckdb.Error as error:
+        known = tables if isinstance(error, duckdb.CatalogException) else ""
+        raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}{known}") from None
+
+
+def interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Value]) -> Value:
+    """What `ask` gives, which asks the connection; an interruption of the caller, such as Ctrl-C, ends its query.
+
+    A query that joins much hears of no signal while it runs, so another thread runs it.
+    """
+    found = futures.Future[Value]()
+
+    def run() -> None:
+        try:
+            found.set_result(ask())
+        except BaseException as error:
+            found.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    try:
+        thread.start()
+        return found.result()
+    finally:
+        while thread.is_alive():
+            if not found.done():
+                connection.interrupt()
+            thread.join(INTERRUPT_SECONDS)
+
+
+def _require_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Refuse anything but one query that reads. Raises ValueError, and duckdb.Error for what is no SQL."""
+    found = [statement.type.name for statement in connection.extract_statements(text)]
+    if found != ["SELECT"]:
+        listed = ", then ".join(each.replace("_", " ") for each in found) or "no statement"
+        raise ValueError(f"query {text!r}: found {listed}, expected one SELECT: nothing is changed by a query")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,149 @@
+"""SQL that a person wrote: what it may read, and how much memory, disk and time it may take."""
+
+import signal
+import threading
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from resources import user_queries, warehouse
+from tests.conftest import until
+
+pytestmark = pytest.mark.pure
+
+COLUMNS = pa.schema({"name": pa.string(), "url": pa.string(), "bytes": pa.int64()})
+
+
+NOTHING: dict[str, dict[str, str]] = {}
+ENDLESS = "SELECT count(*) FROM range(1000000000000) a, range(1000000) b"
+"""A join that asks nobody, while it runs, whether it should end."""
+
+
+def asked(query: str, documents: Path | None, parent: Path | None) -> tuple[int, list[dict[str, str]]]:
+    answer = user_queries.over_files(query, {"documents": documents, "parent": parent}, COLUMNS, 5)
+    return answer.found, [dict(zip(answer.columns, map(str, row), strict=True)) for row in answer.rows]
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Path, Path]:
+    new, old = tmp_path / "new.parquet", tmp_path / "old.parquet"
+    pq.write_table(pa.table({"name": ["a", "b"], "url": ["u", None], "bytes": [1, 2]}), new)
+    pq.write_table(pa.table({"bytes": [1], "name": ["a"]}), old)
+    return new, old
+
+
+def test_a_column_that_the_parent_does_not_have_is_null_there(tables: tuple[Path, Path]):
+    query = "SELECT parent.name, parent.url FROM documents JOIN parent USING (name) WHERE parent.url IS NULL"
+    assert asked(query, *tables) == (1, [{"name": "a", "url": "None"}])
+
+
+def test_without_a_parent_there_are_no_rows_of_it(tables: tuple[Path, Path]):
+    assert asked("SELECT * FROM parent", tables[0], None) == (0, [])
+    assert asked("SELECT name FROM documents ANTI JOIN parent USING (name)", tables[0], None)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("COPY (SELECT 'x' AS name) TO '{new}' (FORMAT parquet)", "COPY"),
+        ("DROP VIEW documents", "DROP"),
+        ("SELECT 1; DROP VIEW documents", "SELECT, then DROP"),
+        ("CREATE TABLE more AS FROM documents", "CREATE"),
+        ("SET threads = 64", "SET"),
+        ("-- nothing", "no statement"),
+    ],
+)
+def test_only_a_select_is_asked_and_the_tables_stay_as_they_are(tables: tuple[Path, Path], statement: str, found: str):
+    before = tables[0].read_bytes()
+    with pytest.raises(ValueError, match=f"found {found}, expected one SELECT: nothing is changed by a query"):
+        asked(statement.format(new=tables[0]), *tables)
+    assert tables[0].read_bytes() == before
+
+
+def test_a_query_over_rows_takes_a_select_alone_too():
+    columns, rows = {"trainings": {"id": "VARCHAR"}}, {"trainings": [("a",)]}
+    assert user_queries.over_rows("WITH x AS (FROM trainings) FROM x", columns, rows, 5) == (["id"], [("a",)], 1)
+    for statement in ("DROP TABLE trainings", "DELETE FROM trainings RETURNING id", "PRAGMA version"):
+        with pytest.raises(ValueError, match="expected one SELECT"):
+            user_queries.over_rows(statement, columns, rows, 5)
+    with pytest.raises(ValueError, match=r"query 'selec 1': Parser Error: syntax error"):
+        user_queries.over_rows("selec 1", columns, rows, 5)
+
+
+def test_of_an_endless_answer_the_first_rows_are_given():
+    answer = user_queries.over_rows("SELECT * FROM range(1000000000000)", NOTHING, {}, 3)
+    assert answer == (["range"], [(0,), (1,), (2,)], 4)
+
+
+def test_of_a_check_that_finds_no_end_of_rows_a_million_are_counted(tables: tuple[Path, Path]):
+    found, first = asked("SELECT * FROM range(1000000000000)", *tables)
+    assert (found, len(first)) == (user_queries.COUNTED, 5)
+
+
+@pytest.mark.parametrize("over", ["rows", "files"])
+def test_an_answer_that_takes_too_much_memory_is_refused_with_the_limit(
+    over: str, tables: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(user_queries, "MEMORY", "100MB")
+    query = "SELECT list(range) FROM range(200000000)"
+    with pytest.raises(ValueError, match=r"query 'SELECT list.* it may use 100MB of memory and 8GB of disk"):
+        user_queries.over_rows(query, NOTHING, {}, 3) if over == "rows" else asked(query, *tables)
+
+
+def test_what_a_query_spills_lies_among_the_temporary_files_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    query = "SELECT current_setting('temp_directory')"
+    [(folder,)] = user_queries.over_rows(query, NOTHING, {}, 3).rows
+    assert Path(folder).parent == temporary and list(tmp_path.rglob("*")) == [temporary]
+
+
+def test_an_interruption_ends_a_query_that_hears_of_no_signal():
+    class Interrupted(Exception):
+        pass
+
+    connection, running = duckdb.connect(), threading.Event()
+
+    def ask() -> None:
+        running.set()
+        connection.execute(ENDLESS).fetchall()
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def send() -> None:
+        until(running.is_set, "the query to begin")
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    main, before = threading.get_ident(), signal.signal(signal.SIGUSR1, interrupt)
+    sender = threading.Thread(target=send)
+    try:
+        sender.start()
+        with connection, pytest.raises(Interrupted):
+            user_queries.interruptible(connection, ask)
+    finally:
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_query_that_a_signal_has_ended_is_an_interruption():
+    def send() -> None:
+        until(running.is_set, "the query to begin")
+        signal.pthread_kill(main, signal.SIGINT)
+
+    main, running = threading.get_ident(), threading.Event()
+    sender = threading.Thread(target=send)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), warehouse.connect() as connection:
+            sender.start()
+            running.set()
+            connection.execute("SELECT count(*) FROM range(1000000000000)").fetchall()
+    finally:
+        sender.join()
+        signal.signal(signal.SIGINT, before)
