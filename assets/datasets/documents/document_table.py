@@ -97,7 +97,7 @@ def write(
             connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
         kind.compare(connection, recipe, paths, durable, shop, report)
         with asking(connection, report, "writing the documents table"):
-            rows, kept = _write_table(connection, kind.table, made)
+            rows, kept = write_rows(connection, kind.table, made)
     blake3 = verify.measure(made).blake3
     atomic.move(made, path(durable, blake3))
     return DocumentTable(blake3, rows, kept)
@@ -135,7 +135,7 @@ def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:
     return dict(zip(columns["blake3"].to_pylist(), columns["split"].to_pylist(), strict=True))
 
 
-def _write_table(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, target: Path) -> tuple[int, int]:
+def write_rows(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, target: Path) -> tuple[int, int]:
     """Write the rows of `live` in their order; returns how many rows there are, and how many are kept.
 
     Some at a time, because duckdb cannot sort all of some ten millions in the memory that it may have.

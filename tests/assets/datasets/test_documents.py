@@ -5,6 +5,7 @@ import gzip
 import json
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
@@ -51,6 +52,23 @@ def test_the_table_is_named_by_its_content_and_is_the_same_when_made_again(corpu
     data = document_table.path(tmp_path / "one", results[0]["blake3"]).read_bytes()
     assert blake3(data).hexdigest() == results[0]["blake3"]
     assert data == document_table.path(tmp_path / "two", results[0]["blake3"]).read_bytes()
+
+
+def test_a_table_has_the_same_bytes_for_any_number_of_threads(tmp_path):
+    """duckdb gives rows to its threads by the hundred thousand."""
+    schema = text_documents.SCHEMA
+    columns = ", ".join(f"(row % 7)::VARCHAR AS {name}" for name in schema.names if name not in ("removed", "split"))
+    made = set()
+    for threads in (1, 2, 3):
+        with duckdb.connect() as connection:
+            connection.execute(f"SET threads = {threads}; SET preserve_insertion_order = false")
+            connection.execute(f"""
+                CREATE TABLE live AS SELECT row, {columns}, if(row % 5 = 0, 'a rule', NULL) AS removed, 'train' AS split
+                FROM range(140_000) t(row)
+            """)
+            assert document_table.write_rows(connection, schema, tmp_path / "table") == (140_000, 112_000)
+        made.add((tmp_path / "table").read_bytes())
+    assert len(made) == 1
 
 
 def test_rows_are_in_the_order_of_names_and_numbers(tmp_path, durable):
