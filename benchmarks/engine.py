@@ -3,7 +3,8 @@
 ``python -m benchmarks.engine [--megabytes N ...] [--engines NAME ...] [--unit N]``: makes a corpus of N MB from the
 sources of installed Python packages, again and again with some words exchanged; builds it in one process, and with one
 and with two workers in processes of their own beside their scheduler, each time from nothing; the bytes must be the
-same. Memory is the most that one process held at any time (VmHWM): two sizes show whether it grows with the corpus.
+same. What two workers gain stands beside what this machine gives two builds that share nothing. Memory is the most that
+one process held at any time (VmHWM): two sizes show whether it grows with the corpus.
 
     python -m benchmarks.engine --megabytes 10000 --engines "two workers" --folder FOLDER
 
@@ -22,7 +23,8 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ OLD = 1_700_000_000
 """When all files seem to have been written: long ago, so that no build waits for them to be still."""
 ENGINES = {"one process": 0, "one worker": 1, "two workers": 2}
 """How many workers beside the process that builds; without one it does all itself."""
+MOST_ALONE = 128.0
+"""Megabytes of the corpus that is built by two at once."""
 EXCHANGED = 0.02
 """The share of a copy's words that are others: enough for no copy to be a near-duplicate of the one before."""
 
@@ -80,13 +84,25 @@ def _measure(home: Path, megabytes: float, engines: list[str]) -> None:
         shutil.rmtree(durable)
     assert len(made) == 1, f"found snapshots {made}, expected one"
     if {"one worker", "two workers"} <= seconds.keys():
-        _print(
-            f"{what}: two workers beside one", "times", "higher", seconds["one worker"] / seconds["two workers"], 1.8
-        )
+        gain = seconds["one worker"] / seconds["two workers"]
+        at_once = {"two builds at once, in a process each": _gain_of_processors(home, megabytes, tokenizer_of)}
+        _print(f"{what}: two workers beside one", "times", "higher", gain, 1.8, at_once)
     for engine in seconds.keys() - {"one process"} if "one process" in seconds else ():
         _print(f"{what}: {engine} beside one process", "times", "lower", seconds[engine] / seconds["one process"])
         _print(f"{what}: CPU time, {engine} beside one process", "times", "lower", used[engine] / used["one process"])
     shutil.rmtree(home)
+
+
+def _gain_of_processors(home: Path, megabytes: float, tokenizer_of: Path) -> float:
+    """How many times as much two builds that share nothing do at once as one alone: the most that this machine gives."""
+    _write_corpus(home / "part", min(megabytes, MOST_ALONE) * 1e6)
+    recipe = _recipe(home, tokenizer_of, "part")
+    alone = _built(recipe, home / "alone", None)["seconds"]
+    with ThreadPoolExecutor(2) as executor:
+        both = executor.map(
+            lambda place: _built(recipe, home / place, None)["seconds"], ("first of two", "second of two")
+        )
+    return float(2 * alone / max(both))
 
 
 def _built(recipe: DatasetRecipe, durable: Path, cluster: dask.Cluster | None) -> dict[str, Any]:
@@ -180,9 +196,17 @@ def _cpu_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _print(metric: str, unit: str, better: str, ours: float, aim: float | None = None) -> None:
+def _print(
+    metric: str,
+    unit: str,
+    better: str,
+    ours: float,
+    aim: float | None = None,
+    peers: Mapping[str, float] | None = None,
+) -> None:
     line = {"benchmark": "engine", "metric": metric, "unit": unit, "better": better}
-    print(json.dumps({**line, "ours": round(ours, 3), "peers": {}, "aim": aim}), flush=True)
+    beside = {name: round(value, 3) for name, value in (peers or {}).items()}
+    print(json.dumps({**line, "ours": round(ours, 3), "peers": beside, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":
