@@ -94,7 +94,7 @@ def _measure(home: Path, megabytes: float, engines: list[str]) -> None:
 
 
 def _gain_of_processors(home: Path, megabytes: float, tokenizer_of: Path) -> float:
-    """How many times as much two builds that share nothing do at once as one alone: the most that this machine gives."""
+    """How many times as much two builds that share nothing do at once as one alone: the machine's own limit."""
     _write_corpus(home / "part", min(megabytes, MOST_ALONE) * 1e6)
     recipe = _recipe(home, tokenizer_of, "part")
     alone = _built(recipe, home / "alone", None)["seconds"]
