@@ -7,12 +7,13 @@ are compared here, each with all others. duckdb does it in bounded memory and sp
 import contextlib
 import errno
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -30,6 +31,8 @@ from trainer.base import atomic, verify
 
 SPLITS = ("train", "validation")
 ROWS_AT_ONCE = 65_536
+"""Rows of a row group of a table."""
+GROUPS_AT_ONCE = 8
 MEMORY, THREADS = warehouse.MEMORY, warehouse.THREADS
 
 LIVE = """
@@ -126,6 +129,20 @@ def held_out_below(validation: float) -> str:
     no document changes its split because others are added or removed.
     """
     return f"{min(ceil(validation * 2**52), 2**52 - 1):013x}"
+
+
+def parts(table: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of a table in their order, half a million at a time, with the place of each as `row`.
+
+    For joins with as many rows again: duckdb holds one side of a join in memory, and fails where that is too large for
+    it, as it is for some ten million documents.
+    """
+    begin, file = 0, pq.ParquetFile(table)
+    for first in range(0, file.num_row_groups, GROUPS_AT_ONCE):
+        groups = range(first, min(first + GROUPS_AT_ONCE, file.num_row_groups))
+        part = file.read_row_groups(groups, columns=list(columns), use_threads=False)
+        yield part.append_column("row", pa.array(np.arange(begin, begin + part.num_rows)))
+        begin += part.num_rows
 
 
 def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:

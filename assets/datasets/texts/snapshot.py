@@ -6,7 +6,7 @@ build and a build from nothing give the same bytes.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ VERSION = "2"
 
 ORDERED = """
     SELECT l.file, l.start, l.count, k.bytes, ('0x' || right(k.blake3, 16))::UBIGINT AS hash
-    FROM read_parquet($table, file_row_number = true) k JOIN read_parquet($located) l ON l.blake3 = k.blake3
-    WHERE k.split = $split ORDER BY k.file_row_number
+    FROM part k JOIN read_parquet($located) l ON l.blake3 = k.blake3
+    WHERE k.split = $split ORDER BY k.row
 """
-"""Where the tokens of a split's documents are, in the order of the table."""
+"""Where the tokens of a split's documents are, those of a part of the table, in its order."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,22 @@ def build(
 
 def _ordered(
     connection: duckdb.DuckDBPyConnection, table: Path, split: str, located: tokens.Located
-) -> pa.RecordBatchReader:
+) -> Iterator[pa.RecordBatch]:
     """Where the tokens of a split's documents are, in the order of the table."""
-    values = {"table": str(table), "split": split, "located": [str(each) for each in located.documents]}
-    return connection.sql(ORDERED, params=values).to_arrow_reader(tokens.ROWS_AT_ONCE)
+    values = {"split": split, "located": [str(each) for each in located.documents]}
+    for part in document_table.parts(table, ["blake3", "bytes", "split"]):
+        connection.register("part", part)
+        yield from connection.sql(ORDERED, params=values).to_arrow_reader(tokens.ROWS_AT_ONCE)
+        connection.unregister("part")
 
 
 def _pack(
-    rows: pa.RecordBatchReader, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path, phase: BuildPhase
+    rows: Iterable[pa.RecordBatch],
+    located: tokens.Located,
+    plan: TextPlan,
+    durable: Path,
+    shop: Path,
+    phase: BuildPhase,
 ) -> shards.TokenSplit:
     """Write a split's shards, one at a time, except those that the parent has."""
     written, text_bytes, dtype = list[shards.TokenShard](), 0, plan.tokenizer.dtype

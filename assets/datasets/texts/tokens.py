@@ -41,11 +41,12 @@ LOCATED = pa.schema(
 )
 """A row for each document: its BLAKE3, the place of its file in `Located.files`, its first token there, its tokens."""
 MISSING = """
-    SELECT e.segment, k.name, k.number, k.blake3, k.bytes FROM read_parquet($table) k
+    SELECT e.segment, k.name, k.number, k.blake3, k.bytes FROM part k
     ANTI JOIN read_parquet($located) l ON l.blake3 = k.blake3
     JOIN read_parquet($index) e ON e.name = k.name
-    WHERE k.removed IS NULL ORDER BY e.segment, k.name, k.number
+    WHERE k.removed IS NULL ORDER BY e.segment, k.row
 """
+"""The documents of a part of the table that are not located, by segments, and in each in its order."""
 ROWS_AT_ONCE = 65_536
 
 
@@ -121,12 +122,18 @@ def encode_missing(
     report: BuildLog,
 ) -> Located:
     """Encode the kept documents of `table` that are not located yet."""
-    values = {"table": str(table), "index": str(index), "located": [str(each) for each in located.documents]}
-    missing = connection.sql(MISSING, params=values).to_arrow_reader(ROWS_AT_ONCE)
-    sizes = _by_segment(missing, shop)
+    values = {"index": str(index), "located": [str(each) for each in located.documents]}
+    sizes, missing = dict[str, int](), dict[str, list[Path]]()
+    for number, part in enumerate(document_table.parts(table, ["name", "number", "blake3", "bytes", "removed"])):
+        connection.register("part", part)
+        rows = connection.sql(MISSING, params=values).to_arrow_reader(ROWS_AT_ONCE)
+        for segment, size, path in _write_missing(rows, shop, number):
+            sizes[segment] = sizes.get(segment, 0) + size
+            missing.setdefault(segment, []).append(path)
+        connection.unregister("part")
     first = len(located.files)
     tasks = [
-        _Encoding(segment_path(durable, name), first + place, tokenizer_sha256, durable, shop)
+        _Encoding(segment_path(durable, name), tuple(missing[name]), first + place, tokenizer_sha256, durable, shop)
         for place, name in enumerate(sizes)
     ]
     total = sum(sizes.values())
@@ -137,18 +144,17 @@ def encode_missing(
     return Located([*located.files, *(Spool(task.spool, None) for task in tasks)], located.documents)
 
 
-def _by_segment(missing: pa.RecordBatchReader, shop: Path) -> dict[str, int]:
-    """Write the rows of each segment, which come one after the other, to a file of its own; returns the bytes of the
-    texts by segment."""
-    sizes: dict[str, int] = {}
-    rows = (run for batch in missing for run in _runs(batch))
-    for name, of_segment in itertools.groupby(rows, key=lambda run: run[0]):
-        path, sizes[name] = _missing_path(shop, name), 0
-        with writing(path), pq.ParquetWriter(path, missing.schema) as writer:
+def _write_missing(rows: pa.RecordBatchReader, shop: Path, number: int) -> Iterator[tuple[str, int, Path]]:
+    """Write the rows of each segment, which come one after the other, to a file of its own; `number` is that of their
+    part of the table. Gives each segment with the bytes of these texts, and the file."""
+    runs = (run for batch in rows for run in _runs(batch))
+    for name, of_segment in itertools.groupby(runs, key=lambda run: run[0]):
+        path, size = shop / f"{name}.{number}.missing", 0
+        with writing(path), pq.ParquetWriter(path, rows.schema) as writer:
             for _, batch in of_segment:
-                sizes[name] += pa.compute.sum(batch["bytes"]).as_py()
+                size += pa.compute.sum(batch["bytes"]).as_py()
                 writer.write_batch(batch)
-    return sizes
+        yield name, size, path
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -159,15 +165,13 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         begin += run["counts"]
 
 
-def _missing_path(shop: Path, segment: str) -> Path:
-    return shop / f"{segment}.missing.parquet"
-
-
 @dataclass(frozen=True)
 class _Encoding:
     """Documents of a segment that one worker encodes into one spool."""
 
     segment: Path
+    missing: tuple[Path, ...]
+    """The files that name these documents, in the order of the segment."""
     file: int
     """The place of the spool among the files of tokens."""
     tokenizer: str
@@ -186,9 +190,10 @@ class _Encoding:
     @property
     def wanted(self) -> Iterator[TextPlace]:
         """The documents, in the order of the segment."""
-        with pq.ParquetFile(_missing_path(self.shop, self.segment.stem)) as file:
-            for batch in file.iter_batches(ROWS_AT_ONCE, columns=["name", "number", "blake3"]):
-                yield from map(TextPlace, *(column.to_pylist() for column in batch.columns))
+        for path in self.missing:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(ROWS_AT_ONCE, columns=["name", "number", "blake3"]):
+                    yield from map(TextPlace, *(column.to_pylist() for column in batch.columns))
 
 
 def _encode(task: _Encoding) -> Path:

@@ -63,6 +63,20 @@ def test_the_order_in_which_a_folder_names_its_files_changes_nothing(corpus, tmp
     assert looked and content(tmp_path / "one") == content(tmp_path / "two")
 
 
+def test_a_table_that_is_read_in_parts_gives_the_same_shards(corpus, tmp_path, monkeypatch):
+    """From nothing, and after a change."""
+    one = [build(recipe_for(corpus), tmp_path / "one")]
+    monkeypatch.setattr(document_table, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(document_table, "GROUPS_AT_ONCE", 2)
+    parts = [build(recipe_for(corpus), tmp_path / "parts")]
+    for path in sorted(corpus.rglob("*.py"))[::9]:
+        path.write_text(path.read_text() + "# another end\n")
+    parts.append(build(recipe_for(corpus), tmp_path / "parts"))
+    monkeypatch.undo()
+    one.append(build(recipe_for(corpus), tmp_path / "one"))
+    assert [each.splits for each in parts] == [each.splits for each in one] and one[0].splits != one[1].splits
+
+
 def test_the_stored_manifest_is_the_snapshot(corpus, durable):
     made = build(recipe_for(corpus), durable)
     assert shards.read_manifest(durable, made.sha256) == made

@@ -1,5 +1,6 @@
 """Tokens: an attempt to encode documents may end at any moment, and it may not be the only one."""
 
+import dataclasses
 import itertools
 import os
 import shutil
@@ -33,9 +34,10 @@ def task(tmp_path, durable) -> tokens._Encoding:
     shop = tmp_path / "shop"
     shop.mkdir()
     rows = pq.read_table(segment, columns=["file", "number", "blake3"])
-    pq.write_table(rows.rename_columns(["name", "number", "blake3"]), tokens._missing_path(shop, segment.stem))
+    missing = tmp_path / "missing"
+    pq.write_table(rows.rename_columns(["name", "number", "blake3"]), missing)
     made = tokenizer.write(durable, tokenizer.train(["the text of number"], 300))
-    return tokens._Encoding(segment, 0, made.sha256, durable, shop)
+    return tokens._Encoding(segment, (missing,), 0, made.sha256, durable, shop)
 
 
 def made(task: tokens._Encoding) -> dict[str, bytes]:
@@ -45,7 +47,7 @@ def made(task: tokens._Encoding) -> dict[str, bytes]:
 
 def undisturbed(task: tokens._Encoding) -> dict[str, bytes]:
     """The files of a single attempt, made elsewhere."""
-    elsewhere = tokens._Encoding(task.segment, 0, task.tokenizer, task.durable, task.shop.with_name("elsewhere"))
+    elsewhere = dataclasses.replace(task, shop=task.shop.with_name("elsewhere"))
     shutil.copytree(task.shop, elsewhere.shop)
     tokens._encode(elsewhere)
     return made(elsewhere)
