@@ -207,6 +207,8 @@ def _known_starts(codes: Codes, starts: TokenPositions, ends: TokenPositions) ->
 
 def _unknown_starts(codes: Codes, starts: TokenPositions) -> list[int]:
     """The beginnings of the long tokens that may be a JSON Web Token or a value, with or without quotes."""
+    if not len(starts):  # as in most texts, of which there may be many short ones
+        return []
     before = starts - 1
     for _ in range(3):
         before = np.where((before > 0) & np.isin(codes[before], BLANKS), before - 1, before)
