@@ -56,7 +56,7 @@ class TextStatistics:
     def stop_words(self) -> int | None:
         """How many of the language's stop words occur; None for a language without a list of them."""
         wanted = stop_words.hashed(self._language)
-        return None if wanted is None else sum(bool((self.words == each).any()) for each in wanted)
+        return None if wanted is None else int(np.count_nonzero((self.words == wanted[:, None]).any(axis=1)))
 
     @cached_property
     def sentences(self) -> int:
