@@ -179,11 +179,11 @@ def takedown(
         from operations import takedown as operation
 
         asked = operation.TakedownRequest(what, why, place.who(changes=doing), near)
-        told = (recipe, here.tiers, here.tracking)
+        where = (recipe, here.tiers, here.tracking)
         if doing:
-            report = operation.take_down(*told, instance, asked, lambda line: shown.update(f"{name}: {line}"))
+            report = operation.take_down(*where, instance, asked, lambda line: shown.update(f"{name}: {line}"))
         else:
-            report = operation.outlook(*told, asked)
+            report = operation.outlook(*where, asked)
     output.print_json(report) if json else print("\n".join(data_lines.takedown(report)))
 
 

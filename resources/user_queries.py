@@ -29,7 +29,7 @@ INTERRUPT_SECONDS = 0.1
 """Between two requests to a query that it ends: one that arrives before it begins is not heard."""
 
 
-class Answer(NamedTuple):
+class QueryAnswer(NamedTuple):
     """The names of the columns, the first rows, and how many rows there are: `COUNTED` for that many or more."""
 
     columns: list[str]
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 def over_rows(
     text: str, columns: Mapping[str, Mapping[str, str]], rows: Mapping[str, Sequence[tuple[Any, ...]]], most: int
-) -> Answer:
+) -> QueryAnswer:
     """What a query gives over tables of these columns (by name, their types) and rows, with its first `most` rows.
 
     A TIMESTAMP is given in seconds since the epoch. Raises ValueError for a query that cannot be answered.
@@ -54,7 +54,7 @@ def over_rows(
         return _asked(connection, text, most, most + 1, f"; the tables are {', '.join(columns)}")
 
 
-def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema, most: int) -> Answer:
+def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema, most: int) -> QueryAnswer:
     """What a query gives over Parquet files by name, with its first `most` rows; None stands for a file of no rows.
 
     A column that a file does not have is null there: an older version wrote it. Raises ValueError for a query that
@@ -78,18 +78,18 @@ def _limited() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _asked(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted: int, tables: str) -> Answer:
+def _asked(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted: int, tables: str) -> QueryAnswer:
     """What the query gives; the rows after the first `counted` are not asked for."""
     connection.execute("SET enable_external_access = false")
 
-    def ask() -> Answer:
+    def ask() -> QueryAnswer:
         _require_select(connection, text)
         asked = connection.execute(text)
         first = asked.fetchmany(most)
         found = len(first)
         while found < counted and (more := asked.fetchmany(min(AT_ONCE, counted - found))):
             found += len(more)
-        return Answer([name for name, *_ in asked.description or ()], [tuple(row) for row in first], found)
+        return QueryAnswer([name for name, *_ in asked.description or ()], [tuple(row) for row in first], found)
 
     try:
         return interruptible(connection, ask)

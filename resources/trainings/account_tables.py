@@ -95,7 +95,7 @@ def ask(
     owners: Mapping[str, str] = NOBODY,
     quotas: Iterable[QuotaStanding] = (),
     most: int = ROWS,
-) -> user_queries.Answer:
+) -> user_queries.QueryAnswer:
     """What a query gives, with its first `most` rows. Raises ValueError for a query that is not SQL."""
     return user_queries.over_rows(query, COLUMNS, rows(stores, prices, owners, quotas), most)
 

@@ -69,7 +69,7 @@ class LocalFile(io.FileIO):
             )
 
 
-class StoredObject(io.RawIOBase):
+class StoredFile(io.RawIOBase):
     """An object of a store that must stay the one that was listed."""
 
     def __init__(self, inner: io.BufferedReader) -> None:

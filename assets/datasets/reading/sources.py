@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple, cast
 import pyarrow as pa
 
 from assets.datasets.building.phase import BuildPhase
-from assets.datasets.reading.listed_file import BUFFER, LocalFile, StoredObject, UnreadFile, version_of
+from assets.datasets.reading.listed_file import BUFFER, LocalFile, StoredFile, UnreadFile, version_of
 from assets.datasets.reading.sorted_rows import SortedRows
 from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
 from trainer.objects.bucket import AlreadyThere, Bucket
@@ -102,7 +102,7 @@ class SourceListing:
             return cast(BinaryIO, io.BufferedReader(LocalFile(f"{self.place}/{file.name}", file.version), BUFFER))
         try:
             inner = self.place.open(file.name, etag=file.version.partition("-")[2])
-            return cast(BinaryIO, io.BufferedReader(StoredObject(cast(io.BufferedReader, inner)), BUFFER))
+            return cast(BinaryIO, io.BufferedReader(StoredFile(cast(io.BufferedReader, inner)), BUFFER))
         except AlreadyThere as error:
             raise UnreadFile(str(error), "changed while it was read") from None
         except Missing as error:
