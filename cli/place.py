@@ -171,9 +171,11 @@ class Workplace:
         """As `dagster`, of a home that is as it is: for an upgrade."""
         from dagster import DagsterInstance
 
+        from deploy.embedded.instance import open_storage
+
         if self.home is None and not os.environ.get("DAGSTER_HOME"):
             raise ValueError("DAGSTER_HOME: found nothing, expected the folder of the platform's Dagster settings")
-        with DagsterInstance.from_config(str(self.home.dagster)) if self.home else DagsterInstance.get() as storage:
+        with open_storage(self.home) if self.home else DagsterInstance.get() as storage:
             yield storage
 
     @property

@@ -31,7 +31,7 @@ from resources import access, credentials
 from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
 from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.lease import Holder, HomeLease
-from trainer.base import atomic, scratch
+from trainer.base import atomic, lock, scratch
 from trainer.base.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
@@ -82,8 +82,13 @@ class Running:
 
 
 def open_storage(home: Home) -> dg.DagsterInstance:
-    """Dagster's storage of this home; a context manager."""
-    return dg.DagsterInstance.from_config(str(home.dagster))
+    """Dagster's storage of this home; a context manager.
+
+    One process at a time opens it: where two make it at once, Dagster writes two versions of its tables, and opens it
+    never again.
+    """
+    with lock.exclusive(home.dagster):
+        return dg.DagsterInstance.from_config(str(home.dagster))
 
 
 @contextlib.contextmanager
@@ -94,8 +99,8 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
     `operations.upgrade.upgrading.ready` does.
     """
     prepare(home)
-    with occupancy.taken(home) as lock:
-        occupancy.describe(lock, "")
+    with occupancy.taken(home) as mark:
+        occupancy.describe(mark, "")
         end_leftovers(home)
         chosen = _usable_port(port)
         pages = _mlflow_port(chosen)
@@ -109,7 +114,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             try:
                 _start(instance, sockets, chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
-                occupancy.describe(lock, instance.url)
+                occupancy.describe(mark, instance.url)
                 if pages:  # last: nothing waits for it, and nothing ends with it
                     serve = mlflow_pages.command(home.root / "mlflow.db", pages)
                     others.append(_spawn(instance, "mlflow", serve))
