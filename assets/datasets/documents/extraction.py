@@ -54,6 +54,8 @@ SMALL_UNIT_BYTES = 8 << 20
 UNITS = 32
 """Units that there should be at least, where they lie between these bounds."""
 UNIT_FILES = 1024
+OPENING_BYTES = 2048
+"""What opening a file costs, in the bytes of text that are read and cleaned in that time."""
 ROW_GROUP_BYTES = 1 << 20
 """Bytes of documents that a worker holds before it writes them, and that are read to get one document."""
 REPEATED = {"file", "language", "licence", "label", "removed"}
@@ -110,7 +112,8 @@ def _made(
     tasks, begun = itertools.tee(units)  # which holds those that are begun and not done
     phase = BuildPhase(report, "reading new and changed files", size, BYTES)
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
-    for task, found in zip(tasks, workers.run(_extract, begun, size, everywhere=everywhere), strict=True):
+    work = size + OPENING_BYTES * len(fresh)
+    for task, found in zip(tasks, workers.run(_extract, begun, work, everywhere=everywhere), strict=True):
         for file, (_, version, *rest, _) in zip(task.files, found, strict=True):
             yield (file.name, version and file.version, *rest, task.key)
         phase.add(sum(file.bytes for file in task.files))

@@ -34,10 +34,10 @@ def affordable(megabytes: float, between: Between, splitting: pre_tokenizers.Pre
     known = set[int]()
     one = _cost(between(0.0, MEASURED), known, splitting)
     two = one + _cost(between(MEASURED, 2 * MEASURED), known, splitting)
-    if not one or two == one:
+    growth = log2(two / one) if one else 0.0
+    if not growth or one * (megabytes / MEASURED) ** growth <= MEMORY:
         return megabytes
-    parts = float((MEMORY / one) ** (1 / log2(two / one)))
-    return min(megabytes, max(parts, 2.0) * MEASURED)
+    return max(float((MEMORY / one) ** (1 / growth)), 2.0) * MEASURED
 
 
 def _cost(texts: Iterable[str], known: set[int], splitting: pre_tokenizers.PreTokenizer) -> int:

@@ -1,5 +1,6 @@
 """Pieces: a tokenizer is trained on as much of the sample as fits the memory."""
 
+import itertools
 import random
 
 import pytest
@@ -34,6 +35,15 @@ def affordable(letters: range, word: int) -> float:
 
 def test_of_text_whose_words_repeat_the_whole_sample_is_used():
     assert affordable(range(ord("a"), ord("e")), word=2) == WANTED
+
+
+def test_of_text_that_hardly_has_a_new_word_the_whole_sample_is_used():
+    words = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
+
+    def between(after: float, megabytes: float) -> list[str]:
+        return [" ".join(words), *(["another"] if after else [])]
+
+    assert pieces.affordable(WANTED, between, tokenizer.splitting()) == WANTED
 
 
 def test_of_text_without_spaces_as_much_is_used_as_fits_the_memory():
