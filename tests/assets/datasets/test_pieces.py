@@ -38,10 +38,10 @@ def test_of_text_whose_words_repeat_the_whole_sample_is_used():
 
 
 def test_of_text_that_hardly_has_a_new_word_the_whole_sample_is_used():
-    words = ["".join(letters) for letters in itertools.product("abcdefghijkl", repeat=3)]
+    words = ["".join(letters) for letters in itertools.product("abcdefghij", repeat=3)]
 
     def between(after: float, megabytes: float) -> list[str]:
-        return [" ".join(words), *(["another"] if after else [])]
+        return [" ".join(words), *(["z"] if after else [])]
 
     assert pieces.affordable(WANTED, between, tokenizer.splitting()) == WANTED
 
