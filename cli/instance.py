@@ -6,12 +6,11 @@ from typing import Annotated
 import typer
 
 from cli import output, place
-from cli.verbs import AsJson, group, verb
+from cli.verbs import AsJson, Interrupted, group, verb
 
 app = group("The instance on this machine.")
 SECTION = "Instance"
 ELSEWHERE = "a cluster's instance is installed by its chart"
-INTERRUPTED = 130
 
 
 @verb(app, "SLIPWAY_HOME=/data/slipway slipway demo", section=SECTION)
@@ -32,8 +31,7 @@ def demo(
     try:
         code = demo.run(recipes, home, chosen, serve)
     except KeyboardInterrupt:
-        output.note("\ninterrupted; everything made so far is kept, the next run goes on from there")
-        code = INTERRUPTED
+        raise Interrupted("everything made so far is kept, the next run goes on from there") from None
     raise typer.Exit(code)
 
 

@@ -18,6 +18,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a script t
 EXAMPLE = "Example: "
 
 
+class Interrupted(Exception):
+    """Ctrl-C was pressed; the text says what a person should know then."""
+
+
 class Sections(TyperGroup):
     """A group whose help lists its verbs by section, in the order in which they were declared."""
 

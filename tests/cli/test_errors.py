@@ -14,6 +14,7 @@ from dagster._utils.interrupts import raise_interrupts_as
 
 from cli import main as command
 from cli import place
+from cli.verbs import Interrupted
 from tests.cli.conftest import Call
 
 ROOT = Path(__file__).parents[2]
@@ -155,3 +156,14 @@ def test_the_module_is_the_command():
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("slipway: No such command 'nope'")
+
+
+def test_a_verb_that_knows_more_of_an_interruption_says_it_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def interrupted() -> None:
+        raise Interrupted("all is kept")
+
+    monkeypatch.setattr(place, "here", interrupted)
+    assert command.main(["ls"]) == command.INTERRUPTED
+    assert capsys.readouterr().err == "\ninterrupted; all is kept\n"
