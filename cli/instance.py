@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cli import output, place
-from cli.verbs import AsJson, Interrupted, group, verb
+from cli.verbs import AsJson, VerbInterrupted, group, verb
 
 app = group("The instance on this machine.")
 SECTION = "Instance"
@@ -31,7 +31,7 @@ def demo(
     try:
         code = demo.run(recipes, home, chosen, serve)
     except KeyboardInterrupt:
-        raise Interrupted("everything made so far is kept, the next run goes on from there") from None
+        raise VerbInterrupted("everything made so far is kept, the next run goes on from there") from None
     raise typer.Exit(code)
 
 

@@ -32,7 +32,7 @@ from cli import (
     sweeps,
     trainings,
 )
-from cli.verbs import Interrupted, Sections
+from cli.verbs import VerbInterrupted, Sections
 from resources.errors import is_for_people, sentence
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted() if code == INTERRUPTED else code  # Typer gives it for Ctrl-C
     except (Abort, KeyboardInterrupt):
         return _interrupted()
-    except Interrupted as interruption:
+    except VerbInterrupted as interruption:
         print(f"\ninterrupted; {interruption}", file=sys.stderr)
         return INTERRUPTED
     except TyperException as error:

@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a script t
 EXAMPLE = "Example: "
 
 
-class Interrupted(Exception):
+class VerbInterrupted(Exception):
     """Ctrl-C was pressed; the text says what a person should know then."""
 
 

@@ -14,7 +14,7 @@ from dagster._utils.interrupts import raise_interrupts_as
 
 from cli import main as command
 from cli import place
-from cli.verbs import Interrupted
+from cli.verbs import VerbInterrupted
 from tests.cli.conftest import Call
 
 ROOT = Path(__file__).parents[2]
@@ -162,7 +162,7 @@ def test_a_verb_that_knows_more_of_an_interruption_says_it_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def interrupted() -> None:
-        raise Interrupted("all is kept")
+        raise VerbInterrupted("all is kept")
 
     monkeypatch.setattr(place, "here", interrupted)
     assert command.main(["ls"]) == command.INTERRUPTED
