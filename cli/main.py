@@ -32,7 +32,7 @@ from cli import (
     sweeps,
     trainings,
 )
-from cli.verbs import VerbInterrupted, Sections
+from cli.verbs import Sections, VerbInterrupted
 from resources.errors import is_for_people, sentence
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
