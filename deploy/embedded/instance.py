@@ -84,8 +84,8 @@ class Running:
 def open_storage(home: Home) -> dg.DagsterInstance:
     """Dagster's storage of this home; a context manager.
 
-    One process at a time opens it: where two make it at once, Dagster writes two versions of its tables, and opens it
-    never again.
+    One process at a time opens it: where two make it at once, Dagster writes down two versions of its tables, and can
+    never open it again.
     """
     with lock.exclusive(home.dagster):
         return dg.DagsterInstance.from_config(str(home.dagster))
