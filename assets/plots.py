@@ -34,7 +34,8 @@ def png(data: bytes, title: str) -> dg.MarkdownMetadataValue:
 def length_histogram(lengths: Sequence[tuple[int, int]]) -> dg.MarkdownMetadataValue:
     """Documents by length; `lengths` are pairs (bytes from which a bin counts, a power of two; documents in it)."""
     counts = dict(lengths)
-    bins = [2**power for power in range(min(counts).bit_length() - 1, max(counts).bit_length())]
+    powers = [shortest.bit_length() - 1 for shortest in counts]
+    bins = [2**power for power in range(min(powers), max(powers) + 1)] if powers else []
     figure = new_figure()
     axes = figure.subplots()
     axes.bar([_size(shortest) for shortest in bins], [counts.get(shortest, 0) for shortest in bins])

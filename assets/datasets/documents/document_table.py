@@ -147,7 +147,8 @@ def parts(table: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:
     """The splits, by hash, of those of the given texts that a table keeps."""
-    wanted = (pc.field("blake3").isin(list(hashes))) & pc.field("removed").is_null()
+    # An array with its type: of no hashes, a list would be one of nulls, which is compared with no string.
+    wanted = pc.field("blake3").isin(pa.array(hashes, pa.string())) & pc.field("removed").is_null()
     columns = pq.read_table(table, columns=["blake3", "split"], filters=wanted)
     return dict(zip(columns["blake3"].to_pylist(), columns["split"].to_pylist(), strict=True))
 

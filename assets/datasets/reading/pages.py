@@ -13,6 +13,8 @@ from assets.datasets.reading.items import Text, UnfitDocument
 from recipes.dataset import ReadingSection
 
 BLOCKS = re.compile("<(/?)(?:div|article)(?![a-z0-9])", re.IGNORECASE)
+VERSION = "1"
+"""The version of this code, raised when the same page would give another text."""
 DEEPEST = 1000
 """Levels of these elements up to which the main content is looked for: that takes a time that grows with the square of
 their number, and no page that people read has as many."""
@@ -36,9 +38,21 @@ def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
         # A page that says so in ASCII is in no such encoding: the standard of HTML takes it for UTF-8 (13.2.3.2).
         encoding = detect_encoding(data, from_html_meta=False) or "utf-8"
     page = data.decode(encoding, "replace")
-    main = _depth(page) <= DEEPEST and extract_plain_text(page, main_content=True, alt_texts=False)
+    main = _depth(page) <= DEEPEST and extract_plain_text(_nested(page), main_content=True, alt_texts=False)
     text = main or extract_plain_text(page, alt_texts=False)
     return limits.document(number, text, limit) if text else UnfitDocument(number, "empty")
+
+
+def _nested(page: str) -> str:
+    """The page with three elements around what is in its body.
+
+    Resiliparse takes a `<ul>` for the navigation of a site where fewer than three elements are between it and the body.
+    Simple pages have their lists there, and lost all of them. What is marked as navigation is left out at any depth.
+    """
+    from resiliparse.parse.html import HTMLTree
+
+    body = HTMLTree.parse(page).body
+    return page if body is None else f"<body><div><div><div>{body.html}"
 
 
 def _depth(page: str) -> int:

@@ -53,9 +53,13 @@ def _figures(metadata: Mapping[str, Any]) -> str:
 
 def no_split_is_empty(recipe: DatasetRecipe, documents: Mapping[str, int], metadata: dict[str, Any]) -> Outcome:
     """Whether each split has some of the documents (their numbers by split), and how to give it some."""
-    empty, whole, share = [name for name in documents if not documents[name]], sum(documents.values()), recipe.split
+    empty = [name for name in documents if not documents[name]]
+    whole = sum(documents.values())
+    share = recipe.split
     if not empty:
         return Outcome(True, metadata)
+    if not whole:
+        return Outcome(False, metadata, advice="none of its documents is kept")
     if empty == ["validation"]:
         enough = max(share.validation, min(0.5, WANTED / max(whole, 1)))
         divide = (
@@ -110,7 +114,10 @@ def enough_is_kept(recipe: DatasetRecipe, table: Path) -> Outcome:
     share = left_out / max(kept + left_out, 1)
     by_reason = {each.reason: each.documents for each in found}
     limit = recipe.checks.left_out
-    return Outcome(share <= limit, {"share_left_out": share, "limit": limit, "left_out": by_reason})
+    counts = ", ".join(f"{number} by {reason}" for reason, number in by_reason.items())
+    advice = f"cleaning left out {left_out} of {kept + left_out} documents ({counts}), expected {limit:.0%} or less"
+    metadata = {"share_left_out": share, "limit": limit, "left_out": by_reason}
+    return Outcome(share <= limit, metadata, advice=advice if share > limit else "")
 
 
 def volume_is_kept(

@@ -79,7 +79,10 @@ def _no_split_is_empty(recipe: DatasetRecipe, made: shards.TextSnapshot) -> Outc
 def _tokens_decode(made: shards.TextSnapshot, table: Path, durable: Path) -> Outcome:
     encoding = tokenizer.load(durable, made.tokenizer.sha256)
     sampled, wrong = undecodable(made, durable, encoding, table)
-    return Outcome(wrong == 0 and sampled > 0, {"documents_decoded": sampled, "documents_wrong": wrong})
+    documents = sum(split.documents for split in made.splits.values())
+    return Outcome(
+        wrong == 0 and (sampled > 0 or documents == 0), {"documents_decoded": sampled, "documents_wrong": wrong}
+    )
 
 
 def few_are_contaminated(recipe: DatasetRecipe, table: Path) -> Outcome:

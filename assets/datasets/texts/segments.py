@@ -13,7 +13,7 @@ from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
 from assets.datasets.cleaning.normalise import normalise
 from assets.datasets.documents.kind import Reader, RowOf
-from assets.datasets.reading import encodings, parts, readers
+from assets.datasets.reading import encodings, pages, parts, readers
 from assets.datasets.reading.about import About
 from assets.datasets.reading.items import Text
 from recipes.dataset import DatasetRecipe
@@ -87,7 +87,7 @@ def configuration(recipe: DatasetRecipe) -> list[Any]:
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # the comparison, not a row, depends on the rest of the section
     cleaning.pop("kept_duplicate")  # nor on this
-    versions = [cleaner.VERSION, encodings.VERSION, parts.VERSION]
+    versions = [cleaner.VERSION, encodings.VERSION, parts.VERSION, pages.VERSION]
     return [*versions, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
 
 

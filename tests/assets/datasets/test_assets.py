@@ -8,6 +8,7 @@ import pytest
 
 from assets.datasets import page
 from assets.datasets.assets import dataset_assets
+from assets.datasets.build import build
 from assets.datasets.inspection import Inspection
 from assets.datasets.snapshots import pointer
 from assets.datasets.snapshots.outcomes import Outcome
@@ -158,6 +159,30 @@ def test_a_recipe_that_leaves_out_nearly_everything_blocks_the_snapshot_and_name
     assert not checks["enough_is_kept"].passed
     assert checks["enough_is_kept"].metadata["left_out"].value == {"words_at_least": 600}
     assert pointer.current(durable, "small-corpus") is None
+
+
+def refusal_of(recipe, durable) -> str:
+    """Why the command refuses to point the dataset at the snapshot that it has built."""
+    tiers = Tiers(durable=str(durable), nvme=str(durable.parent / "{node}"))
+    with dg.instance_for_test() as instance, pytest.raises(ValueError) as refusal:
+        build(recipe, tiers, instance, lambda line: None)
+    assert pointer.current(durable, "small-corpus") is None
+    return str(refusal.value)
+
+
+def test_a_recipe_that_leaves_out_every_document_ends_in_the_message_of_its_check(corpus, durable):
+    recipe = recipe_for(corpus, cleaning={"languages": ("de",), "near_duplicates": None})
+    assert refusal_of(recipe, durable).endswith(
+        "does not pass no_empty_split: none of its documents is kept; "
+        "enough_is_kept: cleaning left out 60 of 60 documents (60 by language), expected 90% or less"
+    )
+
+
+def test_a_corpus_of_which_no_file_can_be_read_ends_in_the_message_of_its_check(corpus, durable):
+    for file in corpus.rglob("*.py"):
+        file.write_bytes(bytes(100))
+    recipe = recipe_for(corpus, reading={"quarantine": 1.0})
+    assert refusal_of(recipe, durable).endswith("does not pass no_empty_split: none of its documents is kept")
 
 
 def test_a_query_of_ones_own_is_a_check_that_blocks_and_shows_the_rows_that_should_not_be_there(corpus, durable):

@@ -148,6 +148,18 @@ def test_a_page_is_its_main_content_without_navigation_and_scripts():
         assert not any(word in page.text for word in ("hidden", "About", "rights", "<"))
 
 
+@pytest.mark.parametrize("around", ["{}", "<article>{}</article>", "<div><article>{}</article></div>"])
+def test_a_list_near_the_body_of_a_page_is_text_and_no_navigation(around):
+    items = [f"Step {number}: boil the water, then let the rice cook for twelve minutes." for number in range(5)]
+    recipe = f"<h1>Rice</h1><p>{PARAGRAPH * 3}</p><ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+    page = f"<html><head><title>T</title></head><body><nav>Up</nav>{around.format(recipe)}</body></html>"
+    archive = response(page.encode(), "text/html")
+    for name, data in (("rice.html", page.encode()), ("crawl.warc", archive)):
+        [document] = everything(name, data)
+        assert isinstance(document, Text) and all(item in document.text for item in items)
+        assert "Up" not in document.text
+
+
 def test_a_page_in_another_encoding_is_read_in_it():
     page = PAGE.replace("Heading", "Überschrift").replace("<head>", '<head><meta charset="iso-8859-1">')
     [made] = everything("page.html", page.encode("latin-1"))
