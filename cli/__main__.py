@@ -29,7 +29,10 @@ def command() -> None:
         os._exit(code)
 
     atexit.register(leave)
-    code = main()
+    try:
+        code = main()
+    except SystemExit as end:  # of typer, once it has told a shell what a word may become; fish asks for this code
+        code = end.code if isinstance(end.code, int) else FAILED
     sys.exit(code)
 
 

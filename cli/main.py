@@ -15,6 +15,7 @@ from cli import (
     chaos,
     checkpoints,
     cluster,
+    completion,
     data,
     exports,
     generation,
@@ -67,7 +68,11 @@ for name, verbs in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say (by default those of this process); returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
+        if completion.is_asked(arguments):
+            print(completion.answer(arguments))
+            return DONE
         code = int(app(arguments, prog_name="slipway", standalone_mode=False) or DONE)
         return _interrupted() if code == INTERRUPTED else code  # Typer gives it for Ctrl-C
     except (Abort, KeyboardInterrupt):

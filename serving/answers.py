@@ -150,7 +150,9 @@ class Answers:
         field = "messages" if ask.chat else "prompt"
         prompt = self._tokens(ask)
         if max(prompt, default=0) >= self._vocabulary:
-            raise BadRequest(field, f"found the token {max(prompt)}, expected ids below {self._vocabulary}")
+            raise BadRequest(
+                field, f"found the token {asking.shown(max(prompt))}, expected ids below {self._vocabulary}"
+            )
         if not prompt:
             prompt = sorted(self.tokenizer.ends)[:1]  # what a document begins after
         if not prompt:

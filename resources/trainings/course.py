@@ -5,6 +5,7 @@ at equal distances: a curve has fewer points than that. A ledger of some megabyt
 """
 
 import functools
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,16 +61,15 @@ def read(folder: Path) -> Course:
     """The course of the training in `folder`. Raises OSError."""
     sizes = {path: path.stat().st_size for path in ledger.segments(folder)}
     whole = sum(sizes.values()) <= WHOLE_BYTES
-    events: list[JournalEvent] = []
-    for path, size in sizes.items():
-        events += (
-            journal.read(path).events if whole else _sampled(path, size, WHOLE_BYTES * size // sum(sizes.values()))
-        )
-    return Course(tuple(events))
+    if whole:
+        return Course(tuple(event for path in sizes for event in journal.read(path).events))
+    total = sum(sizes.values())
+    sampled = (_sampled(path, size, WHOLE_BYTES * size // total) for path, size in sizes.items())
+    return Course(tuple(journal.events(itertools.chain.from_iterable(sampled))))
 
 
-def _sampled(path: Path, size: int, budget: int) -> Iterator[JournalEvent]:
-    """Events of a segment in their order: its beginning, its end, and pieces between them of about `budget` bytes."""
+def _sampled(path: Path, size: int, budget: int) -> Iterator[bytes]:
+    """Lines of a segment in their order: its beginning, its end, and pieces between them of about `budget` bytes."""
     end = max(PIECE_BYTES, min(END_BYTES, budget // 4))  # a small segment beside a large one is read whole
     pieces = max(1, (budget - 2 * end) // PIECE_BYTES)
     stride = max(PIECE_BYTES, (size - 2 * end) // pieces)
@@ -85,7 +85,7 @@ def _sampled(path: Path, size: int, budget: int) -> Iterator[JournalEvent]:
             seen = begun + len(data)
             first = 0 if begun == read_to else data.find(b"\n") + 1
             last = data.rfind(b"\n") + 1
-            yield from (event for line in data[first:last].split(b"\n") if line and (event := journal.parse(line)))
+            yield from (line for line in data[first:last].split(b"\n") if line)
             read_to = begun + last
     finally:
         os.close(descriptor)

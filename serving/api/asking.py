@@ -33,6 +33,8 @@ LIKELIEST = 20
 """The most likely tokens that an answer gives at each place, as at OpenAI."""
 COMPLETION_TOKENS = 16
 """OpenAI's default for completions; where fewer fit, these."""
+SHOWN = 80
+"""Characters of a value that a refusal repeats: enough to know it again."""
 ROLES = ("system", "developer", "user", "assistant")
 
 
@@ -79,10 +81,10 @@ def parse(document: Any, chat: bool) -> Ask:
         raise BadRequest("", f"found {type(document).__name__}, expected a JSON object")
     for name, harmless in UNSUPPORTED.items():
         if document.get(name) not in harmless:
-            raise BadRequest(name, f"found {_shown(document[name])}, which this server does not have; leave it out")
+            raise BadRequest(name, f"found {shown(document[name])}, which this server does not have; leave it out")
     options = document.get("stream_options")
     if not isinstance(options, dict | None):
-        raise BadRequest("stream_options", f"found {_shown(options)}, expected {{include_usage}}")
+        raise BadRequest("stream_options", f"found {shown(options)}, expected {{include_usage}}")
     newer, older = document.get("max_completion_tokens"), document.get("max_tokens")
     most = older if newer is None else newer
     least = 1 if chat else 0
@@ -134,7 +136,7 @@ def _logprobs(value: Any) -> tuple[bool, int]:
 def _chat_logprobs(document: Mapping[str, Any]) -> tuple[bool, int]:
     wanted, top = _flag("logprobs", document), document.get("top_logprobs")
     if top and not wanted:
-        raise BadRequest("top_logprobs", f"found {_shown(top)} without logprobs, expected logprobs: true beside it")
+        raise BadRequest("top_logprobs", f"found {shown(top)} without logprobs, expected logprobs: true beside it")
     return wanted, 0 if top is None else _whole("top_logprobs", top, 0, LIKELIEST)
 
 
@@ -188,14 +190,14 @@ def _unicode(name: str, text: str) -> str:
 def _flag(name: str, document: Mapping[str, Any]) -> bool:
     value = document.get(name)
     if value is not None and not isinstance(value, bool):
-        raise BadRequest(name, f"found {_shown(value)}, expected true or false")
+        raise BadRequest(name, f"found {shown(value)}, expected true or false")
     return bool(value)
 
 
 def _whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         up_to = "on" if most >= 2**63 - 1 else f"to {most}"
-        raise BadRequest(name, f"found {_shown(value)}, expected a whole number from {least} {up_to}")
+        raise BadRequest(name, f"found {shown(value)}, expected a whole number from {least} {up_to}")
     return value
 
 
@@ -203,10 +205,15 @@ def _number(name: str, value: Any, least: float, most: float, default: float) ->
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-        raise BadRequest(name, f"found {_shown(value)}, expected a number from {least:g} to {most:g}")
+        raise BadRequest(name, f"found {shown(value)}, expected a number from {least:g} to {most:g}")
     return float(value)
 
 
-def _shown(value: Any) -> str:
-    """What was found, so short that an answer is no longer than what was asked."""
-    return reprlib.repr(value)
+def shown(value: Any) -> str:
+    """What was found, in SHOWN characters at most, however large it is and whatever it has within it."""
+    return short(reprlib.repr(value))
+
+
+def short(text: str) -> str:
+    """A text in SHOWN characters at most: its beginning and its end."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}...{text[3 - SHOWN // 2 :]}"

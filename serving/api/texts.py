@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.api.asking import BadRequest, Message
+from serving.api.asking import BadRequest, Message, short
 from trainer.base import parsing
 from trainer.data import vocabulary
 from trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG
@@ -62,7 +62,7 @@ class ServedTokenizer:
             template = place.from_string(self._template)
             return template.render(messages=[vars(each) for each in messages], add_generation_prompt=True, **given)
         except (jinja2.TemplateError, TypeError) as error:
-            raise BadRequest("messages", f"the model's template refuses them: {error}") from None
+            raise BadRequest("messages", f"the model's template refuses them: {short(str(error))}") from None
 
     def _special_tokens(self) -> dict[str, str]:
         """The texts of the special tokens that the settings name, such as `bos_token`."""

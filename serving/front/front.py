@@ -9,6 +9,7 @@ import aiohttp
 from aiohttp import web
 
 from serving.api import answering
+from serving.api.asking import shown
 from serving.front.backends import BackendMaker
 from serving.front.figures import FrontFigures, Labels, labels
 from serving.front.passing import Passing
@@ -110,7 +111,7 @@ class Front:
             for model in self._answered()
             for each in (model, *(share.version.named(model) for share in self.switches[model].shares()))
         ]
-        problem = f"model: found {name!r}, expected one of: {', '.join(known) or 'none yet'}"
+        problem = f"model: found {shown(name)}, expected one of: {', '.join(known) or 'none yet'}"
         return web.json_response(answering.problem(problem, field="model", code="model_not_found"), status=404)
 
     def _answered(self) -> list[str]:

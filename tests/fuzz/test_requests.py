@@ -52,10 +52,16 @@ def test_what_was_damaged_is_what_would_be_understood():
     assert isinstance(said, Message) and said.content == "hellothere"
 
 
-@pytest.mark.parametrize("field", ["n", "stream", "seed", "temperature", "stream_options", "prompt"])
+FIELDS = ["n", "best_of", "stream", "seed", "temperature", "stream_options", "stop", "logprobs", "prompt"]
+
+
+@pytest.mark.parametrize("field", FIELDS)
 def test_a_value_without_an_end_is_not_sent_back(field: str):
-    for value in ("x" * 100_000, [0.5] * 100_000, parsing.value("[" * 150 + "]" * 150)):
-        if field == "prompt" and isinstance(value, str):
+    wide: Any = "x" * 100
+    for _ in range(5):
+        wide = [{f"{'a key':>50}{number}": wide for number in range(8)}] * 8
+    for value in ("x" * 100_000, [0.5] * 100_000, parsing.value("[" * 150 + "]" * 150), 10**4000, wide):
+        if field in ("prompt", "stop") and isinstance(value, str):
             continue
         with pytest.raises(BadRequest) as refused:
             parse({"prompt": "a", field: value}, chat=False)

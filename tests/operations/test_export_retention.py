@@ -245,18 +245,17 @@ def test_what_a_person_asked_for_goes_after_its_days_while_its_checkpoint_can_gi
     assert "three" in found.staying[f"exports/{starts.name}"][0]
 
 
-@pytest.mark.nightly
 def test_the_operation_shows_what_goes_and_what_stays_and_removes_nothing_when_it_is_dry(
     tiers: Tiers, records: ServingRecords
 ):
-    answered(records, exported(records, 1))
-    old = exported(records, 2)
+    new, old = exported(records, 1), exported(records, 2)
+    answered(records, new)
+    old_bytes = sum(path.stat().st_size for path in (records.durable / old.folder).iterdir())
     for dry_run in (True, False):
         ops = {"ops": {"retain_exports": {"config": {"dry_run": dry_run}}}}
         done = export_retention.job(Recipes()).execute_in_process(ops, resources={"tiers": tiers})
         [output] = [event for event in done.all_events if event.event_type_value == "STEP_OUTPUT"]
         metadata = output.step_output_data.metadata
         going, staying = metadata["going"].value, metadata["staying"].value
-        assert isinstance(going, list) and isinstance(staying, list)
-        assert going == [old.folder] and len(staying) == 1
+        assert going == {old.folder: old_bytes} and staying == {new.folder: ["version 1 of small answers"]}
         assert there(records) == ("12" if dry_run else "1")

@@ -86,6 +86,7 @@ def test_equal_seeds_draw_equal_answers(running: RunningFront):
         ({"prompt": "x" * 200}, 400, "expected 128 together at most"),
         ({"prompt": [999]}, 400, "expected ids below 257"),
         ({"model": "another"}, 404, "expected one of: small, small@1"),
+        ({"model": "x" * 100_000}, 404, "xxx...xxx"),
         ({"model": "small@2"}, 404, "found 'small@2', expected one of: small, small@1"),
     ],
 )

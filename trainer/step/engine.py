@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
@@ -71,10 +71,14 @@ class Engine:
         divided.take_share(parallel.sequence_share(world))
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
-        self._called = [parallel.replicate(each, devices, config) for each in divided.called]
+        self._called = [self._replicated(each) for each in divided.called]
         self._passes = choice.passes_of(divided, self._called, devices, config, self._data, world, self.timeline)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
         self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
+
+    def _replicated(self, called: nn.Module) -> nn.Module:
+        """What a pass calls instead of `called`: DDP where replicas average gradients. A plan has its own answer."""
+        return parallel.replicate(called, self.devices, self.config)
 
     def draw_weights(self) -> int:
         """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""
@@ -87,11 +91,10 @@ class Engine:
     def accumulate(self, rows: Rows, places: SampleNumbers, sequences: int | None = None) -> Sums:
         """Add this rank's gradients of the global mean loss; returns the sums of the samples that count on this rank.
 
-        The samples are its share of a batch, or of so many `sequences`.
-
-        Ranks average gradients, so each rank's loss is scaled by their number: the average is then the mean over all
-        targets, whatever the shares are. Raises OutOfMemory when no micro-batch is small enough, or when this rank
-        cannot shrink it alone: inside `repeatable`, all ranks then do so together.
+        The samples are its share of a batch, or of so many `sequences`. Ranks average gradients, so each rank's loss is
+        scaled by their number: the average is then the mean over all targets, whatever the shares are. Raises
+        OutOfMemory when no micro-batch is small enough, or when this rank cannot shrink it alone: inside `repeatable`,
+        all ranks then do so together.
         """
         self._statistics.remember()
         while True:

@@ -31,6 +31,14 @@ def _compare(name: str) -> None:
     assert planned[-1] == pytest.approx(measured_peaks(LAYOUTS[name])[-1], rel=CLOSE)
 
 
+@pytest.mark.parametrize(("name", "context"), [("replicas", 1), ("context", 2)])
+def test_ranks_that_average_gradients_are_planned_without_the_answers_of_others(name: str, context: int) -> None:
+    """DDP's reducer needs real answers; its buckets, as large as the gradients, are added."""
+    [found] = stages.measure(LAYOUTS[name])
+    assert LAYOUTS[name].mesh.context == context
+    assert found.parts["communication"] == found.trained == found.sent["replicas"]
+
+
 @pytest.mark.slow
 def test_a_model_that_its_constructor_draws_is_planned_too() -> None:
     [found] = stages.measure(question(recurrent.Shape(kind="tests.trainer.recurrent", width=32)))
