@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         return ExitCode.SUPERSEDED
     except ValueError as error:
         console.warn(f"trainer: {error}")
-        return ExitCode.UNUSABLE
+        return ExitCode.UNUSABLE if endings.kind_of(error) == causes.CONFIGURATION else ExitCode.FAILED
     except (OSError, causes.Failure) as error:
         console.warn(f"trainer: {error}")
         return ExitCode.FAILED

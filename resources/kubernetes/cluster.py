@@ -36,7 +36,8 @@ class Cluster:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the environment of every container."""
     networks: tuple[str, ...] = ()
-    """The NetworkAttachmentDefinitions that pods are attached to besides the cluster's own network: RDMA by Multus."""
+    """The NetworkAttachmentDefinitions that pods are attached to besides the cluster's own network: RDMA by Multus.
+    What follows an @ is the interface's name in the pod (slipway/ib0@ib0); without it Multus calls them net1, net2."""
     user: int = 1000
     """The uid and gid of the pods' processes and of their volumes."""
     network_policy: bool = True

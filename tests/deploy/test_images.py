@@ -116,3 +116,8 @@ def test_an_image_installs_what_its_code_imports(image: str):
     providers = packages_distributions()
     missing = {each for each in foreign if not installed & {canonicalize_name(name) for name in providers[each]}}
     assert foreign and missing == set()
+
+
+def test_the_trainer_has_the_libraries_that_nccl_opens_for_rdma():
+    installed = {word for what, rest in instructions("trainer") if what == "RUN" for word in rest.split()}
+    assert {"libibverbs1", "ibverbs-providers", "librdmacm1"} <= installed

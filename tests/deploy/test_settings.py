@@ -13,12 +13,18 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 import deploy
 from deploy.cluster import values
 from recipes.kubernetes import amount
+from recipes.strict import validate
 from resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
+from resources.launchers.kubernetes import pods
+from resources.launchers.protocol import Job
 from resources.platform import ComputeSettings, Platform
 from resources.trainings.quotas import Quota
 from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
 from tests.deploy.rendering import FULL, VALUES, pod_templates, settings, workloads
+from tests.pod_interfaces import interfaces
 from trainer.config import profiles
+from trainer.config.operation import Hardware
+from trainer.node import fabric
 
 DEPLOY = Path(deploy.__file__).parent
 
@@ -146,6 +152,13 @@ def test_the_overlay_of_the_reference_cluster_gives_what_its_hardware_profile_sa
 def test_the_overlay_of_the_reference_cluster_leaves_nccl_to_the_profile():
     cluster = settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]
     assert not [name for name in cluster["environment"] if name.startswith("NCCL_")]
+
+
+def test_the_pods_of_the_reference_cluster_have_the_interfaces_that_their_profile_names():
+    compute = validate(ComputeSettings, settings("h200-32", "platform", "platform.yaml")["compute"])
+    named = fabric.variables(Hardware(profile=profiles.named(compute.hardware).fabric))
+    pod = pods.template("tiny", Job("tiny", ("true",), {}, nodes=("a",)), compute.cluster)
+    assert {named["NCCL_SOCKET_IFNAME"], named["GLOO_SOCKET_IFNAME"]} <= interfaces(pod)
 
 
 def test_no_file_of_a_deployment_sets_a_variable_of_nccl_or_gloo():

@@ -13,6 +13,7 @@ from resources.kubernetes.objects import JOB, KubernetesObject
 from resources.launchers.kubernetes import store
 from resources.launchers.kubernetes.workloads import KINDS
 from tests.kubernetes.golden import CASES, FILES, objects, text
+from tests.pod_interfaces import interfaces
 from tests.pod_security import violations
 from tests.schemas import problems
 
@@ -72,3 +73,11 @@ def test_the_order_in_which_a_job_is_described_makes_no_difference(kind: str):
 
 def shuffle(mapping: Any) -> dict[str, str]:
     return dict(random.sample(list(mapping.items()), len(mapping)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_pod_has_the_interfaces_that_its_variables_name(name: str):
+    for each in pod_templates(objects(name)):
+        variables = {pair["name"]: pair.get("value") for pair in each["spec"]["containers"][0].get("env", ())}
+        named = {variables[key] for key in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if key in variables}
+        assert named <= interfaces(each)

@@ -85,7 +85,7 @@ def test_the_job_overrides_the_cluster_but_not_the_place_of_the_pod():
 def test_requests_and_limits_are_equal_for_gpus_and_rdma():
     amounts = container()["resources"]
     assert amounts["requests"] == amounts["limits"] == LARGE.resources
-    assert template()["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "slipway/ib0,slipway/ib1"
+    assert template()["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "slipway/ib0@ib0,slipway/ib1@ib1"
 
 
 def test_shared_memory_the_config_and_the_claims_are_mounted():

@@ -152,7 +152,8 @@ class Hardware:
 
     profile: Literal["none", "ethernet", "h200-infiniband", "h100-8nic"] = "none"
     infiniband: bool | None = None
-    """NCCL_IB_DISABLE. With true, NCCL fails where it would otherwise fall back to TCP, ten times slower."""
+    """NCCL_IB_DISABLE, and with true NCCL_NET=IB: NCCL fails where it would otherwise fall back to TCP, ten times
+    slower. The algorithm sharp, which comes with a network of its own, leaves NCCL_NET out."""
     adapters: str | None = None
     """NCCL_IB_HCA: prefixes of adapters (mlx5), `=` before exact ones (=mlx5_0,mlx5_1). NCCL then gives each GPU the
     nearest of them; a list leaves out adapters that lead to storage."""
@@ -173,8 +174,9 @@ class Hardware:
     p2p_level: Literal["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"] | None = None
     """NCCL_P2P_LEVEL. NVL: GPUs of a node talk over NVLink or not at all, and never over the slow PCI."""
     socket_interface: str | None = None
-    """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, for the rendezvous and for TCP: ib0 with InfiniBand, eth0 without.
-    Without it, ranks on nodes with many interfaces may choose interfaces that do not reach each other."""
+    """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, for the rendezvous and for TCP: eth0, which every pod has. Data goes
+    through `adapters`, with InfiniBand. Without it, ranks on nodes with many interfaces may choose interfaces that do
+    not reach each other."""
     algorithm: Literal["ring", "tree", "hierarchical", "sharp"] | None = None
     """NCCL_ALGO of all-reduce, with rings where it does not apply. hierarchical reduces in the node's NVLink switches
     and by a tree between nodes; sharp reduces in the network's switches, and needs the CollNet plugin. NCCL chooses by

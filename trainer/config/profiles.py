@@ -24,7 +24,7 @@ INFINIBAND: dict[str, Any] = {
     "cross_nic": 1,
     "buffer_bytes": 16 * 2**20,
     "p2p_level": "NVL",
-    "socket_interface": "ib0",
+    "socket_interface": "eth0",
     "debug": "WARN",
     "affinity": "numa",
 }

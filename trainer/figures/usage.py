@@ -69,10 +69,13 @@ class Usage:
 
 
 def _gpu_use(device: torch.device) -> dict[str, float]:
-    """The GPU's use; empty without NVML's Python bindings."""
+    """The GPU's use; empty where NVML does not say: without its bindings, or on a share of a GPU (MIG).
+
+    NVML's own errors have no base but Exception, and none of them is a reason to end a training.
+    """
     try:
         return {"gpu_use": torch.cuda.utilization(device) / 100}
-    except (ModuleNotFoundError, RuntimeError):
+    except Exception:
         return {}
 
 

@@ -68,13 +68,16 @@ def _variables(hardware: Hardware) -> dict[str, tuple[str, str]]:
         value = getattr(values, name)
         texts = {} if value is None else _texts(name, value)
         found |= {variable: (text, source) for variable, text in texts.items()}
+    if values.algorithm == "sharp":
+        # NCCL takes the reduction in switches from the network that it chose: its own has none.
+        found.pop("NCCL_NET", None)
     return found
 
 
 def _texts(name: str, value: Any) -> dict[str, str]:
     """The variables of one field."""
     if name == "infiniband":
-        return {"NCCL_IB_DISABLE": str(int(not value))}
+        return {"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB"} if value else {"NCCL_IB_DISABLE": "1"}
     if name == "algorithm":
         plugin = {"NCCL_COLLNET_ENABLE": "1"} if value == "sharp" else {}
         return {"NCCL_ALGO": ALGORITHMS[value], **plugin}

@@ -19,6 +19,7 @@ Values are JSON.
     asked/<node>                     the same where nodes are replaced: this node leaves, and the others go on; a
                                      generation all of whose nodes were asked is the last one
     over                             the job has ended: no node comes back to it
+    exception_dump                   torch's own: a rank had an error of NCCL; gone before the next generation connects
 
 A node arrives at a generation when its ranks of the one before are gone, or have left their exchanges.
 
@@ -47,6 +48,10 @@ REPLACED = "SLIPWAY_REPLACED_SECONDS"
 """Set where the launcher starts a node that died anew, under the same number and perhaps on another machine: for how
 many seconds a job that has too few nodes waits for it."""
 ALIVE, LOST, STOPPING, ASKED, OVER = "alive", "lost", "stopping", "asked", "over"
+DUMP = "exception_dump"
+"""ProcessGroupNCCL sets it, below no prefix, when a rank sees an error, and never removes it. Whoever finds it when it
+has connected dumps its exchanges too, waits TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC, and ends its process: with the error of
+an earlier generation, every later one would end so (`ProcessGroupNCCL::HeartbeatMonitor`)."""
 
 
 @dataclass(frozen=True)

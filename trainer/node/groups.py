@@ -93,7 +93,7 @@ class Groups:
         assert generation is not None
         self._stay = Stay(self._job, generation, self.rank, self.size, self._end_all)
         self._stay.meet(self._seconds)
-        with self._stay.exchanging(lambda _: True):
+        with self._stay.exchanging(lambda error: isinstance(error, RuntimeError | TimeoutError)):
             self._open(self._stay.ranks)
 
     def _open(self, store: Store | None) -> None:

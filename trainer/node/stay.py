@@ -82,14 +82,15 @@ class Stay:
 
     @contextlib.contextmanager
     def exchanging(self, is_broken: IsBroken) -> Iterator[None]:
-        """Work with exchanges between ranks; an error that follows from the generation's end becomes GenerationEnded.
+        """Work with exchanges between ranks; whatever is raised after the generation's end becomes GenerationEnded.
 
-        When an exchange failed by itself, this rank says so to all: what it has lost, the others would wait for. Any
-        other error passes, and so does every error where the generation's end leaves no rank in its process.
+        It follows from that end: another thread takes the groups away, in the middle of whatever this one does. When an
+        exchange failed by itself, this rank says so to all: what it has lost, the others would wait for. Any other
+        error passes, and so does every error where the generation's end leaves no rank in its process.
         """
         try:
             yield
-        except (RuntimeError, TimeoutError) as error:
+        except Exception as error:
             if self._end is None:
                 if not is_broken(error):
                     raise

@@ -1,6 +1,7 @@
 """The set-up of one node: locked memory, shared memory, GPUs, network and versions, beside the requirements."""
 
 import contextlib
+import ctypes
 import math
 import os
 import platform
@@ -23,6 +24,9 @@ LEAST_LOCKED = 1.0
 """GiB: below this RDMA registers no buffers, and NCCL falls back to TCP without a message."""
 LEAST_SHARED = 1.0
 """GiB of /dev/shm, through which NCCL and loader workers pass data (NCCL user guide, troubleshooting)."""
+RDMA_LIBRARIES = ("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1")
+"""NCCL opens the first, which opens that of the adapter; NCCL's network plugins link the third. No wheel brings them:
+Debian's packages are libibverbs1, ibverbs-providers and librdmacm1."""
 INFINIBAND = Path("/sys/class/infiniband")
 REQUIRED = "Slipway's requirements"
 
@@ -34,6 +38,7 @@ def set_up(nodes: int) -> Iterator[Finding]:
     yield rate("host memory", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, "GiB")
     yield rate("CPU cores", len(os.sched_getaffinity(0)), "cores")
     yield _locked_memory()
+    yield rdma_libraries(RDMA_LIBRARIES, any(INFINIBAND.glob("*")))
     shared = shutil.disk_usage("/dev/shm").total / GIB
     yield at_least("/dev/shm", shared, "GiB", LEAST_SHARED if gpus else None, "NCCL's user guide")
     yield _network(nodes)
@@ -48,6 +53,23 @@ def _locked_memory() -> Finding:
     gibibytes = math.inf if unlimited else limit / GIB
     found = at_least("locked memory (ulimit -l)", gibibytes, "GiB", least, "RDMA registers its buffers")
     return replace(found, value="unlimited", unit="") if unlimited else found
+
+
+def rdma_libraries(names: tuple[str, ...], required: bool) -> Finding:
+    """Whether NCCL can open them; one that is missing is named, and faulty on a node with RDMA devices."""
+    name = "RDMA libraries"
+    if missing := [each for each in names if not _opens(each)]:
+        verdict: Verdict = "faulty" if required else "no reference"
+        return Finding(name=name, value=None, verdict=verdict, note=f"missing: {', '.join(missing)}")
+    return Finding(name=name, value="present", verdict="excellent" if required else "no reference")
+
+
+def _opens(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def _network(nodes: int) -> Finding:

@@ -43,6 +43,8 @@ HARDWARE = (
 """Of the texts of CUDA's errors, those that a program does not cause (CUDA runtime API, `cudaError_t`)."""
 COMMUNICATION = ("NCCL", "gloo", "Connection closed by peer", "Connection reset by peer", "ProcessGroup")
 """In the errors of a rank whose peers are gone."""
+GONE = ("process group has not been initialized", "resolve the process group", "is not registered, please create group")
+"""In those of an exchange that begins when another thread has ended all groups: a ValueError of `torch.distributed`."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def kind_of(error: BaseException) -> str:
             return causes.SUPERSEDED
         case MemoryError():
             return causes.OUT_OF_MEMORY
+        case ValueError() | RuntimeError() if any(sign in text for sign in GONE):
+            return causes.NETWORK
         case ValueError():
             return causes.CONFIGURATION
         case OSError():

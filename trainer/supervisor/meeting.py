@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainer.node.generations import Arrival, End, Members, key
+from trainer.node.generations import DUMP, Arrival, End, Members, key
 from trainer.record import causes
 from trainer.supervisor.job_store import JobStore
 from trainer.supervisor.pulse import LOST_SECONDS, Pulse
@@ -121,6 +121,7 @@ class Meeting:
         members = Members(self._incarnation, generation, nodes, time.time())
         end = self._too_few(len(nodes), cause) or self._grant(members, cause)
         if end is None:
+            self._store.remove(DUMP)  # no rank of the generation before is in an exchange, and none of this one is yet
             self._store.write_first(key(generation, "members"), members)
         else:
             self._store.write_first(key(generation, "end"), end)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 import torch
 
@@ -77,3 +78,13 @@ def test_a_rank_on_a_busy_core_has_waited_for_it():
         other.kill()
         other.wait()
     assert 0.2 < float(run.stdout) <= 1.0
+
+
+def test_a_figure_that_the_driver_refuses_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    """As on a share of a GPU (MIG); NVML's errors have no base but Exception."""
+
+    def refuse(device: torch.device) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    monkeypatch.setattr(torch.cuda, "utilization", refuse)
+    assert usage._gpu_use(torch.device("cuda", 0)) == {}

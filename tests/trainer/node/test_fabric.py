@@ -19,6 +19,7 @@ def test_without_a_profile_nccl_decides():
 def test_the_profile_of_the_reference_cluster_sets_its_values():
     assert fabric.variables(Hardware(profile="h200-infiniband")) == {
         "NCCL_IB_DISABLE": "0",
+        "NCCL_NET": "IB",
         "NCCL_IB_HCA": "mlx5",
         "NCCL_IB_GID_INDEX": "3",
         "NCCL_NET_GDR_LEVEL": "PXB",
@@ -26,10 +27,15 @@ def test_the_profile_of_the_reference_cluster_sets_its_values():
         "NCCL_CROSS_NIC": "1",
         "NCCL_BUFFSIZE": "16777216",
         "NCCL_P2P_LEVEL": "NVL",
-        "NCCL_SOCKET_IFNAME": "ib0",
-        "GLOO_SOCKET_IFNAME": "ib0",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "GLOO_SOCKET_IFNAME": "eth0",
         "NCCL_DEBUG": "WARN",
     }
+
+
+def test_the_plugin_that_reduces_in_switches_brings_a_network_of_its_own():
+    found = fabric.variables(Hardware(profile="h200-infiniband", algorithm="sharp"))
+    assert "NCCL_NET" not in found and found["NCCL_COLLNET_ENABLE"] == "1"
 
 
 def test_with_an_adapter_for_each_gpu_rings_stay_on_their_rails():

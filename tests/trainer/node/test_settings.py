@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.deploy.test_images import instructions
 from trainer.base import atomic, paths
 from trainer.config import resolved
 from trainer.config.resolved import Config
@@ -61,6 +62,15 @@ def test_a_path_that_a_compilers_command_line_would_split_is_none_for_its_caches
     config = configured()
     config = dataclasses.replace(config, placement=dataclasses.replace(config.placement, nvme=nvme))
     assert not set(settings.CACHES) & set(settings.variables(config, {}))
+
+
+def test_the_compile_cache_of_a_recipe_comes_before_what_the_image_sets(configured):
+    config = configured()
+    set_by_image = [pair for what, rest in instructions("trainer") if what == "ENV" for pair in rest.split()]
+    environment = dict(pair.split("=", 1) for pair in set_by_image)
+    settings.set_environment(config, environment)
+    found = settings.in_force(config, environment)
+    assert all(found[name].endswith("(recipe)") for name in settings.CACHES), found
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])

@@ -256,7 +256,7 @@ def test_the_clocks_of_two_ranks_on_one_machine_agree(by_two: dict[str, Any]):
 @pytest.mark.slow
 def test_each_rank_measures_its_device_and_one_of_them_their_node(by_two: dict[str, Any]):
     assert [each["rank"] for each in named(by_two, "matrix product fp32")] == [0, 1]
-    for name in ("disk write", "host memory", "/dev/shm", "locked memory (ulimit -l)", "PyTorch"):
+    for name in ("disk write", "host memory", "/dev/shm", "locked memory (ulimit -l)", "RDMA libraries", "PyTorch"):
         assert [each["rank"] for each in named(by_two, name)] == [0]
     assert set(by_two["nodes"]) == {socket.gethostname(), "all nodes"}
 
@@ -296,3 +296,10 @@ def test_bad_arguments_are_refused_with_a_message(
         main(arguments)
     assert refused.value.code == 2
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("required", "verdict"), [(True, "faulty"), (False, "no reference")])
+def test_a_library_of_rdma_that_is_missing_is_named_and_faulty_where_there_are_adapters(required: bool, verdict: str):
+    found = node.rdma_libraries(("libc.so.6", "libno-verbs.so.1"), required)
+    assert (found.value, found.verdict, found.note) == (None, verdict, "missing: libno-verbs.so.1")
+    assert node.rdma_libraries(("libc.so.6",), required).value == "present"

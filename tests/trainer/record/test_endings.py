@@ -29,6 +29,8 @@ def kind(store: Path, incarnation: int = 1) -> str | None:
         (RuntimeError("CUDA error: uncorrectable ECC error encountered"), causes.MACHINE),
         (RuntimeError("CUDA error: unspecified launch failure (Xid 79: GPU has fallen off the bus)"), causes.MACHINE),
         (RuntimeError("NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled system error"), causes.NETWORK),
+        (ValueError("Default process group has not been initialized, please make sure to call it"), causes.NETWORK),
+        (RuntimeError("Could not resolve the process group registered under the name 3"), causes.NETWORK),
         (Drifted("the weights of ranks 2 (node-2) differ", (2,), ("node-2",)), causes.CORRUPTION),
         (RuntimeError("CUDA error: device-side assert triggered"), causes.PROGRAM),
         (KeyError("x"), causes.PROGRAM),

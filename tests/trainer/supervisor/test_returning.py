@@ -1,8 +1,11 @@
 """A node that comes to a job that runs: whom it stands for, and who takes part in the next generation."""
 
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from trainer.node.generations import LOST, STOPPING, Arrival, End, Members, StopAsked, key
 from trainer.record import causes
@@ -141,6 +144,18 @@ def test_a_silent_node_is_waited_for_longer_where_the_launcher_starts_it_anew(
     meeting = Meeting(store, Pulse(store, "a", lambda: now[0]), A, count, 1, lambda here, _: tuple(here), nothing, wait)
     assert meeting.members(1, before, "a test").nodes == (A,)
     assert patience < now[0] - 100.0 <= patience + 2
+
+
+def test_the_word_to_dump_of_one_generation_is_gone_when_the_ranks_of_the_next_one_connect() -> None:
+    """ProcessGroupNCCL writes it below no prefix; its monitor would end the ranks of each later generation for it."""
+    job = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+    store = JobStore.connected("127.0.0.1", job.port, 60)
+    before = running(store, A, B)
+    ranks: Any = PrefixStore(key(0, "ranks"), job)
+    ranks._underlying_non_prefix_store.set("exception_dump", "0000")
+    store.write(f"{LOST}/b", {})
+    assert met(store, A, NodeCount(1, 2), before).generation == 1
+    assert not job.check(["exception_dump"])
 
 
 def nothing(members: Members, cause: str) -> None:
