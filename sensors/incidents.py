@@ -123,7 +123,7 @@ def _changed_since(store: TrainingStore, since: float) -> bool:
 
 def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: OpenDuty, store: TrainingStore) -> None:
     """Bring what is shown of one training's incidents in line with its records."""
-    below = (files.INCIDENTS, files.CLAIMS, files.EXITS, files.DESIRED)
+    below = (files.INCIDENTS, files.CLAIMS, files.EXITS, files.DESIRED, files.JOBS)
     if memory.is_quiet(store.id, [f"{store.folder}/{name}" for name in below]):
         return
     facts = store.read()

@@ -5,16 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from resources.kubernetes.objects import Resource
-from resources.unavailable import Unavailable
+from resources.unavailable import PlatformFault, Unavailable
 from trainer.base import parsing
 
 WRITES = ("create", "patch", "delete")
-LASTING = (400, 403, 404, 405, 413, 422)
-"""Statuses that a repeated call meets again, until a person changes the request, the cluster or the permissions."""
+OF_THE_OBJECT = (400, 413, 422)
+"""Statuses that say something of the object itself: it is refused until somebody changes it."""
+OF_THE_PLATFORM = (403, 404, 405)
+"""Statuses of a cluster in change: RBAC is rolled out, an operator is upgraded, a namespace is made."""
+DENIAL = "denied the request"
+"""In the answer of an admission webhook that lets an object not pass, under whatever status it chose: its policy may
+change, and the object need not."""
 
 
 class RefusedRequest(ValueError):
-    """The API server refuses a write for good: a repeated call is refused too. Nothing was changed."""
+    """The API server refuses an object for what is in it: a repeated call is refused too. Nothing was changed."""
 
 
 class ObjectConflict(Unavailable):
@@ -61,7 +66,8 @@ def is_of_a_missing_object(call: Call, status: int, answer: dict[str, Any]) -> b
 
 
 def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
-    """The exception for an error: RefusedRequest where a person must put a write right, else Unavailable."""
+    """The exception for an error: RefusedRequest where the object of a write is wrong, PlatformFault where the cluster
+    does not let it pass as it is now, else Unavailable."""
     message = f"{call}: {_message(answer) or f'HTTP status {status}'}{_unnamed_fields(answer)}"
     if status == 404 and answer.get("kind") != "Status":
         message = f"{call}: {missing(call.resource)}"
@@ -69,10 +75,13 @@ def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
         message += f"; {_granting(call)}"
     if status == 409:
         return ObjectConflict(message)
-    # A quota is used up today and free tomorrow.
-    if status in LASTING and call.verb in WRITES and "exceeded quota" not in message:
+    if call.verb not in WRITES or "exceeded quota" in message:  # a quota is used up today and free tomorrow
+        return Unavailable(message)
+    if is_of_a_missing_object(call, status, answer):
         return RefusedRequest(message)
-    return Unavailable(message)
+    if status in OF_THE_PLATFORM or DENIAL in message:
+        return PlatformFault(message)
+    return RefusedRequest(message) if status in OF_THE_OBJECT else Unavailable(message)
 
 
 def missing(resource: Resource) -> str:

@@ -46,7 +46,7 @@ class ObjectListing:
 
 @dataclass(frozen=True)
 class Client:
-    """Implements `reader.ClusterWriter`. Reads raise Unavailable, writes also `answers.RefusedRequest`."""
+    """Implements `reader.ClusterWriter`. Reads raise Unavailable, writes also `answers.RefusedRequest`: see there."""
 
     kubeconfig: str = ""
     """The path of a kubeconfig; empty in a pod, which has a service account."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from resources.launchers.protocol import Job
+from resources.launchers.protocol import Job, MissingNodes
 from trainer.base import atomic, parsing
 
 INCIDENTAL = ("environment", "labels", "prefer", "warm")
@@ -21,10 +21,10 @@ def must_be_a_name(name: str) -> None:
 
 
 def must_be_possible(job: Job, nodes: Collection[str]) -> None:
-    """Raises ValueError unless the job can run on a fleet of these nodes."""
+    """Raises ValueError unless the job can run on a fleet of these nodes, MissingNodes where it lacks some."""
     unknown = sorted(set(job.nodes) - set(nodes))
     if unknown:
-        raise ValueError(
+        raise MissingNodes(
             f"job {job.name}: found the nodes {', '.join(unknown)}, expected some of {', '.join(sorted(nodes))}"
         )
     if not job.nodes or len(set(job.nodes)) != len(job.nodes):

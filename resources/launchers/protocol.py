@@ -102,13 +102,22 @@ class Status:
     of its own end tells more."""
 
 
+class DoesNotFit(ValueError):
+    """The job is too large for the hardware that there is now."""
+
+
+class MissingNodes(ValueError):
+    """Nodes that the job may run on are none of the fleet any more: they left it after they were chosen."""
+
+
 class Launcher(Protocol):
     """Starts, watches and stops jobs; `tests/resources/launchers/contract.py` specifies it."""
 
     def submit(self, job: Job) -> None:
         """Start the job, or adopt the one of that name; a terminal job is left as it is.
 
-        Raises Unavailable; ValueError when the job cannot be started as described.
+        Raises Unavailable, PlatformFault among it; DoesNotFit, MissingNodes, and else ValueError when the job cannot be
+        started as described.
         """
 
     def poll(self, name: str) -> Status:

@@ -2,10 +2,14 @@
 
 What machines do is no fault of the training: it may cost many starts, with a rest before each. An error of the program
 is tried a few times. What a new start cannot change is not tried again. `trainer.record.causes` has the numbers.
+
+A training that has a checkpoint is ended only for what lies in itself: its specification, its code, its data. Whatever
+else goes on for too long holds it back: it waits for a person, and is tried again after longer and longer rests.
 """
 
 from collections.abc import Mapping, Sequence
 
+from resources.trainings import roots
 from resources.trainings.facts import TrainingFacts
 from trainer.base.counting import counted
 from trainer.record import causes
@@ -17,14 +21,36 @@ PROMPT = 2
 """So many starts in a row without a new checkpoint follow at once; before the later ones there is a rest."""
 FIRST_REST, LONGEST_REST = 5.0, 300.0
 """Seconds; each rest is twice as long as the one before."""
+LONGEST_HELD_REST = 1800.0
+"""The same for a training that waits for a person: each start takes nodes, and each failure notifies."""
 
 
-def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> str:
-    """Which budget ran out, as a sentence; empty while none did.
+def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str], has_checkpoint: bool = False) -> str:
+    """Which budget ran out, so that the training is given up, as a sentence; empty while none did.
 
     kinds: the classes of the ends in a row without a new checkpoint. given: the recipe's limit. policies: the recipe's
-    answers by cause.
+    answers by cause. has_checkpoint: whether there is one at all, of whatever start.
     """
+    return _spent([kind for kind in kinds if may_end(kind, policies, has_checkpoint)], given, policies)
+
+
+def may_end(kind: str, policies: Mapping[str, str], has_checkpoint: bool) -> bool:
+    """Whether ends of this class may end the training itself, and do not only hold it back."""
+    cause = causes.cause(kind)
+    if cause.is_own or causes.answer(kind, policies) == causes.STOP:  # the recipe is the training's own word
+        return True
+    return cause.fault != "platform" and not has_checkpoint
+
+
+def held(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> str:
+    """Which budget ran out, whether or not that ends the training: where it does not, the training waits for a person.
+
+    Arguments as for `exhausted`.
+    """
+    return _spent(kinds, given, policies)
+
+
+def _spent(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> str:
     for kind in dict.fromkeys(kinds):
         count, limit = kinds.count(kind), _limit(kind, given, policies)
         if limit == causes.AT_ONCE:
@@ -40,29 +66,45 @@ def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> 
 def exhausted_by(facts: TrainingFacts) -> str:
     """Which budget of a training ran out, as `exhausted`."""
     terms = facts.terms
-    return exhausted(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
+    kinds, given = facts.kinds_without_checkpoint, terms.failures_without_checkpoint
+    if facts.folder.parent.name == roots.TRIALS:  # given up at once: its sweep starts it again, perhaps elsewhere
+        return _spent(kinds, given, terms.policies)
+    return exhausted(kinds, given, terms.policies, facts.newest_step > 0)
+
+
+def held_by(facts: TrainingFacts) -> str:
+    """Which budget of a wanted training that is not given up ran out, so that it waits for a person; empty else."""
+    terms = facts.terms
+    if not facts.unfinished or exhausted_by(facts):
+        return ""
+    return held(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
 
 
 def rest(facts: TrainingFacts, now: float) -> str:
     """What the next start of a training rests for, at `now`; empty where it does not."""
     left = rest_left(facts, now)
-    return f"a rest of {left:.0f} s more, as machines failed several times in a row" if left > 0 else ""
+    if left <= 0:
+        return ""
+    why = held_by(facts)
+    said = f"it waits for a person, as there were {why}" if why else "as machines failed several times in a row"
+    return f"a rest of {left:.0f} s more, {said}"
 
 
 def rest_left(facts: TrainingFacts, now: float) -> float:
     """Seconds for which the next start of a training waits yet, at `now`, seconds since the epoch."""
-    rest = rest_seconds(facts.kinds_without_checkpoint)
+    longest = LONGEST_HELD_REST if held_by(facts) else LONGEST_REST
+    rest = rest_seconds(facts.kinds_without_checkpoint, longest)
     last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if rest else None
     passed = now - last.at if last else -1.0
     # A clock that is behind the one of who recorded the end says nothing.
     return max(0.0, rest - passed) if passed >= 0 else 0.0
 
 
-def rest_seconds(kinds: Sequence[str]) -> float:
+def rest_seconds(kinds: Sequence[str], longest: float = LONGEST_REST) -> float:
     """How long the next start waits after these ends in a row without a new checkpoint: machines may need a while."""
-    machines = [kind for kind in kinds if causes.cause(kind).fault == "machine"]
-    late = len(machines) - PROMPT
-    return min(LONGEST_REST, FIRST_REST * 2.0 ** min(late - 1, 10)) if late > 0 else 0.0
+    others = [kind for kind in kinds if not causes.cause(kind).is_own]
+    late = len(others) - PROMPT
+    return min(longest, FIRST_REST * 2.0 ** min(late - 1, 10)) if late > 0 else 0.0
 
 
 def _limit(kind: str, given: int, policies: Mapping[str, str]) -> int | None:

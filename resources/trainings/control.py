@@ -8,11 +8,9 @@ is a create-only write or idempotent by the job's name.
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from resources import code
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import budgets, faults, fit, incidents, staging_fit, suspects
-from resources.trainings import job as training_job
+from resources.trainings import budgets, faults, incidents, refusals, suspects
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.faults import TrainingFault, Waiting
@@ -21,6 +19,7 @@ from resources.trainings.growth import GROWTHS, GrowthWatch
 from resources.trainings.job import Paths, job_name
 from resources.trainings.quotas import Quotas
 from resources.trainings.store import TrainingStore
+from resources.trainings.submission import Submission
 from resources.trainings.watch import WATCH, ProgressWatch, is_writable
 from trainer.config.profiles import HardwareProfile
 from trainer.record import causes, endings
@@ -52,10 +51,10 @@ class TrainingControl:
     ) -> None:
         """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
-        self._hardware, self._sees_nodes = hardware, sees_nodes
+        self._submission = Submission(launcher, paths, clock, revision, hardware, sees_nodes)
         self._quotas = quotas or Quotas(paths.durable)
         self._growing = Growing(growths, paths.durable, fleet.scheduled)
-        self._revision, self._clock, self._grace_seconds, self._watch = revision, clock, grace_seconds, watch
+        self._clock, self._grace_seconds, self._watch = clock, grace_seconds, watch
 
     def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
         """Take the one step that is due; returns it. `nodes` restricts the choice of nodes (a trial's slot).
@@ -206,9 +205,13 @@ class TrainingControl:
         return Waiting(facts.incarnation, reason, seconds) if reason else None
 
     def held_back(self, facts: TrainingFacts) -> str:
-        """Why the next start is not due although nodes are ready: a rest, or a quota; empty where it is."""
+        """Why the next start is not due although nodes are ready: a rest, a refusal, a quota; empty where it is."""
         now = self._clock()
-        return budgets.rest(facts, now) or (self._quotas.holds_back(facts, now) if facts.unfinished else "")
+        return (
+            refusals.pause(facts, now)
+            or budgets.rest(facts, now)
+            or (self._quotas.holds_back(facts, now) if facts.unfinished else "")
+        )
 
     def status(self, facts: TrainingFacts) -> Status:
         """The newest incarnation's job; MISSING before the first."""
@@ -285,18 +288,7 @@ class TrainingControl:
 
     def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
-        try:
-            fabric = self._hardware.fabric if self._hardware else ""
-            code.keep_difference(self.paths.durable, self._revision)
-            job = training_job.job(facts, self.paths, self._revision, run, fabric, self.grace_of(facts))
-            staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
-            if self._hardware is not None:
-                fit.check(job, self.paths.durable, self._hardware)
-            elif self._sees_nodes:
-                fit.check_here(job, self.paths.durable)
-            self.launcher.submit(job)
-        except ValueError as error:
-            store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
+        if not self._submission.submit(store, facts, by, run, self.grace_of(facts)):
             return
         store.mark_submitted(facts.incarnation, by)
         after = store.read()
@@ -329,6 +321,8 @@ class TrainingControl:
 
     def _job_waits_for(self, facts: TrainingFacts) -> str:
         """What a claimed incarnation waits for; empty when its job is not pending."""
+        if facts.refusal is not None:
+            return refusals.waits_for(facts.refusal)
         job = self.status(facts)
         if job.state is JobState.PENDING:
             return job.reason or "its job is pending, and its launcher does not say why"

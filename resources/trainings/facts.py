@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resources.trainings import records
-from resources.trainings.records import Desired, MissingJob, Specification, Terms
+from resources.trainings.records import Desired, MissingJob, RefusedStart, Specification, Terms
 from trainer.base import codec
 from trainer.base.lazy import lazy
 from trainer.checkpoint.tiers import replicas
@@ -118,6 +118,14 @@ class TrainingFacts:
         path = self.folder / files.JOBS / name
         found = codec.read_if_whole(path, MissingJob)
         return found.first_seen if found else path.stat().st_mtime  # of a damaged record, when it was written is left
+
+    @lazy
+    def refusal(self) -> RefusedStart | None:
+        """Why the job of the newest incarnation could not be submitted last; None where it was, or was never tried."""
+        name = refused_record(self.incarnation)
+        if not self.running or self.submitted(self.incarnation) or name not in self.jobs:
+            return None
+        return codec.read_if_whole(self.folder / files.JOBS / name, RefusedStart)
 
     @lazy
     def commits(self) -> list[fence.Commit]:
@@ -258,6 +266,11 @@ def job_record(incarnation: int) -> str:
 def missing_record(incarnation: int) -> str:
     """The name of the record that the job of an incarnation was seen missing."""
     return f"{incarnation:06d}.missing.json"
+
+
+def refused_record(incarnation: int) -> str:
+    """The name of the record that the job of an incarnation could not be submitted."""
+    return f"{incarnation:06d}.refused.json"
 
 
 def _names(folder: Path) -> frozenset[str]:

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings import accounts, budgets, incidents
+from resources.trainings import accounts, budgets, incidents, refusals
 from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Desired
 from resources.trainings.store import TrainingStore
 from trainer.base import journal
 from trainer.base.journal import JournalEvent
@@ -30,6 +29,8 @@ NOT_DONE = {
     STOPPED: "nothing more: a person stopped the training",
 }
 """What was done where no start followed, whatever was meant to be."""
+HELD_BACK = "a new incarnation goes on from the newest checkpoint, after longer and longer rests"
+"""What is done about a training that has failed too often in a row for what is not its own fault."""
 END_BYTES, BEGINNING_BYTES = 64 << 10, 256 << 10
 """So much is read of a generation's segments of the ledger: the steps before an incident, and what follows it."""
 TODO = {
@@ -41,6 +42,9 @@ TODO = {
     causes.STORAGE: "see that the tier that the cause names can be read and written, then `slipway resume {id}`",
     causes.MACHINE: "have the node looked at, and taken out of service (`slipway nodes quarantine NODE --why ...`), "
     "then `slipway resume {id}`",
+    causes.NODE: "make room on the node, or give it what the cause names, or take it out of service (`slipway nodes "
+    "quarantine NODE --why ...`), then `slipway resume {id}`",
+    causes.PLATFORM: "give the platform what the cause names: the permission, the operator, the queue",
 }
 FROM_THE_BEGINNING = (
     "look at the data of the first steps, then start it with other values: `slipway run {recipe} FIELD=VALUE`"
@@ -56,6 +60,13 @@ def to_do(kind: str, recipe: str, training: str, checkpoint: int) -> str:
     """
     words = FROM_THE_BEGINNING if kind == causes.DIVERGED and not checkpoint else TODO.get(kind, OTHERWISE)
     return words.format(recipe=recipe, id=training)
+
+
+def _todo(kind: str, facts: TrainingFacts) -> str:
+    """What a person is to do about one that waits: given up, or wanted still, so that it goes on by itself."""
+    words = to_do(kind, facts.specification.recipe, facts.id, facts.newest_step)
+    resumed = ", then `slipway resume"
+    return f"{words.partition(resumed)[0]}; it is tried again by itself" if facts.wanted else words
 
 
 @dataclass(frozen=True)
@@ -156,7 +167,8 @@ def report(
     after = _beginning(store.folder, following.token) if following else {}
     stepped = "stepped" in after
     state = OVER if record.survived or stepped else _state(facts, following)
-    given_up = facts.desired if state == WAITING and facts.desired and facts.desired.by_platform else None
+    if refusals.is_open(facts, record):
+        state = WAITING
     known = not record.survived and (stepped or state == OVER) and record.token in costs
     charged = costs[record.token].lost if known else {}
     seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
@@ -170,7 +182,7 @@ def report(
         cause=record.reason,
         at=record.at,
         noticed_by=record.by,
-        action=_action(record, state, following, given_up),
+        action=_action(facts, record, state, following),
         state=state,
         step=done,
         nodes=record.nodes,
@@ -184,20 +196,22 @@ def report(
         resumed_on=following.nodes if following else (),
         resumed_from=_resumed_from(after),
         resumed_by=following.by if following else "",
-        todo=to_do(record.kind, facts.specification.recipe, store.id, facts.newest_step) if state == WAITING else "",
+        todo=_todo(record.kind, facts) if state == WAITING else "",
         kernel=tuple(f"{each.node}: {said}" for each in found for said in each.kernel),
         evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
         lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},
     )
 
 
-def _action(record: IncidentRecord, state: str, following: Claim | None, given_up: Desired | None) -> str:
+def _action(facts: TrainingFacts, record: IncidentRecord, state: str, following: Claim | None) -> str:
     """What was done about it: the record has what was meant to be, when the incident was noticed."""
-    if given_up is not None:
-        return f"the training was given up: {given_up.why}"
-    if following is not None or state not in NOT_DONE or record.action.startswith(("nothing", "is given up")):
-        return record.action
-    return NOT_DONE[state]
+    wish = facts.desired
+    if state == WAITING and wish is not None and wish.by_platform and not facts.wanted:
+        return f"the training was given up: {wish.why}"
+    planned = following is not None or state not in NOT_DONE or record.action.startswith(("nothing", "is given up"))
+    if state == WAITING and facts.wanted:
+        return record.action if record.kind == causes.PLATFORM else HELD_BACK
+    return record.action if planned else NOT_DONE[state]
 
 
 def _steps_lost(
@@ -228,6 +242,8 @@ def _state(facts: TrainingFacts, following: Claim | None) -> str:
         return OVER  # what followed was interrupted itself: that is another incident
     if facts.succeeded:
         return OVER
+    if facts.wanted and following is None and budgets.held_by(facts):
+        return WAITING
     if facts.wanted:
         return RECOVERING if following is None or facts.ended is None else OVER
     return STOPPED if is_stopped_by_person(facts) else WAITING

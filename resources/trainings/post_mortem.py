@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 
 from resources.trainings import tails
-from resources.trainings.incident_reports import OVER, RECOVERING, IncidentReport
+from resources.trainings.incident_reports import OVER, RECOVERING, WAITING, IncidentReport
 from resources.trainings.store import TrainingStore
 from trainer.base.counting import counted
 from trainer.diagnosis import folder
 from trainer.diagnosis.folder import DiagnosisManifest
-from trainer.record import incidents
+from trainer.record import causes, incidents
 from trainer.record.accounting import buckets
 from trainer.record.tokens import Token
 
@@ -52,7 +52,7 @@ def first_line(cause: str, length: int = 160) -> str:
 def cost(report: IncidentReport) -> str:
     """Steps and seconds lost, as far as they are known."""
     if report.survived:
-        return "the training went on"
+        return "no step followed yet" if report.state == WAITING else "the training went on"
     if report.seconds_lost is None and report.steps_lost is not None:
         return f"{counted(report.steps_lost, 'step')} lost, and seconds that are not on record"
     if report.seconds_lost is None:
@@ -64,6 +64,8 @@ def cost(report: IncidentReport) -> str:
 
 def went_on(report: IncidentReport) -> str:
     """Where the training went on, and by whom."""
+    if report.survived and report.kind == causes.PLATFORM:
+        return "nowhere yet" if report.state == WAITING else "the same start went on"
     if report.survived:
         return "the same ranks went on"
     if not report.resumed:

@@ -154,6 +154,17 @@ class MissingJob:
     """Seconds since the epoch."""
 
 
+@dataclass(frozen=True)
+class RefusedStart:
+    """That the platform did not let the job of an incarnation through, and lacked what the reason names."""
+
+    reason: str
+    count: int
+    """How many times in a row."""
+    at: float
+    """The last time, in seconds since the epoch."""
+
+
 def create(value: Specification | Desired, path: Path) -> bool:
     """Write a record that is not there yet; False when another writer was first."""
     return twins.create_only(path, value, FORMAT)

@@ -16,7 +16,7 @@ from resources.kubernetes.client import Client
 from resources.kubernetes.objects import CONFIG_MAPS, JOBS, NODES, KubernetesObject
 from resources.launchers.kubernetes.queues import POD_GROUPS
 from resources.launchers.kubernetes.workloads.jobset import JOB_SETS
-from resources.unavailable import Unavailable
+from resources.unavailable import PlatformFault, Unavailable
 from tests.kubernetes.simulated.cluster import Cluster
 
 
@@ -77,7 +77,7 @@ def test_a_kind_that_the_cluster_does_not_serve_is_named_with_what_installs_it(
     message = "no podgroups.scheduling.volcano.sh of version v1beta1: install Volcano"
     with pytest.raises(Unavailable, match=message):
         client.get(POD_GROUPS, "one")
-    with pytest.raises(RefusedRequest, match=message):
+    with pytest.raises(PlatformFault, match=message):
         client.create(POD_GROUPS, {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "x"}})
 
 
@@ -98,7 +98,7 @@ def test_a_missing_permission_is_named_with_the_rule_that_grants_it(forbidding: 
     forbidding.forbid("create", "configmaps")
     forbidding.forbid("get", "nodes")
     rule = r'a Role with the rule apiGroups \[""\], resources \["configmaps"\], verbs \["create"\]'
-    with pytest.raises(RefusedRequest, match=rf"serviceaccount.*cannot create.*configmaps.*{client.namespace}.*{rule}"):
+    with pytest.raises(PlatformFault, match=rf"serviceaccount.*cannot create.*configmaps.*{client.namespace}.*{rule}"):
         client.create(CONFIG_MAPS, config_map("one"))
     with pytest.raises(Unavailable, match=r'a ClusterRole with the rule .*\["nodes"\], verbs \["get"\]'):
         client.get(NODES, "node-0")
@@ -211,11 +211,12 @@ def test_the_message_names_the_wrong_fields(scripted: Scripted, stranger: Client
         stranger.create(JOBS, {"metadata": {"name": "one"}})
 
 
-def test_a_denial_of_a_webhook_is_final_and_a_webhook_that_is_down_is_not(scripted: Scripted, stranger: Client):
-    scripted.says(403, 'admission webhook "policy.example.org" denied the request: no image tags')
-    with pytest.raises(RefusedRequest, match=r"denied the request: no image tags$"):
-        stranger.create(JOBS, {"metadata": {"name": "one"}})
-    scripted.answers.clear()
+def test_a_webhook_that_denies_is_a_state_of_the_platform_under_whatever_status(scripted: Scripted, stranger: Client):
+    for status in (400, 403, 422):
+        scripted.says(status, 'admission webhook "policy.example.org" denied the request: no image tags')
+        with pytest.raises(PlatformFault, match=r"denied the request: no image tags$"):
+            stranger.create(JOBS, {"metadata": {"name": "one"}})
+        scripted.answers.clear()
     scripted.says(500, 'Internal error occurred: failed calling webhook "mjob.kb.io": connect: connection refused')
     with pytest.raises(Unavailable, match="failed calling webhook"):
         stranger.create(JOBS, {"metadata": {"name": "one"}})
@@ -227,9 +228,9 @@ def test_a_quota_that_is_used_up_raises_unavailable(scripted: Scripted, stranger
         stranger.create(JOBS, {"metadata": {"name": "one"}})
 
 
-def test_a_missing_namespace_is_refused(scripted: Scripted, stranger: Client):
+def test_a_missing_namespace_is_a_state_of_the_platform(scripted: Scripted, stranger: Client):
     scripted.says(404, 'namespaces "slipway" not found', details={"name": "slipway", "kind": "namespaces"})
-    with pytest.raises(RefusedRequest, match='namespaces "slipway" not found'):
+    with pytest.raises(PlatformFault, match='namespaces "slipway" not found'):
         stranger.create(CONFIG_MAPS, config_map("one"))
 
 

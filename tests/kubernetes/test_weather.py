@@ -14,7 +14,7 @@ from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
 from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.launchers.kubernetes.workloads.protocol import Workload
 from resources.launchers.protocol import JobState, Status
-from resources.unavailable import Unavailable
+from resources.unavailable import PlatformFault, Unavailable
 from tests.conftest import Marked, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
@@ -150,7 +150,7 @@ def test_a_missing_permission_is_named_and_no_object_is_left(
     launcher: KubernetesLauncher, simulated: Simulated, namespace: str, verb: str, plural: str
 ):
     simulated.forbid(verb, plural)
-    with pytest.raises(ValueError, match=rf"cannot {verb} .*{plural}.*{namespace}.* would grant it"):
+    with pytest.raises(PlatformFault, match=rf"cannot {verb} .*{plural}.*{namespace}.* would grant it"):
         launcher.submit(job("exits", "node-0"))
     assert launcher.poll("job-1").state is JobState.MISSING
     assert launcher.client.list(CONFIG_MAPS, {"slipway/job": "job-1"}) == []
@@ -161,7 +161,9 @@ def test_a_launcher_whose_kind_is_not_installed_says_what_to_install(
 ):
     simulated.uninstall("jobset")
     try:
-        with pytest.raises(ValueError, match=r"job-1: the cluster has no jobsets\.jobset\.x-k8s\.io.*install JobSet"):
+        with pytest.raises(
+            PlatformFault, match=r"job-1: the cluster has no jobsets\.jobset\.x-k8s\.io.*install JobSet"
+        ):
             dataclasses.replace(launcher, workload=JobSet()).submit(job("exits", "node-0"))
     finally:
         simulated.install("jobset")
@@ -169,7 +171,7 @@ def test_a_launcher_whose_kind_is_not_installed_says_what_to_install(
 
 
 def test_a_queue_that_does_not_exist_is_named(launcher: KubernetesLauncher, namespace: str):
-    with pytest.raises(ValueError, match=rf"queue nobody: found no such LocalQueue in namespace {namespace}"):
+    with pytest.raises(PlatformFault, match=rf"queue nobody: found no such LocalQueue in namespace {namespace}"):
         with_cluster(launcher, queue="nobody").submit(job("exits", "node-0"))
 
 
@@ -198,7 +200,7 @@ def test_a_preempted_job_is_pending_again(
 
 
 def test_a_node_selector_that_matches_nothing_is_named(launcher: KubernetesLauncher):
-    with pytest.raises(ValueError, match=r"found no node with the labels \{'slipway/fleet': 'h300'\}"):
+    with pytest.raises(PlatformFault, match=r"found no node with the labels \{'slipway/fleet': 'h300'\}"):
         with_cluster(launcher, node_selector={"slipway/fleet": "h300"}).submit(job("exits", "node-0"))
 
 

@@ -28,6 +28,8 @@ GROWN = "grown"
 PAUSED = "paused"
 DELETED = "deleted"
 PROGRAM = "program"
+NODE = "node"
+PLATFORM = "platform"
 UNKNOWN = ""
 """It left no word, as a rank that is killed; so does a record of an earlier version."""
 
@@ -48,6 +50,8 @@ NOTHING = "nothing"
 
 AT_ONCE = 1
 """The budget of what would end in the same way again."""
+OWN = ("configuration", "program", "data")
+"""The faults that lie in a training itself: in what it is specified as, in its code, in its data."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Cause:
     sentence: str
     """What it is, for a person."""
     fault: str
-    """Whose it is: machine, program, configuration, data or person; empty where it is nobody's."""
+    """Whose it is: machine, platform, program, configuration, data, person or unknown; empty where it is nobody's."""
     answers: tuple[str, ...]
     """What a recipe may choose from; the first one is the default."""
     factor: int | None = 1
@@ -66,6 +70,11 @@ class Cause:
     checkpoint, are too many; None for a class that is never counted."""
     most: int | None = None
     """No more of them than this in any case."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it lies in the training itself, so that a new start would meet it wherever it is."""
+        return self.fault in OWN
 
     def budget(self, given: int) -> int | None:
         """How many ends in a row are too many, where the recipe gives so many; None for no limit."""
@@ -118,7 +127,21 @@ _ALL = (
     Cause(PAUSED, "It has done the steps that it was granted, and waits for more.", "", (NOTHING,), None),
     Cause(DELETED, "A person deleted its job.", "person", (RETRY, STOP)),
     Cause(PROGRAM, "An error of the program that no other class names.", "program", (RETRY, STOP)),
-    Cause(UNKNOWN, "It ended and left no word.", "program", (RETRY, STOP)),
+    # A node that lacks something now leads to another node; no number of them ends a training.
+    Cause(
+        NODE,
+        "A node lacked what a start needs: room, memory, a folder, a free port, a driver.",
+        "platform",
+        (REPLACE, RETRY, STOP),
+    ),
+    Cause(
+        PLATFORM,
+        "The platform did not let a start through: a permission, a kind, a queue was missing.",
+        "platform",
+        (RETRY,),
+        None,
+    ),
+    Cause(UNKNOWN, "It ended and left no word.", "unknown", (RETRY, STOP)),
 )
 CAUSES: Mapping[str, Cause] = {cause.name: cause for cause in _ALL}
 CHOICES: Mapping[str, tuple[str, ...]] = {

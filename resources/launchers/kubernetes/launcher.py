@@ -24,9 +24,9 @@ from resources.launchers.kubernetes.orders import Cancellation, JobOrder
 from resources.launchers.kubernetes.pod_facts import PodFacts
 from resources.launchers.kubernetes.queues import LOCAL_QUEUES, QUEUE, QUEUED_JOB, WORKLOADS
 from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.launchers.protocol import Job, JobState, Status
+from resources.launchers.protocol import DoesNotFit, Job, JobState, Status
 from resources.steps import misfit
-from resources.unavailable import Unavailable
+from resources.unavailable import PlatformFault, Unavailable
 
 LOG_READERS = 8
 """How many pods' logs are read at a time."""
@@ -54,9 +54,10 @@ class KubernetesLauncher:
         try:
             for part in parts:
                 self._create(part, order)
-        except RefusedRequest:
+        except (RefusedRequest, PlatformFault):
             if is_new:
-                self.client.delete(CONFIG_MAPS, order.name, order.uid)
+                with contextlib.suppress(Unavailable):  # what was refused first is told; the order may stay
+                    self.client.delete(CONFIG_MAPS, order.name, order.uid)
             raise
         self._stop_if_cancelled(job.name)
 
@@ -113,7 +114,8 @@ class KubernetesLauncher:
         return {node: text.encode()[-tail_bytes:].decode(errors="replace") for node, text in by_node.items()}
 
     def _accepted(self, job: Job, cluster: Cluster) -> tuple[JobOrder, bool]:
-        """The job's order, and whether it is new. Raises ValueError for another job's order, or an impossible job."""
+        """The job's order, and whether it is new. Raises ValueError for another job's order, and as
+        `_must_be_possible`."""
         wanted = orders.written(names.object_name(job.name), job)
         found = self.client.get(CONFIG_MAPS, wanted["metadata"]["name"])
         if found is None:
@@ -129,26 +131,27 @@ class KubernetesLauncher:
         return order, False
 
     def _must_be_possible(self, job: Job, cluster: Cluster) -> None:
-        """Raise ValueError for a job that needs a kind, a node or a queue that the cluster does not have."""
+        """Raise PlatformFault for a job that needs a kind, a node or a queue that the cluster does not have now, and
+        ValueError for one that is too large for its nodes."""
         for resource in (self.workload.resource, *([LOCAL_QUEUES] if cluster.queue else [])):
             if not self.client.serves(resource):
-                raise ValueError(f"job {job.name}: {answers.missing(resource)}")
+                raise PlatformFault(f"job {job.name}: {answers.missing(resource)}")
         found = self._reader.list(NODES, cluster.node_selector)
         nodes = [node["metadata"]["name"] for node in found]
         if not nodes:
-            raise ValueError(
+            raise PlatformFault(
                 f"job {job.name}: found no node with the labels {dict(cluster.node_selector)}; label the nodes of the "
                 "fleet, or change compute.cluster.node_selector in the platform's settings"
             )
         document.must_be_possible(job, nodes)
         if reason := misfit(cluster.requested, found):
-            raise ValueError(
+            raise DoesNotFit(
                 f"job {job.name}: its pods fit on no node: {reason}; ask for less in placement.kubernetes.resources of "
                 "the recipe, or in compute.cluster.resources of the platform's settings"
             )
         if cluster.queue and self.client.get(LOCAL_QUEUES, cluster.queue) is None:
             there = [queue["metadata"]["name"] for queue in self.client.list(LOCAL_QUEUES, {})]
-            raise ValueError(
+            raise PlatformFault(
                 f"job {job.name}: queue {cluster.queue}: found no such LocalQueue in namespace "
                 f"{self.client.namespace}, expected one of {', '.join(there) or 'none'}; "
                 "create it, or name another queue"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.trainings.budgets import LONGEST_REST, exhausted, rest_seconds
+from resources.trainings.budgets import LONGEST_HELD_REST, LONGEST_REST, exhausted, held, rest_seconds
 from trainer.record import causes
 
 pytestmark = pytest.mark.pure
@@ -60,3 +60,43 @@ def test_a_start_rests_for_longer_and_longer_after_faults_of_machines_in_a_row()
     assert rests[:6] == [0.0, 0.0, 0.0, 5.0, 10.0, 20.0]
     assert rests[-1] == LONGEST_REST
     assert rest_seconds(9 * [causes.PROGRAM]) == 0.0
+
+
+MANY = 1000
+"""So many ends in a row."""
+EVERY = pytest.mark.parametrize("kind", causes.CAUSES, ids=lambda kind: kind or "unknown")
+
+
+@EVERY
+def test_a_training_with_a_checkpoint_is_ended_only_for_what_lies_in_itself(kind: str):
+    """The rule, over every class that an end may have."""
+    ended = exhausted(MANY * [kind], 3, {}, has_checkpoint=True)
+    own = causes.cause(kind).fault in ("configuration", "program", "data")
+    counted = causes.cause(kind).factor is not None
+    assert bool(ended) is (own and counted), ended
+
+
+@EVERY
+def test_what_does_not_end_a_training_holds_it_back_where_it_is_counted(kind: str):
+    assert bool(held(MANY * [kind], 3, {})) is (causes.cause(kind).factor is not None)
+
+
+@EVERY
+def test_a_recipe_may_say_of_any_class_with_such_an_answer_that_it_ends_the_training(kind: str):
+    if causes.STOP in causes.cause(kind).answers:
+        assert exhausted([kind], 3, {kind: causes.STOP}, has_checkpoint=True)
+
+
+@pytest.mark.parametrize("kind", [causes.NODE, causes.PLATFORM, causes.DISRUPTED])
+def test_a_state_of_a_node_or_of_the_platform_ends_no_first_start_either(kind: str):
+    assert exhausted(MANY * [kind], 3, {}, has_checkpoint=False) == ""
+
+
+def test_faults_of_machines_between_them_do_not_count_towards_the_end_of_a_training_with_a_checkpoint():
+    mixed = [causes.MACHINE, causes.PROGRAM, *8 * [causes.STORAGE], causes.PROGRAM]
+    assert exhausted(mixed, 3, {}, has_checkpoint=True) == ""
+    assert "3 failures of class program" in exhausted([*mixed, causes.PROGRAM], 3, {}, has_checkpoint=True)
+
+
+def test_one_that_is_held_back_rests_for_half_an_hour_at_most():
+    assert rest_seconds(MANY * [causes.STORAGE], LONGEST_HELD_REST) == LONGEST_HELD_REST == 1800.0

@@ -1,0 +1,87 @@
+"""Refusals: a start that the platform does not let through now waits, is tried again, and says what is missing.
+
+A permission that is missing, an operator that is being upgraded, a queue that is not there: they are no fault of the
+training, and may last seconds or days. The claimed incarnation stays; the pauses between two tries grow; one incident
+names what a person is to see to. It is over when the job was submitted.
+"""
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable
+
+from resources.trainings.facts import TrainingFacts, refused_record
+from resources.trainings.records import RefusedStart
+from resources.trainings.store import TrainingStore
+from trainer.base import codec
+from trainer.record import causes, files, incidents
+from trainer.record.incidents import IncidentRecord
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds; each pause is twice as long as the one before. A try is a few requests, and takes no node."""
+ACTION = "the start waits, and is tried again with growing pauses"
+_DIFFERS = re.compile(r"[\w.-]*\d[\w.-]*")
+"""What may differ from one answer to the next while it says the same: ids, times, counts."""
+
+
+def note(store: TrainingStore, facts: TrainingFacts, reason: str, by: str, clock: Callable[[], float]) -> None:
+    """Record that the start of the newest incarnation was refused; a new reason is an incident. Raises OSError."""
+    assert facts.claim is not None
+    _tell(store, facts, reason, by, clock())
+    count = facts.refusal.count + 1 if facts.refusal else 1
+    path = facts.folder / files.JOBS / refused_record(facts.incarnation)
+    codec.replace(path, RefusedStart(reason, count, clock()))
+
+
+def pause(facts: TrainingFacts, now: float) -> str:
+    """What the next try waits for at `now`, seconds since the epoch; empty where it waits for nothing."""
+    refusal = facts.refusal
+    if refusal is None:
+        return ""
+    passed = now - refusal.at
+    left = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(refusal.count - 1, 10)) - passed
+    # A clock that is behind the one of who recorded the refusal says nothing.
+    return waits_for(refusal) if left > 0 and passed >= 0 else ""
+
+
+def waits_for(refusal: RefusedStart) -> str:
+    """What a refused start waits for, for a person."""
+    return f"it waits for a person: {refusal.reason}"
+
+
+def is_open(facts: TrainingFacts, record: IncidentRecord) -> bool:
+    """Whether an incident is the one for which the training waits now."""
+    refusal = facts.refusal if facts.wanted else None
+    of_this_start = facts.claim is not None and record.token == str(facts.claim.token)
+    return (
+        record.kind == causes.PLATFORM
+        and of_this_start
+        and refusal is not None
+        and _is_same(record.reason, refusal.reason)
+    )
+
+
+def _tell(store: TrainingStore, facts: TrainingFacts, reason: str, by: str, now: float) -> None:
+    """Write the incident of this reason, unless there is one."""
+    assert facts.claim is not None
+    for number in itertools.count():
+        record = IncidentRecord(
+            str(facts.claim.token),
+            causes.PLATFORM,
+            reason,
+            ACTION,
+            by,
+            now,
+            facts.newest_step,
+            survived=True,
+            number=number,
+        )
+        if store.note_incident(record):
+            return
+        with contextlib.suppress(codec.UndecodableRecord):
+            if _is_same(incidents.read(store.folder, record.id).reason, reason):
+                return
+
+
+def _is_same(one: str, other: str) -> bool:
+    return _DIFFERS.sub("", one) == _DIFFERS.sub("", other)
