@@ -17,6 +17,7 @@ from resources.fleet.health.standing import Standing
 from resources.mlflow import identity
 from resources.node_tasks import network
 from resources.node_tasks.network import NetworkCheck
+from resources.run_kinds import RunKind
 from resources.tiers import Tiers
 from trainer.node_task import CollectiveTask
 
@@ -94,7 +95,7 @@ class BisectionConfig(dg.Config):
     seconds: float = Field(default=9.0, gt=0, description="How long each group measures")
 
 
-@dg.op(name=network.OP, tags=pods.tags("node"))
+@dg.op(name=network.OP, tags=pods.tags("node", kind=RunKind.RECOVERY))
 def bisect_nodes(
     context: dg.OpExecutionContext, config: BisectionConfig, tiers: Tiers, compute: Compute
 ) -> dg.Output[None]:

@@ -20,6 +20,7 @@ from resources.mlflow import holding, identity
 from resources.mlflow.promotion import Promotion
 from resources.mlflow.registry import CANDIDATE, Version
 from resources.mlflow.tracking import Tracking
+from resources.run_kinds import RunKind
 from resources.tiers import Tiers
 
 
@@ -83,7 +84,7 @@ def _job(
     lane = keys.lane(model)
     offered: Any = schema
 
-    @dg.op(name=f"{lane}_{verb}_model", tags=pods.tags("model"))
+    @dg.op(name=f"{lane}_{verb}_model", tags=pods.tags("model", kind=RunKind.VERB))
     def operate(
         context: dg.OpExecutionContext,
         config: offered,

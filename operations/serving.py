@@ -15,6 +15,7 @@ from resources.compute.protocol import Compute
 from resources.mlflow import identity
 from resources.mlflow.registry import Registry
 from resources.mlflow.tracking import Tracking
+from resources.run_kinds import RunKind
 from resources.serving import wishes
 from resources.tiers import Tiers
 from serving.records import SwitchPolicy
@@ -35,7 +36,7 @@ def serve_job(model: str) -> dg.JobDefinition:
     """The job of one registered model."""
     lane = keys.lane(model)
 
-    @dg.op(name=f"{lane}_serve_model", tags=pods.tags("served"))
+    @dg.op(name=f"{lane}_serve_model", tags=pods.tags("served", kind=RunKind.VERB))
     def serve_model(
         context: dg.OpExecutionContext, config: ServeConfig, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.Output[None]:

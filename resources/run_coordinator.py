@@ -1,7 +1,9 @@
-"""Run coordinator: Dagster's queue, which also notes on each run from the webserver who asked for it, and who ended it.
+"""Run coordinator: Dagster's queue, which also notes on each run of which kind it is, who asked for it, and who ended it.
 
-The webserver knows the person (`resources.access`). The tags are set on every run that a person asked for, also to
-nobody: what a person typed into the launchpad says nothing about who it was.
+The kind is that of the run's own steps (`resources.run_kinds`), so that a run counts among its like whoever launches it:
+a sensor, a schedule, a backfill, or a person. The webserver knows the person (`resources.access`). The tags are set on
+every run, those of people on every run that a person asked for, also to nobody: what a person typed into the launchpad
+says nothing about either.
 """
 
 from contextvars import ContextVar
@@ -12,6 +14,7 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import BACKFILL_ID_TAG, PARENT_BACKFILL_ID_TAG
 from dagster._core.workspace.context import WorkspaceRequestContext
 
+from resources import run_kinds
 from resources.mlflow.identity import CANCELLED_TAG, USER_TAG
 
 asking: ContextVar[str] = ContextVar("asking", default="")
@@ -19,23 +22,33 @@ asking: ContextVar[str] = ContextVar("asking", default="")
 
 
 class AttributingRunCoordinator(QueuedRunCoordinator):
-    """The queue, with the names of people."""
+    """The queue, with the kinds of runs and the names of people."""
 
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
         run = context.dagster_run
-        tags = {CANCELLED_TAG: ""} if CANCELLED_TAG in run.tags else {}
+        tags = _kind(self._instance, run)
+        if CANCELLED_TAG in run.tags:
+            tags[CANCELLED_TAG] = ""
         if isinstance(context.workspace, WorkspaceRequestContext) and context.workspace.source is not None:
             tags[USER_TAG] = context.workspace.get_viewer_tags().get(USER_TAG, "")
         elif PARENT_BACKFILL_ID_TAG in run.tags:  # a backfill that is launched again has the tags of the first
             tags[USER_TAG] = ""
-        if tags:
-            self._instance.add_run_tags(run.run_id, tags)
+        self._instance.add_run_tags(run.run_id, tags)
         return super().submit_run(context)
 
     def cancel_run(self, run_id: str) -> bool:
         """As Dagster's, with the person's name on the run."""
         self._instance.add_run_tags(run_id, {CANCELLED_TAG: asking.get()})
         return super().cancel_run(run_id)
+
+
+def _kind(instance: DagsterInstance, run: DagsterRun) -> dict[str, str]:
+    """The tags of the run's kind; what it was tagged with before, by a person or as a copy, does not hold."""
+    steps = []
+    if run.execution_plan_snapshot_id is not None:
+        plan = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id)
+        steps = [step.tags or {} for step in plan.steps if step.key in plan.step_keys_to_execute]
+    return run_kinds.tags(run_kinds.of_steps(steps))
 
 
 def note_cancellation(instance: DagsterInstance, backfill: str, person: str) -> None:

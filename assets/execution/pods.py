@@ -1,4 +1,4 @@
-"""Pods: the one table of what each kind of asset, check and op needs on a cluster; elsewhere it has no effect.
+"""Pods: the one table of what each kind of asset, check and op counts as among runs, and of what it needs on a cluster.
 
 Light work, which launches, waits and looks, is done in the run's own pod. Each step of heavy work gets a pod of its
 own, however the run is started. It gets the amounts of this table, as far as the largest node has them, unless the
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from recipes.kubernetes import DataWork, HeavyWork, lesser
+from resources import run_kinds
+from resources.run_kinds import RunKind
 from resources.steps import StepSettings
 from trainer.base import parsing
 
@@ -24,8 +26,9 @@ LIGHT, HEAVY = "light", "heavy"
 
 @dataclass(frozen=True)
 class Need:
-    """What a pod is given, in Kubernetes' notation of amounts."""
+    """What a run of the work counts as, and what a pod is given for it, in Kubernetes' notation of amounts."""
 
+    kind: RunKind
     weight: str
     cpu: str
     memory: str
@@ -37,47 +40,52 @@ class Need:
         return {"cpu": self.cpu, "memory": self.memory, "ephemeral-storage": self.scratch, **asked}
 
 
-WAITING = Need(LIGHT, "100m", "512Mi", "1Gi")
+def _waiting(kind: RunKind) -> Need:
+    return Need(kind, LIGHT, "100m", "512Mi", "1Gi")
+
+
 NEEDS: dict[str, Need] = {
-    "documents": Need(HEAVY, "8", "32Gi", "50Gi"),
-    "tokenizer": Need(HEAVY, "4", "16Gi", "10Gi"),
-    "snapshot": Need(HEAVY, "8", "32Gi", "50Gi"),
-    "suite": Need(HEAVY, "4", "16Gi", "10Gi"),
-    "evaluation": Need(HEAVY, "8", "32Gi", "50Gi"),
-    "replay": Need(HEAVY, "8", "32Gi", "50Gi"),
-    "restore_drill": Need(HEAVY, "8", "32Gi", "100Gi"),
-    "metadata_backup": Need(HEAVY, "1", "2Gi", "20Gi"),
-    "garbage": Need(HEAVY, "1", "4Gi", "1Gi"),
+    "documents": Need(RunKind.DATA, HEAVY, "8", "32Gi", "50Gi"),
+    "tokenizer": Need(RunKind.DATA, HEAVY, "4", "16Gi", "10Gi"),
+    "snapshot": Need(RunKind.DATA, HEAVY, "8", "32Gi", "50Gi"),
+    "suite": Need(RunKind.DATA, HEAVY, "4", "16Gi", "10Gi"),
+    "evaluation": Need(RunKind.EVALUATION, HEAVY, "8", "32Gi", "50Gi"),
+    "replay": Need(RunKind.EVALUATION, HEAVY, "8", "32Gi", "50Gi"),
+    "restore_drill": Need(RunKind.UPKEEP, HEAVY, "8", "32Gi", "100Gi"),
+    "metadata_backup": Need(RunKind.UPKEEP, HEAVY, "1", "2Gi", "20Gi"),
+    "garbage": Need(RunKind.UPKEEP, HEAVY, "1", "4Gi", "1Gi"),
     # MLflow's and Optuna's libraries alone take half a gigabyte.
-    "sweep": Need(HEAVY, "500m", "2Gi", "1Gi"),
-    "model": Need(HEAVY, "4", "16Gi", "20Gi"),  # it measures small models itself
-    "served": Need(HEAVY, "1", "4Gi", "1Gi"),
-    "checkpoint_retention": Need(HEAVY, "500m", "2Gi", "1Gi"),
-    "staged_shards": WAITING,
-    "training": WAITING,
-    "preflight": WAITING,
-    "storage": WAITING,
-    "morning": WAITING,
-    "node_retention": WAITING,
-    "logs": WAITING,
-    "notices": WAITING,
-    "branch": WAITING,
-    "set": WAITING,
-    "steer": WAITING,
-    "node": WAITING,
+    "sweep": Need(RunKind.SWEEP, HEAVY, "500m", "2Gi", "1Gi"),
+    "model": Need(RunKind.MODEL, HEAVY, "4", "16Gi", "20Gi"),  # it measures small models itself
+    "served": Need(RunKind.MODEL, HEAVY, "1", "4Gi", "1Gi"),
+    "checkpoint_retention": Need(RunKind.UPKEEP, HEAVY, "500m", "2Gi", "1Gi"),
+    "staged_shards": _waiting(RunKind.STAGING),
+    "training": _waiting(RunKind.TRAINING),
+    "preflight": _waiting(RunKind.RECOVERY),
+    "storage": _waiting(RunKind.UPKEEP),
+    "morning": _waiting(RunKind.UPKEEP),
+    "node_retention": _waiting(RunKind.UPKEEP),
+    "logs": _waiting(RunKind.VERB),
+    "notices": _waiting(RunKind.VERB),
+    "branch": _waiting(RunKind.VERB),
+    "set": _waiting(RunKind.VERB),
+    "steer": _waiting(RunKind.VERB),
+    "node": _waiting(RunKind.VERB),
 }
+"""By what an op does. What a person asks for and waits for may say that it is a verb (`tags`)."""
 
 
 UNTRUSTED = get_args(DataWork)
 
 
-def tags(noun: str, asked: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The tags of an op that does this; the amounts that its recipe asks for take precedence."""
+def tags(noun: str, asked: Mapping[str, str] | None = None, kind: RunKind | None = None) -> dict[str, Any]:
+    """The tags of an op that does this; the amounts that its recipe asks for, and a kind, take precedence."""
     need = NEEDS[noun]
     amounts = need.resources(asked or {})
     # A process that waits may take an idle core for a moment; one that works has a limit to go by.
     limits = {name: amount for name, amount in amounts.items() if need.weight == HEAVY or name != "cpu"}
     return {
+        run_kinds.TAG: (kind or need.kind).value,
         WEIGHT: need.weight,
         WORK: noun,
         ASKED: json.dumps(dict(asked or {}), sort_keys=True),

@@ -169,11 +169,30 @@ class Dex(Component):
     """The host of the issuer's address."""
 
 
-class Runs(Component):
-    """Dagster's own runs: short jobs that make datasets, submit trainings and watch them."""
+class RunCounts(Values):
+    """A number of runs for each kind of work that has a limit (`resources.run_kinds`)."""
 
-    maxConcurrent: Count  # noqa: N815
-    """How many runs run at once; the others wait in the queue."""
+    training: Count
+    """Runs that wait for a training; one for each that is under way. The trainings themselves do not wait for them."""
+    sweep: Count
+    """Runs that wait for the trials of a sweep; one for each sweep that is under way."""
+    data: Count
+    """Runs that make datasets and suites."""
+    evaluation: Count
+    """Runs that measure checkpoints, or repeat some of their steps."""
+    model: Count
+    """Runs that register, judge, export and serve models."""
+    staging: Count
+    """Runs that stage shards; one for each node and dataset."""
+    upkeep: Count
+    """Runs that are due periodically: retention, backups, drills, reports."""
+
+
+class Runs(Component):
+    """Dagster's own runs: jobs that make datasets, submit trainings and watch them."""
+
+    maxConcurrent: RunCounts  # noqa: N815
+    """How many runs of a kind run at once; the others of that kind wait in the queue. Verbs and recovery have no limit."""
     startTimeoutSeconds: Seconds  # noqa: N815
     """Seconds after which a run that has not begun is given up: longer than a fresh node needs to pull the image."""
     keepSeconds: Seconds  # noqa: N815

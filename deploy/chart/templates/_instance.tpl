@@ -24,7 +24,13 @@ run_coordinator:
   module: resources.run_coordinator
   class: AttributingRunCoordinator
   config:
-    max_concurrent_runs: {{ .Values.runs.maxConcurrent }}
+    # By kind of work alone (resources/run_kinds.py): one number for all would let runs that wait for trainings hold up
+    # the others. Verbs and recovery have no limit.
+    max_concurrent_runs: -1
+    tag_concurrency_limits:
+      {{- range $kind, $limit := .Values.runs.maxConcurrent }}
+      - {key: slipway/kind, value: {{ $kind }}, limit: {{ $limit }}}
+      {{- end }}
     dequeue_use_threads: true
     dequeue_num_workers: 4
     # A run whose pod cannot be made now, since the API server is away, stays in the queue: 10000 tries are 3 days.
