@@ -21,6 +21,7 @@ from resources.mlflow.promotion import Promotion
 from resources.mlflow.registry import CANDIDATE, Version
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from trainer.record.files import Unreadable
 
 
 class PromoteConfig(Asking):
@@ -33,6 +34,9 @@ class RollbackConfig(Asking):
     """Which version becomes champion again."""
 
     version: int = Field(default=0, ge=0, description="The version; 0 for the one that was the champion before")
+    although_lost: bool = Field(
+        default=False, description="Go on without the records of promotions that are lost for good"
+    )
 
 
 class JudgeConfig(Asking):
@@ -96,7 +100,7 @@ def _job(
         gate = Gate(measuring, tracking, model, recipes.trainings, recipes.suites)
         try:
             done = do(gate, config, identity.of_run(context.run))
-        except ValueError as error:
+        except (ValueError, Unreadable) as error:
             raise dg.Failure(str(error)) from None
         context.log.info(done)
         return dg.Output(None, metadata={"model": model, "result": done, "why": config.why})
@@ -135,7 +139,11 @@ def _promote(gate: Gate, config: PromoteConfig, by: str) -> str:
 
 
 def _rollback(gate: Gate, config: RollbackConfig, by: str) -> str:
+    if config.although_lost and not config.version:
+        raise ValueError(f"model {gate.model}: expected a version, as nobody knows which one was the champion before")
     version = _version(gate, config.version) if config.version else previous(gate)
+    if config.although_lost:
+        gate.promotions.acknowledge_lost(by, config.why)
     return _sentence(gate.rollback(version, by, config.why))
 
 
