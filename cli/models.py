@@ -154,11 +154,16 @@ def demote(
 ) -> None:
     """Leave a model without a champion.
 
-    The next candidate that passes becomes it.
+    Where it is served, it stops answering. The next candidate that passes becomes champion.
     """
+    from assets.serving import after_demotion
+    from serving.records import ServingRecords
+
     gate = gate_of(model)
+    held = gate.promotions.champion()
     made = gate.promotions.demote(place.who(), why)
-    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
+    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, held)
+    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}{traffic}")
 
 
 @verb(app, "slipway models approve slipway-tiny 3 --why 'read the samples'", changes=True)

@@ -13,6 +13,7 @@ from assets import keys
 from assets.execution import pods
 from assets.gate import Gate
 from assets.measuring import in_a_run
+from assets.serving import after_demotion
 from operations.asking import Asking
 from recipes.load import Recipes
 from resources.compute.protocol import Compute
@@ -21,6 +22,7 @@ from resources.mlflow.promotion import Promotion
 from resources.mlflow.registry import CANDIDATE, Version
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from serving.records import ServingRecords
 from trainer.record.files import Unreadable
 
 
@@ -148,7 +150,10 @@ def _rollback(gate: Gate, config: RollbackConfig, by: str) -> str:
 
 
 def _demote(gate: Gate, config: Asking, by: str) -> str:
-    return f"version {gate.promotions.demote(by, config.why).before} is the champion no more"
+    held = gate.promotions.champion()
+    made = gate.promotions.demote(by, config.why)
+    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, held)
+    return f"version {made.before} is the champion no more{traffic}"
 
 
 def _approve(gate: Gate, config: JudgeConfig, by: str) -> str:

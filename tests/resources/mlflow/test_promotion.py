@@ -112,6 +112,20 @@ def test_what_waits_is_outdated_once_there_is_another_champion(model: Promotions
     assert is_outdated(model.durable, found)
 
 
+@pytest.mark.parametrize("name", ["bob's-model", 'bob"s-model', "bob`s-model", "bob%s_model"])
+def test_a_model_is_registered_and_found_whatever_quotes_its_name_has(registry: Registry, home: Home, name: str):
+    tags = {MANIFEST_TAG: "a", FOLDER_TAG: "checkpoints/a"}
+    version = registry.register(name, home.durable / "checkpoints" / "a", "", tags)
+    assert registry.numbers(name) == [1]
+    assert registry.version(name, 1) == registry.find(name, "a") == version
+    assert registry.find(name, "b' OR 'b' = 'b") is None
+
+
+def test_a_name_that_no_filter_of_mlflow_can_have_is_refused(registry: Registry):
+    with pytest.raises(ValueError, match="expected a text that does not have both"):
+        registry.numbers("""a'b"c""")
+
+
 def test_an_alias_that_somebody_sets_in_mlflow_makes_no_champion(model: Promotions):
     rejected = registered(model, "rejected")
     judge(model, rejected, passed=False)
