@@ -18,9 +18,9 @@ from assets.exporting import Exporting
 from recipes.training import ModelRecipe
 from resources import exports
 from resources.compute.protocol import Compute
-from resources.mlflow import identity
-from resources.mlflow.promotion import champion
-from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, Version
+from resources.mlflow import answerers, identity
+from resources.mlflow.promotion import Promotion, champion
+from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Version
 from resources.serving import wishes
 from resources.serving.wishes import NotServed
 from resources.short_jobs.running import Say
@@ -31,7 +31,7 @@ from trainer.base import digest
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.disk.verification import read_manifest, verify_file
-from trainer.record.fence import Commit, Token
+from trainer.record.fence import Commit, Token, Unreadable
 
 SERVES_TAG = "slipway/serves"
 POLL_SECONDS = 0.2
@@ -52,14 +52,22 @@ class Serving:
     def serve(self, version: Version, policy: SwitchPolicy, follows: bool, by: str, why: str) -> ServedState:
         """Want a registered version, exported and verified; returns at once with the wish.
 
-        Raises NotServed and ValueError for a version that cannot be served, DamagedCheckpoint, and Unavailable.
+        Raises NotServed and ValueError for a version that cannot or may not be served, DamagedCheckpoint, Unavailable,
+        and Unreadable where nobody knows who the champion is.
         """
+        self._admit(version)
         with exports.wanting(self.tiers.durable_path, version.model):
             served = self.exported(version)
+            self._admit(version)  # again: an export takes its time
             state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
         self.ensure()
         self._count_trained(version, served)
         return state
+
+    def _admit(self, version: Version) -> None:
+        """Raises NotServed for a version that may not answer."""
+        if reason := answerers.refusal(self.tiers.durable_path, version):
+            raise NotServed(f"model {version.model}: {reason}")
 
     def _count_trained(self, version: Version, served: ServedVersion) -> None:
         """Count what the version was trained on, beside which is shown what it is asked; served it is in any case."""
@@ -76,8 +84,13 @@ class Serving:
         return state
 
     def back(self, model: str, by: str, why: str) -> ServedState:
-        """Want what answered before. Raises NotServed where there is nothing."""
-        state = wishes.back(self.records, model, by, why)
+        """Want what answered before. Raises NotServed where there is nothing, or nothing that may answer."""
+
+        def refusal(version: ServedVersion) -> str:
+            registered = Version(model, version.number, "", {MANIFEST_TAG: version.checkpoint})
+            return answerers.refusal(self.tiers.durable_path, registered, again=True)
+
+        state = wishes.back(self.records, model, by, why, refusal)
         self.ensure()
         return state
 
@@ -151,6 +164,23 @@ def champion_of(tiers: Tiers, model: str) -> Version | None:
     return Version(model, held.version, held.source, held.tags) if held else None
 
 
+def after_demotion(records: ServingRecords, model: str, held: Promotion | None) -> str:
+    """What becomes of the traffic of a champion that is one no more; empty where it does not answer."""
+    state = records.state(model)
+    present = {each.checkpoint for each in (state.settled, state.coming) if each is not None}
+    if held is None or held.manifest not in present:
+        return ""
+    left = "the other version answers alone" if len(present) > 1 else f"nothing answers for {model} from then on"
+    back = f"; for the one before it to answer: slipway models rollback {model} {held.before}" if held.before else ""
+    return f"; it stops answering within seconds, and {left}{back}"
+
+
+def named(model: str, error: Exception) -> str:
+    """What is wrong, with the name of the model once."""
+    prefix = f"model {model}: "
+    return prefix + str(error).removeprefix(prefix)
+
+
 def served_key(model: str) -> dg.AssetKey:
     """The asset that shows what answers for a registered model."""
     return keys.key(model, "served")
@@ -180,8 +210,8 @@ def served_asset(model: str, recipes: Sequence[ModelRecipe]) -> dg.AssetsDefinit
         policy = held.policy if held is not None else SwitchPolicy()
         try:
             state = serving.serve(champion, policy, True, identity.of_run(context.run), "it is the champion")
-        except (ValueError, DamagedCheckpoint) as error:
-            raise dg.Failure(f"model {model}: {error}") from None
+        except (ValueError, DamagedCheckpoint, Unreadable) as error:
+            raise dg.Failure(named(model, error)) from None
         return dg.MaterializeResult(
             metadata={"version": champion.number, "share": policy.share, "wish": state.number},
             data_version=dg.DataVersion(champion.manifest),

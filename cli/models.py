@@ -86,9 +86,10 @@ def show(
     for each in promoted:
         why = f", because {each.why}" if each.why else ""
         print(f"\n{output.when(each.at)}: {_sentence(each)}, by {each.by}{why}")
-    if champion and pointed != champion:
+    if pointed != champion:
         where = f"to version {pointed.number}" if pointed else "away"
-        output.note(f"{name}: the alias was moved {where} in MLflow; version {champion.number} was promoted last")
+        truth = f"version {champion.number} was promoted last" if champion else "by the promotions there is no champion"
+        output.note(f"{name}: the alias was moved {where} in MLflow; {truth}")
 
 
 @verb(app, "slipway models promote slipway-tiny 3", changes=True)
@@ -116,6 +117,9 @@ def rollback(
     version: Annotated[
         int | None, typer.Argument(metavar="[VERSION]", help="A former champion; by default the one before.")
     ] = None,
+    although_lost: Annotated[
+        bool, typer.Option("--although-lost", help="Go on without the records of promotions that are lost for good.")
+    ] = False,
     why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
     json: AsJson = False,
 ) -> None:
@@ -125,14 +129,18 @@ def rollback(
     """
     from resources.mlflow import promotion
 
+    if although_lost and version is None:
+        raise typer.BadParameter("expected a VERSION beside --although-lost: nobody knows which one was before")
     with output.progress("asking the registry"):
         here = place.here()
-        held = promotion.champion(here.durable, _name(here, model))
+        held = promotion.champion(here.durable, _name(here, model)) if version is None else None
         chosen = version if version is not None else int(held.before or 0) if held else 0
         if version is None and not chosen:
             raise ValueError(f"model {_name(here, model)}: it has no former champion")
         gate = gate_of(model)
         found = version_of(gate, chosen)
+        if although_lost:
+            gate.promotions.acknowledge_lost(place.who(), why)
     with output.progress(f"verifying version {chosen}"):
         made = gate.rollback(found, place.who(), why)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
@@ -146,11 +154,16 @@ def demote(
 ) -> None:
     """Leave a model without a champion.
 
-    The next candidate that passes becomes it.
+    Where it is served, it stops answering. The next candidate that passes becomes champion.
     """
+    from assets.serving import after_demotion
+    from serving.records import ServingRecords
+
     gate = gate_of(model)
+    held = gate.promotions.champion()
     made = gate.promotions.demote(place.who(), why)
-    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
+    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, held)
+    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}{traffic}")
 
 
 @verb(app, "slipway models approve slipway-tiny 3 --why 'read the samples'", changes=True)
@@ -226,6 +239,8 @@ def card(
 
 
 def _sentence(made: "Promotion") -> str:
+    if not made.version and made.before is None:
+        return "what was decided is not known"
     if not made.version:
         return f"version {made.before} is the champion no more"
     return f"version {made.version} became champion{f', after version {made.before}' if made.before else ''}"

@@ -13,6 +13,7 @@ from assets import keys
 from assets.execution import pods
 from assets.gate import Gate
 from assets.measuring import in_a_run
+from assets.serving import after_demotion
 from operations.asking import Asking
 from recipes.load import Recipes
 from resources.compute.protocol import Compute
@@ -22,6 +23,8 @@ from resources.mlflow.registry import CANDIDATE, Version
 from resources.mlflow.tracking import Tracking
 from resources.run_kinds import RunKind
 from resources.tiers import Tiers
+from serving.records import ServingRecords
+from trainer.record.files import Unreadable
 
 
 class PromoteConfig(Asking):
@@ -34,6 +37,9 @@ class RollbackConfig(Asking):
     """Which version becomes champion again."""
 
     version: int = Field(default=0, ge=0, description="The version; 0 for the one that was the champion before")
+    although_lost: bool = Field(
+        default=False, description="Go on without the records of promotions that are lost for good"
+    )
 
 
 class JudgeConfig(Asking):
@@ -97,7 +103,7 @@ def _job(
         gate = Gate(measuring, tracking, model, recipes.trainings, recipes.suites)
         try:
             done = do(gate, config, identity.of_run(context.run))
-        except ValueError as error:
+        except (ValueError, Unreadable) as error:
             raise dg.Failure(str(error)) from None
         context.log.info(done)
         return dg.Output(None, metadata={"model": model, "result": done, "why": config.why})
@@ -136,12 +142,19 @@ def _promote(gate: Gate, config: PromoteConfig, by: str) -> str:
 
 
 def _rollback(gate: Gate, config: RollbackConfig, by: str) -> str:
+    if config.although_lost and not config.version:
+        raise ValueError(f"model {gate.model}: expected a version, as nobody knows which one was the champion before")
     version = _version(gate, config.version) if config.version else previous(gate)
+    if config.although_lost:
+        gate.promotions.acknowledge_lost(by, config.why)
     return _sentence(gate.rollback(version, by, config.why))
 
 
 def _demote(gate: Gate, config: Asking, by: str) -> str:
-    return f"version {gate.promotions.demote(by, config.why).before} is the champion no more"
+    held = gate.promotions.champion()
+    made = gate.promotions.demote(by, config.why)
+    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, held)
+    return f"version {made.before} is the champion no more{traffic}"
 
 
 def _approve(gate: Gate, config: JudgeConfig, by: str) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from assets import keys
 from assets.execution import pods
-from assets.serving import Serving, champion_of, served_models
+from assets.serving import Serving, champion_of, named, served_models
 from operations.asking import Asking
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
@@ -20,6 +20,7 @@ from resources.serving import wishes
 from resources.tiers import Tiers
 from serving.records import SwitchPolicy
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.record.files import Unreadable
 
 
 class ServeConfig(Asking):
@@ -55,8 +56,8 @@ def serve_job(model: str) -> dg.JobDefinition:
                     raise ValueError(f"there is no {f'version {config.version}' if config.version else 'champion'}")
                 policy = SwitchPolicy(share=config.percent / 100)
                 state = serving.serve(version, policy, not config.version, by, config.why)
-        except (ValueError, DamagedCheckpoint) as error:
-            raise dg.Failure(f"model {model}: {error}") from None
+        except (ValueError, DamagedCheckpoint, Unreadable) as error:
+            raise dg.Failure(named(model, error)) from None
         return dg.Output(None, metadata={"wish": state.number, "want": config.want})
 
     @dg.job(name=f"{lane}_serve", description=f"Serves a version of {model}, goes back to the one before, or stops.")

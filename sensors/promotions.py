@@ -57,7 +57,7 @@ class EvaluatedTraining:
 )
 def promotions(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
     tick, root = Tick(context, NAME), trainings(tiers)
-    _mirror(tiers, tracking)
+    _mirror(tick, tiers, tracking)
     owed, memory = root.with_open(Duty.PROMOTION), recalled(tick.instance, NAME, root.root)
     memory.keep_only(duty.training for duty in owed)
     arriving = set(root.opened(Duty.CHECKPOINTS))
@@ -78,11 +78,15 @@ def promotions(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Trac
     return tick.result()
 
 
-def _mirror(tiers: Tiers, tracking: Tracking) -> None:
+def _mirror(tick: Tick, tiers: Tiers, tracking: Tracking) -> None:
     """Let MLflow's aliases follow promotions that were made while it was away."""
-    behind = [model for model in models(tiers.durable_path) if not is_mirrored(tiers.durable_path, model)]
-    for model in behind:
-        Promotions(Registry(tracking, tiers.durable_path), tiers.durable_path, model).mirror()
+    durable = tiers.durable_path
+
+    def follow(model: str) -> None:
+        if not is_mirrored(durable, model):
+            Promotions(Registry(tracking, durable), durable, model).mirror()
+
+    tick.each(models(durable), lambda model: Subject(f"the champion of {model}"), follow)
 
 
 def _subject(duty: OpenDuty) -> Subject:

@@ -5,7 +5,7 @@ Is: the wishes on record, the promotions, whether the server runs, and what it s
 Follows: a run of the served asset for a champion that was not wanted yet; a server that is started again; an
 observation of the asset when something else answers, and once a day of what it is asked. A champion that came back from
 its canary is champion no more: the one before it is again, with the reason on record, until a person promotes the first
-one again.
+one again. A version that was demoted stops answering, whoever had asked for it.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ from assets.serving import (
 from assets.subjects import Subject
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
-from resources.mlflow.promotion import history
+from resources.mlflow.promotion_log import history, withdrawals
 from resources.mlflow.sending_back import send_back
+from resources.serving import wishes
 from resources.tiers import Tiers
 from sensors.support.runs import NewestRuns
 from sensors.support.tick import Tick
@@ -56,6 +57,7 @@ def serving(recipes: Sequence[ModelRecipe]) -> dg.SensorDefinition:
         tick, records = Tick(context, NAME), ServingRecords(tiers.durable_path)
         wanted = records.models()
         known = [model for model in wanted if model in models]
+        tick.each(wanted, _withdrawn_subject, lambda model: _withdraw(tick, tiers, records, model, model in models))
         tick.each(known, _subject, lambda model: _follow(tick, tiers, records, model))
         if wanted:
             tick.visit(Subject("the server"), lambda: compute.serving(tiers).ensure(records))
@@ -69,19 +71,36 @@ def _subject(model: str) -> Subject:
     return Subject(f"model {model}", served_key(model))
 
 
+def _withdrawn_subject(model: str) -> Subject:
+    return Subject(f"what may answer for {model}", served_key(model))
+
+
 def _shown_subject(model: str) -> Subject:
     return Subject(f"what answers for {model}", served_key(model))
+
+
+def _withdraw(tick: Tick, tiers: Tiers, records: ServingRecords, model: str, is_shown: bool) -> None:
+    """Let no version answer that was the champion and was demoted."""
+    state, gone = records.state(model), withdrawals(history(tiers.durable_path, model))
+    for each in (state.settled, state.coming):
+        if each is not None and (ended := gone.get(each.checkpoint)) is not None:
+            why = f"version {each.number} is the champion no more, by {ended.by}: {ended.why}"
+            wishes.withdraw(records, model, gone, BY, why)
+            if is_shown:
+                said = dg.AssetObservation(served_key(model), description=why, metadata={"withdrawn": why})
+                tick.events.append(said)
+            return
 
 
 def _follow(tick: Tick, tiers: Tiers, records: ServingRecords, model: str) -> None:
     """Request that a newer champion be served, where champions are followed; one that came back is none any more."""
     state = records.state(model)
-    if state.wanted is None or state.wanted.want == "stop" or not state.wanted.follows:
+    if state.wanted is None or not state.wanted.follows:
         return
     champion = champion_of(tiers, model)
-    if champion is None or state.wanted.version is None:
+    if champion is None:
         return
-    tried = state.wanted.version.checkpoint
+    tried = state.wanted.version.checkpoint if state.wanted.version else ""
     came_back = state.verdict if state.verdict is not None and state.verdict.outcome == "back" else None
     if champion.manifest == tried and came_back is None:
         return

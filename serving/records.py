@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainer.base import codec
+from trainer.record import numbered
 
 WANTED, VERDICT, ANSWERING, FRONT = (
     "slipway.serving.wanted/1",
@@ -81,7 +82,7 @@ class ServingWish:
     before: ServedVersion | None = None
     """What answers until the verdict; None where nothing did."""
     follows: bool = False
-    """Whether the champion of later is to be served, too."""
+    """Whether the champion of later is to be served, too; after a stop as well, which a demotion has caused."""
     policy: SwitchPolicy = field(default_factory=SwitchPolicy)
     at: float = field(default_factory=time.time)
     """Seconds since the epoch, for people."""
@@ -169,30 +170,30 @@ class ServingRecords:
             return []
 
     def state(self, model: str) -> ServedState:
-        """The newest wish of a model. Raises UndecodableRecord, and OSError."""
+        """The newest wish of a model. Raises UndecodableRecord, and OSError, also where that wish was lost."""
         number = self._newest(model)
         if number == 0:
             return ServedState(model, 0, None, None)
-        wanted = codec.read(self._path(model, "wanted", number), ServingWish, WANTED)
-        verdict = codec.read_if_there(self._path(model, "verdicts", number), SwitchVerdict, VERDICT)
+        wanted = numbered.read(self._wishes(model), number, ServingWish, WANTED)
+        verdict = codec.read_if_there(self._verdict(model, number), SwitchVerdict, VERDICT)
         return ServedState(model, number, wanted, verdict)
 
     def wish(self, state: ServedState, wanted: ServingWish) -> bool:
         """Record what is wanted after `state`; False when somebody has wished for something else meanwhile."""
-        return codec.create_only(self._path(state.model, "wanted", state.number + 1), wanted, WANTED)
+        return numbered.add(self._wishes(state.model), state.number + 1, wanted, WANTED)
 
     def judge(self, state: ServedState, verdict: SwitchVerdict) -> bool:
         """Record what came of the newest wish; False when that is known already."""
-        return codec.create_only(self._path(state.model, "verdicts", state.number), verdict, VERDICT)
+        return codec.create_only(self._verdict(state.model, state.number), verdict, VERDICT)
 
     def history(self, model: str) -> list[tuple[ServingWish, SwitchVerdict | None]]:
-        """All wishes and what came of them, the oldest first."""
+        """All wishes and what came of them, the oldest first. Raises Unreadable, also where one was lost."""
         return [
             (
-                codec.read(self._path(model, "wanted", number), ServingWish, WANTED),
-                codec.read_if_there(self._path(model, "verdicts", number), SwitchVerdict, VERDICT),
+                numbered.read(self._wishes(model), number, ServingWish, WANTED),
+                codec.read_if_there(self._verdict(model, number), SwitchVerdict, VERDICT),
             )
-            for number in range(1, self._newest(model) + 1)
+            for number in numbered.numbers(self._wishes(model), self._newest(model))
         ]
 
     def answering(self, model: str) -> Answering | None:
@@ -220,11 +221,14 @@ class ServingRecords:
         return self.exports(model) / checkpoint
 
     def _newest(self, model: str) -> int:
-        folder = self.folder / model / "wanted"
-        try:
-            return max((int(path.stem) for path in folder.iterdir() if path.stem.isdecimal()), default=0)
-        except FileNotFoundError:
-            return 0
+        """The number of the newest wish: what came of a wish says that there was one. Raises Unreadable."""
+        return max(numbered.newest(self._wishes(model)), numbered.newest(self._verdicts(model)))
 
-    def _path(self, model: str, kind: str, number: int) -> Path:
-        return self.folder / model / kind / f"{number:06d}.json"
+    def _wishes(self, model: str) -> Path:
+        return self.folder / model / "wanted"
+
+    def _verdicts(self, model: str) -> Path:
+        return self.folder / model / "verdicts"
+
+    def _verdict(self, model: str, number: int) -> Path:
+        return numbered.path(self._verdicts(model), number)

@@ -168,7 +168,9 @@ class SweepStore:
     def _ask(self, kind: Literal["pause", "resume", "budget"], by: str, why: str, budget: Budgeted) -> None:
         spent = {name: getattr(budget, name) for name in ("trials", "parallel", "retries", "failed_trials", "goal")}
         request = SweepRequest(kind, by, why, time.time(), **spent)
-        number = max(self._requests(), default=0) + 1
+        logged = self._follow()
+        # Above what is logged, too: a request under the number of one that was lost would be taken for answered.
+        number = max([*self._requests(), logged.answered if logged else 0]) + 1
         while not codec.create_only(self._request(number), request, REQUEST):
             number += 1
 

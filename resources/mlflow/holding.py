@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from trainer.base import codec, listing
+from trainer.base import codec
+from trainer.record import numbered
 
 FREEZE, APPROVAL = "slipway.freeze/1", "slipway.approval/1"
 HOUR = 3600.0
@@ -106,15 +107,13 @@ def thaw(folder: Path) -> None:
 def approve(folder: Path, manifest: str, approval: Approval) -> None:
     """Record what a person said about a checkpoint; what is said later counts instead."""
     where = folder / "approvals" / manifest
-    number = len(listing.names_if_there(where)) + 1
-    while not codec.create_only(where / f"{number:06d}.json", approval, APPROVAL):
-        number += 1
+    while not numbered.add(where, len(numbered.numbers(where)) + 1, approval, APPROVAL):
+        pass
 
 
 def approvals(folder: Path, manifest: str) -> list[Approval]:
-    """What was said about a checkpoint, the last one last."""
-    where = folder / "approvals" / manifest
-    return [codec.read(where / name, Approval, APPROVAL) for name in sorted(listing.names_if_there(where))]
+    """What was said about a checkpoint, the last one last. Raises Unreadable where a record was lost or is damaged."""
+    return numbered.read_all(folder / "approvals" / manifest, Approval, APPROVAL)
 
 
 def _missing_approval(folder: Path, judgement: HeldJudgement, now: float) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resources.mlflow import filters
 from resources.mlflow.tracking import Tracking
 from resources.unavailable import Unavailable
 from trainer.base import lock
@@ -75,12 +76,12 @@ class Registry:
 
     def version(self, model: str, number: int) -> Version | None:
         """A version by its number, None when there is none."""
-        found = self._client.search_model_versions(f"name = '{model}' and version_number = {number}")
+        found = self._client.search_model_versions(f"{filters.equal('name', model)} and version_number = {number}")
         return _version(found[0]) if found else None
 
     def numbers(self, model: str) -> list[int]:
         """The numbers of the versions of a model."""
-        asked = f"name = '{model}'"
+        asked = filters.equal("name", model)
         pages = _pages(lambda token: self._client.search_model_versions(asked, max_results=1000, page_token=token))
         return sorted(int(found.version) for found in pages)
 
@@ -107,7 +108,8 @@ class Registry:
 
     def find(self, model: str, manifest: str) -> Version | None:
         """The version of the checkpoint with this manifest, None when it is not registered."""
-        found = self._client.search_model_versions(f"name = '{model}' and tags.`{MANIFEST_TAG}` = '{manifest}'")
+        which = f"{filters.equal('name', model)} and {filters.equal(f'tags.`{MANIFEST_TAG}`', manifest)}"
+        found = self._client.search_model_versions(which)
         return _version(found[0]) if found else None
 
     def snapshots_in_use(self) -> set[str]:
@@ -120,7 +122,7 @@ class Registry:
         yield from map(_version, pages)
 
     def _create(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
-        if not self._client.search_registered_models(f"name = '{model}'"):
+        if not self._client.search_registered_models(filters.equal("name", model)):
             self._client.create_registered_model(model)
         return _version(self._client.create_model_version(model, _uri(source), run or None, tags=dict(tags)))
 

@@ -9,11 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from resources.mlflow.promotion import Judgement, Promotion, add, history, next_number
+from resources.mlflow.promotion_log import SENT_BACK, Judgement, Promotion, add, history, next_number
 from resources.mlflow.registry import one_writer
-
-FAILED = "the_champion_failed_where_it_served"
-"""What allows it."""
 
 
 def send_back(durable: Path, model: str, manifest: str, evidence: Mapping[str, Any], by: str, why: str) -> bool:
@@ -32,7 +29,7 @@ def send_back(durable: Path, model: str, manifest: str, evidence: Mapping[str, A
         held = known[-1]
         before = next((each for each in reversed(known) if each.version and each.version == held.before), None)
         back = before.manifest if before else ""
-        judged = Judgement(model, back, manifest, {FAILED: True}, by, figures=dict(evidence), rollback=True)
+        judged = Judgement(model, back, manifest, {SENT_BACK: True}, by, figures=dict(evidence), rollback=True)
         if before is None:
             made = Promotion(model, "", "", held.version, "", {}, by, why, time.time(), judged)
         else:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resources.mlflow import filters
 from trainer.base import codec
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def parent_run(client: "MlflowClient", folder: Path, sweep: str, experiment: str
     """The parent run of the sweep in `folder`, made when there is none. `experiment` is MLflow's id of it."""
     shipped = ShippedSweep.of(folder)
     if not shipped.run:
-        known = client.search_runs([experiment], f"tags.`{PARENT_TAG}` = '{sweep}'", max_results=1)
+        known = client.search_runs([experiment], filters.equal(f"tags.`{PARENT_TAG}`", sweep), max_results=1)
         tags = {PARENT_TAG: sweep, SWEEP_TAG: sweep}
         made = known[0] if known else client.create_run(experiment, run_name=sweep, tags=tags)
         shipped.run = str(made.info.run_id)

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 
 from resources import credentials
 from resources.credentials import PublicAddress
-from resources.mlflow import artefacts, database, evaluations, pages, silence, sweeps
+from resources.mlflow import artefacts, database, evaluations, filters, pages, silence, sweeps
 from resources.mlflow.pages import Pages
 from resources.mlflow.shipped import ShippedLedger
 from resources.mlflow.sweeps import SweepRun, TrialRun
@@ -238,7 +238,7 @@ def _find_or_create_run(
     client: "MlflowClient", facts: TrainingFacts, experiment: str, tags: Mapping[str, str], trial: TrialRun | None
 ) -> str:
     where = experiment_id(client, experiment)
-    known = client.search_runs([where], f"tags.`slipway.training` = '{facts.id}'", max_results=1)
+    known = client.search_runs([where], filters.equal("tags.`slipway.training`", facts.id), max_results=1)
     if known:
         return str(known[0].info.run_id)
     specification = facts.specification

@@ -3,7 +3,7 @@
 Each is one create-only record after the newest one, so that of two people who wish at once one finds out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal
 
 from serving.records import ServedState, ServedVersion, ServingRecords, ServingWish, SwitchPolicy
@@ -50,22 +50,48 @@ def serve(
 def stop(records: ServingRecords, model: str, by: str, why: str) -> ServedState:
     """Want nothing any more: what is under way is answered, and then nothing is. Raises NotServed."""
     state = records.state(model)
-    if state.wanted is None or state.wanted.want == "stop":
+    if state.wanted is None or (state.wanted.want == "stop" and not state.wanted.follows):
         return state
     return _wish(records, state, ServingWish("stop", by, why))
 
 
-def back(records: ServingRecords, model: str, by: str, why: str) -> ServedState:
-    """Want what answered before, at once, and no later champion by itself. Raises NotServed where there is nothing.
+def withdraw(records: ServingRecords, model: str, gone: Collection[str], by: str, why: str) -> ServedState:
+    """Want no more that the checkpoints `gone` answer. What else answers or is under way goes on, now with all.
 
-    While a switch is under way, that is what answered before the switch.
+    Where nothing is left, nothing answers until there is another champion, where champions are followed. Raises
+    NotServed.
     """
     state = records.state(model)
-    answered = list(settled(records, model))
-    now, former = state.settled, [each for each in answered if each != state.settled]
-    goal = now if state.coming is not None and state.coming != now else (former[-1] if former else None)
+    wanted, present = state.wanted, [each for each in (state.coming, state.settled) if each is not None]
+    if wanted is None or not any(each.checkpoint in gone for each in present):
+        return state
+    left = [each for each in present if each.checkpoint not in gone]
+    if not left:
+        return _wish(records, state, ServingWish("stop", by, why, follows=wanted.follows, policy=wanted.policy))
+    before = state.settled if state.settled in left else None
+    return _wish(records, state, ServingWish("serve", by, why, left[0], before, wanted.follows, wanted.policy))
+
+
+def back(
+    records: ServingRecords,
+    model: str,
+    by: str,
+    why: str,
+    refusal: Callable[[ServedVersion], str] = lambda version: "",
+) -> ServedState:
+    """Want what answered before, at once, and no later champion by itself. Raises NotServed where there is nothing.
+
+    While a switch is under way, that is what answered before the switch. `refusal` says why a version may not answer
+    again; such a one is passed over.
+    """
+    state = records.state(model)
+    now, answered = state.settled, list(settled(records, model))
+    under_way = state.coming is not None and state.coming != now
+    former = [now] if under_way and now else [] if under_way else [e for e in reversed(answered) if e != now]
+    goal = next((each for each in former if not refusal(each)), None)
     if goal is None:
-        raise NotServed(f"model {model}: no other version has answered before")
+        reason = refusal(former[0]) if former else "no other version has answered before"
+        raise NotServed(f"model {model}: {reason}")
     return _wish(records, state, ServingWish("serve", by, why, goal, now, False, SwitchPolicy()))
 
 

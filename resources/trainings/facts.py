@@ -17,7 +17,7 @@ from trainer.base.lazy import lazy
 from trainer.checkpoint.tiers import replicas
 from trainer.config import resolved
 from trainer.config.operation import Storage
-from trainer.record import causes, fence, files, grants, heartbeat
+from trainer.record import causes, fence, files, grants, heartbeat, numbered
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def read_desired(folder: Path) -> Desired | None:
 
 def newest_desired(folder: Path) -> int:
     """The number of the record of what should be now, 0 before the training was first wanted. Raises Unreadable."""
-    return max((int(name) for name in files.names(folder, files.DESIRED) if name.isdigit()), default=0)
+    return numbered.newest(folder / files.DESIRED)
 
 
 def desired_of(folder: Path, number: int) -> Desired | None:

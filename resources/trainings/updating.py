@@ -165,7 +165,7 @@ def sections_now(facts: TrainingFacts) -> dict[str, Any]:
 def known(folder: Any) -> list[KnownChange]:
     """All changes of a training, by number. Raises Unreadable."""
     applied = recorded.applied(folder)
-    changes = [recorded.read(folder, number) for number in sorted(recorded.numbers(folder))]
+    changes = [recorded.read(folder, number) for number in recorded.numbers(folder)]
     return [_known(change, applied.get(change.number)) for change in changes]
 
 

@@ -22,6 +22,12 @@ UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "min_p": (None, 0),
     "min_tokens": (None, 0),
     "repetition_penalty": (None, 1),
+    "length_penalty": (None, 1),
+    "use_beam_search": (None, False),
+    "truncate_prompt_tokens": (None,),
+    "prompt_logprobs": (None,),
+    "allowed_token_ids": (None, []),
+    "bad_words": (None, []),
     "ignore_eos": (None, False),
     "stop_token_ids": (None, []),
     "tools": (None, []),
@@ -80,7 +86,7 @@ def parse(document: Any, chat: bool) -> Ask:
     if not isinstance(document, dict):
         raise BadRequest("", f"found {type(document).__name__}, expected a JSON object")
     for name, harmless in UNSUPPORTED.items():
-        if document.get(name) not in harmless:
+        if not _is_harmless(document.get(name), harmless):
             raise BadRequest(name, f"found {shown(document[name])}, which this server does not have; leave it out")
     options = document.get("stream_options")
     if not isinstance(options, dict | None):
@@ -92,7 +98,7 @@ def parse(document: Any, chat: bool) -> Ask:
     return Ask(
         chat,
         _messages(document.get("messages")) if chat else _prompt(document.get("prompt")),
-        None if most is None else _whole("max_tokens", most, least),
+        None if most is None else _whole("max_tokens" if newer is None else "max_completion_tokens", most, least),
         Sampling(
             _number("temperature", document.get("temperature"), 0.0, 2.0, 1.0),
             _number("top_p", document.get("top_p"), 0.0, 1.0, 1.0),
@@ -100,7 +106,7 @@ def parse(document: Any, chat: bool) -> Ask:
         ),
         _stops(document.get("stop")),
         _flag("stream", document),
-        bool(options and options.get("include_usage")),
+        _flag("include_usage", options or {}, "stream_options."),
         _flag("echo", document) and not chat,
         logprobs,
         top,
@@ -187,10 +193,15 @@ def _unicode(name: str, text: str) -> str:
     return text
 
 
-def _flag(name: str, document: Mapping[str, Any]) -> bool:
+def _is_harmless(value: Any, harmless: tuple[Any, ...]) -> bool:
+    """Whether a value is one of these; true and false are no numbers."""
+    return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in harmless)
+
+
+def _flag(name: str, document: Mapping[str, Any], below: str = "") -> bool:
     value = document.get(name)
     if value is not None and not isinstance(value, bool):
-        raise BadRequest(name, f"found {shown(value)}, expected true or false")
+        raise BadRequest(f"{below}{name}", f"found {shown(value)}, expected true or false")
     return bool(value)
 
 

@@ -129,6 +129,19 @@ def test_a_person_freezes_thaws_approves_and_demotes_by_hand(slipway: Call, mode
     assert champion(model) is None
 
 
+def test_a_person_goes_on_without_a_promotion_that_is_lost_for_good(slipway: Call, model: Promotions):
+    promoted(model, 10), promoted(model, 20)
+    for suffix in ("json", "copy"):
+        (model.folder / "promotions" / f"000001.{suffix}").unlink()
+    said = slipway("models", "show", MODEL)
+    assert said.code != 0 and "found no 000001.json" in said.err and "--although-lost" in said.err
+    assert slipway("models", "rollback", MODEL, "--although-lost").code != 0, "which one was before is not known"
+    said = slipway("models", "rollback", MODEL, 1, "--although-lost", "--why", "no backup has it")
+    assert "did not pass" in said.err, "the record that it was the champion is the one that was lost"
+    assert "what was decided is not known" in slipway("models", "show", MODEL).out
+    assert champion(model) is not None
+
+
 def test_a_version_without_a_record_has_no_card_and_it_says_how_to_make_one(slipway: Call, model: Promotions):
     registered(model, 10)
     said = slipway("models", "card", MODEL, 1)

@@ -141,6 +141,22 @@ def test_the_champion_and_the_one_before_it_stay_whatever_becomes_of_mlflow(
     assert there(platform, store) == [[LAST], [MIDDLE, LAST], [FIRST, MIDDLE, LAST]][promoted - 1]
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_where_a_promotion_was_lost_nothing_is_removed_whatever_became_of_mlflow(
+    platform: Platform, store: TrainingStore, number: int
+):
+    durable = platform.home.durable
+    for place, commit in enumerate(store.commits()[:2], 1):
+        tags = {FOLDER_TAG: commit.folder, MANIFEST_TAG: commit.manifest}
+        made = Promotion("model", str(place), commit.manifest, None, "", tags, BY, "a test", 0.0)
+        assert promotion.add(durable, place, made)
+    codec.replace(durable / "models" / "model" / "mirrored.json", {"promotions": 2})
+    for suffix in ("json", "copy"):
+        (durable / "models" / "model" / "promotions" / f"{number:06d}.{suffix}").unlink()
+    assert not retained(platform).success
+    assert steps(store) == there(platform, store) == [FIRST, MIDDLE, LAST]
+
+
 def test_a_checkpoint_that_another_training_starts_from_stays(platform: Platform, store: TrainingStore):
     other = platform.proposed("another")
     terms = json.loads((other.folder / "terms.json").read_bytes())

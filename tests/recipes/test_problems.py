@@ -132,6 +132,9 @@ team:training -> someone
 registered_model: slipway-tiny-decoder -> registered_model: a/b
     registered_model: found "a/b", expected a name without spaces, / or :
 
+registered_model: slipway-tiny-decoder -> registered_model: bob's-model
+    registered_model: found "bob's-model", expected a name without quotes, backslashes and @
+
 registered_model: slipway-tiny-decoder -> registered_model: ..
     registered_model: found "..", expected a name without spaces, / or :
 

@@ -1,6 +1,7 @@
 """Served: the champion answers, later champions follow, and what came back from its canary is champion no more."""
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -133,6 +134,73 @@ def test_a_champion_that_came_back_is_tried_again_when_a_person_promotes_it_agai
     assert tracked.launch(request).success
     assert records.state(MODEL).coming is not None
     assert len(history(tracked.home.durable, MODEL)) == 4
+
+
+def registered(platform: Platform, commit: Commit, passed: bool | None) -> Version:
+    """A registered version that the gate let pass, rejected, or (None) never judged."""
+    registry = Registry(platform.tracking, platform.home.durable)
+    tags = {MANIFEST_TAG: commit.manifest, FOLDER_TAG: commit.folder, TRAINING_TAG: platform.finished().id}
+    version = registry.register(MODEL, platform.home.durable / commit.folder, "", tags)
+    if passed is not None:
+        model = Promotions(registry, platform.home.durable, MODEL)
+        model.record(Judgement(MODEL, commit.manifest, "", {"a test": passed}, BY))
+    return version
+
+
+def job(platform: Platform, name: str, **config: Any) -> dg.ExecuteInProcessResult:
+    [op] = platform.repository.get_job(name).nodes
+    return platform.repository.get_job(name).execute_in_process(
+        {"ops": {op.name: {"config": config}}},
+        instance=platform.instance,
+        resources=platform.resources,
+        raise_on_error=False,
+    )
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    [event] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    return str(event.step_failure_data.error)
+
+
+@pytest.mark.parametrize("percent", [100.0, 10.0])
+@pytest.mark.parametrize(("passed", "reason"), [(False, "did not pass a test"), (None, "was not judged")])
+def test_a_version_that_was_rejected_or_never_judged_is_not_served(
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch, passed: bool | None, reason: str, percent: float
+):
+    monkeypatch.setattr(local.LocalServing, "ensure", lambda self, records: None)
+    registered(tracked, tracked.finished().commits()[0], passed)
+    result = job(tracked, "tiny_model_serve", want="serve", version=1, percent=percent)
+    assert not result.success and f"model {MODEL}: version 1 {reason}" in failure(result)
+    assert served(tracked).state(MODEL).number == 0
+
+
+def test_a_demoted_champion_stops_answering_at_the_next_tick_and_the_next_champion_answers(
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local.LocalServing, "ensure", lambda self, records: None)
+    first, *_, last = tracked.finished().commits()
+    promoted(tracked, first)
+    records = served(tracked)
+    assert tracked.materialise([KEY]).success
+    records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
+    demoted = job(tracked, "tiny_model_demote", why="it leaks addresses")
+    [output] = [event for event in demoted.all_events if event.event_type_value == "STEP_OUTPUT"]
+    said = output.step_output_data.metadata["result"].value
+    assert said == f"version 1 is the champion no more; it stops answering within seconds, and nothing answers for {MODEL} from then on"  # fmt: skip  # noqa: E501
+    assert tracked.apply("serving") == []
+    state = records.state(MODEL)
+    assert (state.settled, state.coming) == (None, None)
+    assert state.wanted is not None and "it leaks addresses" in state.wanted.why
+    [observation] = [each for each in shown(tracked) if "withdrawn" in each.metadata]
+    assert "it leaks addresses" in str(observation.metadata["withdrawn"].value)
+    assert tracked.apply("serving") == [], "there is no champion to follow"
+    result = job(tracked, "tiny_model_serve", want="serve", version=1)
+    assert not result.success and "version 1 may not answer: it is the champion no more" in failure(result)
+    promoted(tracked, last)
+    [request] = tracked.apply("serving")
+    assert tracked.launch(request).success
+    coming = records.state(MODEL).coming
+    assert coming is not None and coming.checkpoint == last.manifest
 
 
 def test_a_first_champion_that_came_back_leaves_the_model_without_one(tmp_path: Path):

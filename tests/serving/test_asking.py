@@ -90,6 +90,59 @@ def test_what_cannot_be_answered_as_asked_is_refused_by_name(field: str, value: 
     assert refused.value.field == field and str(refused.value).startswith(f"{field}: ")
 
 
+NAN, INFINITE = float("nan"), float("inf")
+EDGES: dict[str, tuple[list[Any], list[Any]]] = {
+    "temperature": (
+        [0, 0.0, -0.0, 5e-324, 1, 2, None],
+        [-5e-324, -1, 2.0000001, NAN, INFINITE, 10**400, True, "1", []],
+    ),
+    "top_p": ([0, -0.0, 1e-300, 1, None], [-1e-300, 1.0000001, NAN, INFINITE, -INFINITE, 10**400, False, "0"]),
+    "max_tokens": ([0, 1, 2**63 - 1, None], [-1, 1.0, NAN, 2**63, True, "1"]),
+    "seed": ([0, -1, 2**63 - 1, -(2**63), None], [2**63, -(2**63) - 1, 1.5, NAN, True, "1"]),
+    "logprobs": ([0, 20, None, True, False], [-1, 21, 1.0, NAN, 10**400, "1"]),
+    "top_k": ([0, -1, None], [1, 2, -2, NAN, False, True, 10**400]),
+    "n": ([1, None], [0, 2, -1, NAN, True, 10**400]),
+    "best_of": ([1, None], [0, 2, True]),
+    "min_p": ([0, 0.0, None], [0.1, NAN, False]),
+    "min_tokens": ([0, None], [1, False]),
+    "frequency_penalty": ([0, -0.0, None], [0.1, -2, NAN, INFINITE, False]),
+    "presence_penalty": ([0, -0.0, None], [0.1, -2, NAN, INFINITE, False]),
+    "repetition_penalty": ([1, 1.0, None], [0, 1.1, NAN, True]),
+    "length_penalty": ([1, None], [0, 2, NAN]),
+    "truncate_prompt_tokens": ([None], [0, 1, -1]),
+    "logit_bias": ([None, {}], [{"1": 100}, [], 0]),
+    "stop": ([None, [], "a", ["a"] * 16], ["", [""], ["a"] * 17, [1], 1, {}]),
+}
+"""Of each field, values that are answered, and values that are refused."""
+
+
+@pytest.mark.parametrize("field", EDGES)
+def test_each_field_is_answered_or_refused_by_its_name_at_its_edges(field: str):
+    answered, refused = EDGES[field]
+    for value in answered:
+        parse({"prompt": "a", field: value}, chat=False)
+    for value in refused:
+        with pytest.raises(BadRequest) as found:
+            parse({"prompt": "a", field: value}, chat=False)
+        assert found.value.field == field, value
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"max_completion_tokens": 0}, "max_completion_tokens"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
+        ({"stream_options": {"include_usage": "no"}}, "stream_options.include_usage"),
+    ],
+)
+def test_a_field_of_a_chat_is_refused_by_its_own_name(fields: dict[str, Any], field: str):
+    with pytest.raises(BadRequest) as refused:
+        parse({**CHAT, **fields}, chat=True)
+    assert refused.value.field == field
+
+
 @pytest.mark.parametrize(
     "messages", [None, [], ["hello"], [{"role": "robot", "content": "a"}], [{"role": "user", "content": 3}]]
 )

@@ -1,5 +1,6 @@
 """Sampling: what is drawn follows the probabilities, within those that `top_p` leaves."""
 
+import pytest
 import torch
 
 from serving.engine import sampling
@@ -30,6 +31,23 @@ def test_top_p_draws_only_the_likeliest_tokens_that_together_have_it():
 
 def test_the_likeliest_token_is_left_however_small_top_p_is():
     assert drawn(50, top_p=1e-9) == [50, 0, 0, 0]
+
+
+@pytest.mark.parametrize("top_p", [0.0, -0.0, 1e-300, 1e-30, 0.1])
+def test_a_top_p_of_0_leaves_the_likeliest_token_alone(top_p: float):
+    shuffled = LOGITS[:, [3, 1, 0, 2]]
+    for seed in range(20):
+        asked = Sampling(1.0, top_p, seed)
+        assert sampling.draw(shuffled.clone(), [(asked, sampling.generator(asked))]) == [2]
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-40, 1e-6])
+@pytest.mark.parametrize("scale", [1.0, 1e30, -1e30])
+def test_however_small_the_temperature_the_likeliest_token_is_drawn(temperature: float, scale: float):
+    logits = torch.tensor([[0.5, -1.0, 3.0, 1.0]]) * scale
+    for top_p in (1.0, 0.5, 0.0):
+        asked = Sampling(temperature, top_p, 7)
+        assert sampling.draw(logits.clone(), [(asked, sampling.generator(asked))]) == [int(logits.argmax())]
 
 
 def test_equal_seeds_draw_equal_tokens():

@@ -7,6 +7,7 @@ import pytest
 from resources.serving import wishes
 from resources.serving.wishes import NotServed
 from serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
+from trainer.record.files import Unreadable
 
 pytestmark = pytest.mark.pure
 
@@ -87,6 +88,51 @@ def test_what_is_stopped_answers_nothing_and_is_served_anew_from_nothing(records
     assert (state.settled, state.coming) == (None, None)
     assert wishes.stop(records, MODEL, BY, "enough").number == state.number
     assert serve(records, SECOND, outcome="").settled is None
+
+
+def test_what_is_withdrawn_answers_no_more_and_the_next_champion_follows(records: ServingRecords):
+    serve(records, FIRST, policy=CANARY)
+    state = wishes.withdraw(records, MODEL, {FIRST.checkpoint}, BY, "it leaks")
+    assert state.wanted is not None
+    assert (state.wanted.want, state.settled, state.coming) == ("stop", None, None)
+    assert state.wanted.follows and state.wanted.policy == CANARY
+    assert wishes.withdraw(records, MODEL, {FIRST.checkpoint}, BY, "it leaks").number == state.number
+    stopped = wishes.stop(records, MODEL, BY, "enough")
+    assert stopped.wanted is not None and not stopped.wanted.follows, "a person wants nothing more"
+
+
+@pytest.mark.parametrize(("gone", "left"), [(FIRST, SECOND), (SECOND, FIRST)])
+def test_of_two_versions_the_one_that_is_not_withdrawn_answers_alone(
+    records: ServingRecords, gone: ServedVersion, left: ServedVersion
+):
+    serve(records, FIRST)
+    serve(records, SECOND, outcome="", policy=CANARY)
+    state = wishes.withdraw(records, MODEL, {gone.checkpoint}, BY, "it leaks")
+    assert state.coming == left and state.settled in (None, left)
+
+
+def test_back_passes_over_what_may_not_answer_again(records: ServingRecords):
+    for version in (FIRST, SECOND, THIRD):
+        serve(records, version)
+    state = wishes.back(records, MODEL, BY, "odd", lambda each: "it leaks" if each == SECOND else "")
+    assert state.coming == FIRST
+    with pytest.raises(NotServed, match="model model: it leaks"):
+        wishes.back(records, MODEL, BY, "odd", lambda each: "it leaks")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_stop_that_was_lost_lets_no_version_answer_again(records: ServingRecords, kept: bool):
+    """Its copy, or what came of it, says that there was one."""
+    serve(records, FIRST)
+    stopped = wishes.stop(records, MODEL, BY, "enough")
+    records.judge(stopped, SwitchVerdict("all", "seen"))
+    (records.folder / MODEL / "wanted" / "000002.json").unlink()
+    if kept:
+        assert records.state(MODEL).settled is None
+        return
+    (records.folder / MODEL / "wanted" / "000002.copy").unlink()
+    with pytest.raises(Unreadable, match=r"000002\.json"):
+        records.state(MODEL)
 
 
 def test_of_two_who_wish_at_once_one_finds_out(records: ServingRecords):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.record import claims, files, twins
+from trainer.record import claims, files, numbered, twins
 from trainer.record.tokens import Token
 
 FORMAT = "slipway.change/1"
@@ -60,20 +60,20 @@ def propose(store: Path, fields: Mapping[str, Any], by: str, why: str, after: in
     Raises OSError.
     """
     while True:
-        number = max(numbers(store), default=0) + 1
+        number = numbered.newest(store / files.CHANGES) + 1
         change = ChangeRecord(number, dict(fields), by, why, time.time(), after)
-        if twins.create_only(files.numbered(store, files.CHANGES, number), change, FORMAT):
+        if numbered.add(store / files.CHANGES, number, change, FORMAT):
             return change
 
 
 def numbers(store: Path) -> list[int]:
-    """The numbers of all changes. Raises Unreadable."""
-    return [int(name) for name in files.names(store, files.CHANGES) if name.isdigit()]
+    """The numbers of all changes, those of lost ones too: only who reads one finds out. Raises Unreadable."""
+    return list(range(1, numbered.newest(store / files.CHANGES) + 1))
 
 
 def read(store: Path, number: int) -> ChangeRecord:
     """One change. Raises Unreadable."""
-    return twins.read(files.numbered(store, files.CHANGES, number), ChangeRecord, FORMAT)
+    return numbered.read(store / files.CHANGES, number, ChangeRecord, FORMAT)
 
 
 def record(store: Path, applied: AppliedChange) -> None:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.record import files, twins
+from trainer.record import files, numbered
 
 FORMAT = "slipway.grant/1"
 
@@ -39,7 +39,7 @@ def grant(store: Path, until: int, by: str, wait_seconds: float = 0.0) -> StepGr
         if held is not None and (held.until, held.wait_seconds) == (until, wait_seconds):
             return held
         value = StepGrant(until, wait_seconds, by, time.time())
-        if twins.create_only(files.numbered(store, files.GRANTS, number + 1), value, FORMAT):
+        if numbered.add(store / files.GRANTS, number + 1, value, FORMAT):
             return value
 
 
@@ -50,8 +50,8 @@ def newest(store: Path) -> StepGrant | None:
 
 
 def _newest(store: Path) -> int:
-    return max((int(name) for name in files.names(store, files.GRANTS) if name.isdigit()), default=0)
+    return numbered.newest(store / files.GRANTS)
 
 
 def _read(store: Path, number: int) -> StepGrant:
-    return twins.read(files.numbered(store, files.GRANTS, number), StepGrant, FORMAT)
+    return numbered.read(store / files.GRANTS, number, StepGrant, FORMAT)

@@ -16,9 +16,12 @@ SUFFIX = ".copy"
 
 
 def create_only(path: Path, record: Any, format: str) -> bool:
-    """Write a record and its copy; False, and nothing changes, when there is such a record. Raises OSError."""
+    """Write a record and its copy; False, and nothing changes, when there is such a record. Raises OSError.
+
+    A copy alone says that there was one, which was lost: it is not written anew.
+    """
     data = codec.encode(record, format)
-    if not atomic.create_only(path, data):
+    if _has_copy(path) or not atomic.create_only(path, data):
         return False
     with contextlib.suppress(OSError):  # the record stands: without room for its copy it is as good as any other
         atomic.replace(_copy(path), data)
@@ -50,13 +53,22 @@ def read(path: Path, kind: type[Record], format: str) -> Record:
 
 
 def read_if_there(path: Path, kind: type[Record], format: str) -> Record | None:
-    """The record, None when there is none. Raises as `read`."""
+    """The record, None when there is neither the record nor its copy. Raises as `read`."""
     try:
         return codec.read(path, kind, format)
     except FileNotFoundError:
-        return None
+        return read(path, kind, format) if _has_copy(path) else None
     except codec.UndecodableRecord:
         return read(path, kind, format)
+
+
+def _has_copy(path: Path) -> bool:
+    """Unlike `Path.exists`, raises OSError where that cannot be read."""
+    try:
+        _copy(path).stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _copy(path: Path) -> Path:

@@ -5,19 +5,20 @@ record, one wins, and the others look again. The newest is the node's standing, 
 nothing was ever found against has no folder.
 """
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from resources.fleet.health.standing import NodeRecord, unknown
 from resources.unavailable import Unavailable
 from trainer.base import codec
-from trainer.record import files
+from trainer.record import files, numbered
 
 FORMAT = "slipway.node/1"
 FOLDER = "nodes"
 EXEMPT = "exempt.json"
-_NAME = re.compile(r"\d{6,}\.json")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,16 @@ class NodeRegister:
 
     def of(self, node: str) -> NodeRecord:
         """The standing of one node; a node without a record is healthy. Raises Unavailable."""
-        numbers = self._numbers(node)
-        return self._read(node, numbers[-1]) if numbers else unknown(node)
+        number = self._number(numbered.newest, node)
+        return self._read(node, number) if number else unknown(node)
 
     def history(self, node: str) -> list[NodeRecord]:
         """All transitions of a node, the oldest first. Raises Unavailable."""
-        return [self._read(node, number) for number in self._numbers(node)]
+        return [self._read(node, number) for number in self._number(numbered.numbers, node)]
 
     def add(self, record: NodeRecord) -> bool:
         """Write a transition; False where another process has decided meanwhile. Raises OSError."""
-        return codec.create_only(self._path(record.node, record.number), record, FORMAT)
+        return numbered.add(self.durable / FOLDER / record.node, record.number, record, FORMAT)
 
     def exemption(self, node: str) -> Exemption | None:
         """Why no process takes the node out of service; None where one may. Raises Unavailable."""
@@ -70,19 +71,19 @@ class NodeRegister:
 
     def _read(self, node: str, number: int) -> NodeRecord:
         try:
-            return codec.read(self._path(node, number), NodeRecord, FORMAT)
+            return numbered.read(self.durable / FOLDER / node, number, NodeRecord, FORMAT)
         except (OSError, codec.UndecodableRecord) as error:
             raise Unavailable(f"node {node}: its record {number} cannot be read: {error}") from error
 
-    def _numbers(self, node: str) -> list[int]:
-        names = self._entries(self.durable / FOLDER / node)
-        return sorted(int(name.removesuffix(".json")) for name in names if _NAME.fullmatch(name))
+    def _number(self, ask: Callable[[Path], Answer], node: str) -> Answer:
+        """What one of `numbered` says of a node's log. Raises Unavailable."""
+        try:
+            return ask(self.durable / FOLDER / node)
+        except files.Unreadable as error:
+            raise Unavailable(f"node {node}: {error}") from error
 
     def _entries(self, folder: Path) -> list[str]:
         try:
             return sorted(files.entries(folder) or ())
         except files.Unreadable as error:
             raise Unavailable(str(error)) from error
-
-    def _path(self, node: str, number: int) -> Path:
-        return self.durable / FOLDER / node / f"{number:06d}.json"

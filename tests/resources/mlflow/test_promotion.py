@@ -112,13 +112,27 @@ def test_what_waits_is_outdated_once_there_is_another_champion(model: Promotions
     assert is_outdated(model.durable, found)
 
 
-def test_a_champion_that_only_the_alias_names_must_be_beaten_too(model: Promotions):
-    foreign = model.registry.register(MODEL, model.durable, "", {MANIFEST_TAG: "", FOLDER_TAG: ""})
-    model.registry.point(MODEL, CHAMPION, foreign.number)
-    version = registered(model, "a")
-    model.record(Judgement(MODEL, "a", "", {"check": True}, BY))
-    with pytest.raises(NotJudged, match="the champion of now, version 1"):
-        model.promote(version, BY, "")
+@pytest.mark.parametrize("name", ["bob's-model", 'bob"s-model', "bob`s-model", "bob%s_model"])
+def test_a_model_is_registered_and_found_whatever_quotes_its_name_has(registry: Registry, home: Home, name: str):
+    tags = {MANIFEST_TAG: "a", FOLDER_TAG: "checkpoints/a"}
+    version = registry.register(name, home.durable / "checkpoints" / "a", "", tags)
+    assert registry.numbers(name) == [1]
+    assert registry.version(name, 1) == registry.find(name, "a") == version
+    assert registry.find(name, "b' OR 'b' = 'b") is None
+
+
+def test_a_name_that_no_filter_of_mlflow_can_have_is_refused(registry: Registry):
+    with pytest.raises(ValueError, match="expected a text that does not have both"):
+        registry.numbers("""a'b"c""")
+
+
+def test_an_alias_that_somebody_sets_in_mlflow_makes_no_champion(model: Promotions):
+    rejected = registered(model, "rejected")
+    judge(model, rejected, passed=False)
+    model.registry.point(MODEL, CHAMPION, rejected.number)
+    assert model.champion() is None and model.champion_version() is None
+    promoted(model, "good")
+    assert champion(model) == "good"
 
 
 @pytest.mark.parametrize("locked", [True, False])

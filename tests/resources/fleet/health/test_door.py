@@ -116,7 +116,8 @@ def test_a_fault_of_a_preflight_makes_a_node_in_service_a_suspect(ground: Ground
 
 def test_a_record_that_cannot_be_read_is_no_healthy_node(ground: Ground):
     ground.severe("node-1")
-    (ground.register.durable / "nodes" / "node-1" / "000001.json").write_bytes(b"rust")
+    for suffix in ("json", "copy"):
+        (ground.register.durable / "nodes" / "node-1" / f"000001.{suffix}").write_bytes(b"rust")
     with pytest.raises(Unavailable, match="node node-1: its record 1 cannot be read"):
         ground.ready()
 
