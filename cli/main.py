@@ -34,6 +34,7 @@ from cli import (
 )
 from cli.verbs import Sections, VerbInterrupted
 from resources.errors import is_for_people, sentence
+from trainer.base import proxy_bypass
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DAGSTERS_INTERRUPTION = "DagsterExecutionInterruptedError"
@@ -67,6 +68,7 @@ for name, verbs in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say (by default those of this process); returns the exit code."""
+    proxy_bypass.bypass()
     try:
         code = int(app(arguments, prog_name="slipway", standalone_mode=False) or DONE)
         return _interrupted() if code == INTERRUPTED else code  # Typer gives it for Ctrl-C

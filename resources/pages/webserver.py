@@ -29,6 +29,7 @@ from resources.pages.door import Door
 from resources.pages.health import problems
 from resources.pages.routes import routes
 from resources.run_coordinator import asking, note_cancellation
+from trainer.base import proxy_bypass
 
 
 class PersonsContext(WorkspaceRequestContext):
@@ -132,6 +133,7 @@ def _field(settings: Path, section: str, name: str) -> Any:
 
 def serve() -> None:
     """Run Dagster's own command with this class in the place of its own."""
+    proxy_bypass.bypass()
     assert hasattr(app, "DagsterWebserver"), "Dagster builds its application from another name"
     vars(app)["DagsterWebserver"] = SlipwayWebserver
     try:
