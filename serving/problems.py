@@ -1,4 +1,4 @@
-"""Problems: what the HTTP server itself refuses (a name, a path, a method, too large a body), as OpenAI's clients read it."""
+"""Problems: what the HTTP server refuses (a name, a path, a method, too large a body), as OpenAI's clients read it."""
 
 from collections.abc import Awaitable, Callable, Collection
 
@@ -24,7 +24,7 @@ async def as_documents(request: web.Request, handler: Handler) -> web.StreamResp
 
 
 def under_names(names: Collection[str], open: Collection[str] = ()) -> Callable[..., Awaitable[web.StreamResponse]]:
-    """A middleware that answers under this machine's names and these alone; whoever probes asks for the paths `open`."""
+    """A middleware that answers under this machine's names and these alone; the paths `open`, of probes, under any."""
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -75,5 +75,5 @@ def test_a_setting_that_is_no_name_is_refused_before_anything_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(host_names.VARIABLE, "https://ui.example")
-    with pytest.raises(ValueError, match="SLIPWAY_HOSTS: found 'https://ui.example', expected names"), served(tmp_path):
+    with pytest.raises(ValueError, match=r"SLIPWAY_HOSTS: found .*, expected names"), served(tmp_path):
         pass

@@ -33,7 +33,7 @@ def test_a_refusal_names_the_host_and_the_setting():
 
 @pytest.mark.parametrize("text", ["http://ui.example", "ui.example:3000", "a b", "*", "ui.example,-x"])
 def test_what_is_no_name_is_refused_in_the_settings(text: str):
-    with pytest.raises(ValueError, match="^SLIPWAY_HOSTS: found '.+', expected names of hosts without a port"):
+    with pytest.raises(ValueError, match=r"^SLIPWAY_HOSTS: found '.+', expected names of hosts without a port"):
         host_names.named({"SLIPWAY_HOSTS": text})
 
 
