@@ -83,6 +83,7 @@ from sensors.support import around, holder
 from sensors.sweep_completions import sweep_completions
 from sensors.terms import terms
 from sensors.traces import traces
+from trainer.base import proxy_bypass
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -239,6 +240,7 @@ def here(environ: Mapping[str, str] = os.environ) -> dg.Definitions:
     Raises InvalidRecipes for settings that cannot be used and where there are no recipes at all, and ValueError for
     what a newer release wrote.
     """
+    proxy_bypass.bypass()
     folder = recipes_folder(environ)
     written, settings = _texts(folder), platform.named(environ)
     found = usable(folder, written, environ)

@@ -35,6 +35,7 @@ from cli import (
 )
 from cli.verbs import Sections, VerbInterrupted
 from resources.errors import is_for_people, sentence
+from trainer.base import proxy_bypass
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DAGSTERS_INTERRUPTION = "DagsterExecutionInterruptedError"
@@ -69,6 +70,7 @@ for name, verbs in (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say (by default those of this process); returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    proxy_bypass.bypass()
     try:
         if completion.is_asked(arguments):
             print(completion.answer(arguments))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from resources import credentials
 from resources.unavailable import Unavailable
+from trainer.base import proxy_bypass
 
 REFUSALS = (408, 429)
 """Answers that say "later", among those that otherwise say "never"."""
@@ -26,9 +27,6 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_opener = urllib.request.build_opener(_Stay())
-
-
 def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float, what: str) -> None:
     """Post a document; `what` names it in messages, and `headers` are those that the server asks for.
 
@@ -36,7 +34,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float, what
     """
     asked = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers}, method="POST")
     try:
-        with _opener.open(asked, timeout=seconds) as answer:
+        with proxy_bypass.opener(url, _Stay()).open(asked, timeout=seconds) as answer:
             answer.read()
     except urllib.error.HTTPError as error:
         problem = f"{url}: it answered {error.code} {error.reason}"

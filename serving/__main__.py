@@ -13,11 +13,12 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from serving import draining
 from serving.records import FrontPlace, ServingRecords
-from trainer.base import lock
+from trainer.base import host_names, lock
 
 LOCK_SECONDS = 2.0
 """Longer than a look at the lock takes."""
@@ -27,8 +28,10 @@ IDLE_SECONDS = 2.0
 """So long after the last model was stopped a front that may end does."""
 
 
-async def run(records: ServingRecords, listener: socket.socket, service: str, stay: bool) -> None:
-    """Serve until SIGTERM, or until nothing is wanted; then let what is under way end."""
+async def run(
+    records: ServingRecords, listener: socket.socket, service: str, stay: bool, names: Collection[str]
+) -> None:
+    """Serve under `names` too, until SIGTERM, or until nothing is wanted; then let what is under way end."""
     import aiohttp
     from aiohttp import web
 
@@ -39,7 +42,7 @@ async def run(records: ServingRecords, listener: socket.socket, service: str, st
     url = f"http://{host}:{port}"
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENT_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
-        front = Front(records, BackendMaker(records.durable, session, service), session, url)
+        front = Front(records, BackendMaker(records.durable, session, service), session, url, names)
         drained = draining.seconds(on_a_cluster=bool(service))
         runner = web.AppRunner(
             front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=drained
@@ -78,15 +81,19 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     records = ServingRecords(options.durable)
     try:
+        names = host_names.named()
         with contextlib.ExitStack() as held:
             if not options.service:
                 held.enter_context(lock.within(records.folder, LOCK_SECONDS))
             listener = _listener(options.host, options.port, options.or_any_port)
             if options.detach and os.fork() > 0:
                 os._exit(0)  # whoever started it waits for this process alone
-            asyncio.run(run(records, listener, options.service, options.stay or bool(options.service)))
+            asyncio.run(run(records, listener, options.service, options.stay or bool(options.service), names))
     except lock.Held:
         return 0
+    except ValueError as error:
+        print(f"serving: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"serving: {options.host}:{options.port}: {error.strerror}; expected a free port", file=sys.stderr)
         return 2

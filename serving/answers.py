@@ -13,7 +13,7 @@ from serving.api.texts import GrowingText, ServedTokenizer
 from serving.engine.batching import AnswerEngine, Sequence
 from serving.engine.network import InferenceDecoder
 from serving.order import WorkerOrder
-from serving.problems import as_documents
+from serving.problems import as_documents, under_names
 from trainer.base import parsing
 
 WAITING = 256
@@ -34,7 +34,7 @@ class Answers:
 
     def application(self) -> web.Application:
         """The worker's application."""
-        application = web.Application(client_max_size=MAX_BYTES, middlewares=[as_documents])
+        application = web.Application(client_max_size=MAX_BYTES, middlewares=[under_names(()), as_documents])
         application.router.add_post("/v1/completions", self._completions)
         application.router.add_post("/v1/chat/completions", self._chat)
         application.router.add_get("/health", self._health)

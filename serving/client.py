@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.base import parsing
+from trainer.base import parsing, proxy_bypass
 
 SECONDS = 300.0
 READ_BYTES, SAID_BYTES = 1 << 16, 200
@@ -45,7 +45,7 @@ def _answer(url: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         f"{url}/v1/completions", json.dumps(given).encode(), {"Content-Type": "application/json"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        with proxy_bypass.opener(url).open(request, timeout=SECONDS) as response:
             if not given["stream"]:
                 yield parsing.value(response.read())
                 return

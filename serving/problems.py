@@ -1,10 +1,11 @@
-"""Problems: what the HTTP server itself refuses (a path, a method, too large a body), as OpenAI's clients read it."""
+"""Problems: what the HTTP server refuses (a name, a path, a method, too large a body), as OpenAI's clients read it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from aiohttp import web
 
 from serving.api import answering
+from trainer.base import host_names
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -20,3 +21,17 @@ async def as_documents(request: web.Request, handler: Handler) -> web.StreamResp
         message = error.text if error.status == 413 else f"{error.reason}: {request.method} {request.path}"
         kept = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
         return web.json_response(answering.problem(str(message)), status=error.status, headers=kept)
+
+
+def under_names(names: Collection[str], open: Collection[str] = ()) -> Callable[..., Awaitable[web.StreamResponse]]:
+    """A middleware that answers under this machine's names and these alone; the paths `open`, of probes, under any."""
+
+    @web.middleware  # type: ignore[untyped-decorator]
+    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        bound = request.get_extra_info("sockname") or ("",)
+        reason = host_names.refusal(request.headers.getall("Host", []), str(bound[0]), names)
+        if reason and request.path not in open:
+            return web.json_response(answering.problem(reason), status=host_names.MISDIRECTED)
+        return await handler(request)
+
+    return checked

@@ -9,7 +9,6 @@ the fewest clicks is opened once more, which gives the seconds.
 import contextlib
 import re
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from playwright.sync_api import Error
 
 from tests.browser.window import Window
 from tests.conftest import until
+from trainer.base import proxy_bypass
 
 SETTLED_SECONDS = 8.0
 """A page that goes on asking its server is read after so long."""
@@ -108,7 +108,7 @@ class Peer:
 def answers(url: str) -> bool:
     """Whether a peer's server answers at this address."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with proxy_bypass.opener(url).open(url, timeout=5) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

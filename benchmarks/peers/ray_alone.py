@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from benchmarks.peers.asked import Peer, PeerPage
 from benchmarks.peers.logged import Logged
 from tests.conftest import until
 from tests.embedded.slipway import free_port
+from trainer.base import proxy_bypass
 
 JOB = Path(__file__).with_name("ray_job.py")
 START_SECONDS = 240.0
@@ -75,7 +75,7 @@ def _follow(url: str, last: str) -> None:
 def _json(url: str) -> Any:
     """What the address answers; None where it does not."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with proxy_bypass.opener(url).open(url, timeout=10) as answer:
             return json.load(answer)
     except (OSError, ValueError):
         return None

@@ -114,6 +114,8 @@ class MLflow(Replicated):
 class Webserver(Replicated):
     readOnly: bool  # noqa: N815
     """Whether the UI can only show, and start or stop nothing."""
+    hosts: list[str]
+    """Host names under which browsers reach the UI, besides `identity.hosts.webserver` and those of its Service."""
     from_: list[dict[str, Any]] = Field(alias="from")
     """NetworkPolicyPeers, such as the ingress controller, that may reach both UIs. None: only port-forwarding."""
 

@@ -31,7 +31,7 @@ from resources import access, credentials
 from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
 from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.lease import Holder, HomeLease
-from trainer.base import atomic, lock, scratch
+from trainer.base import atomic, lock, proxy_bypass, scratch
 from trainer.base.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
@@ -261,7 +261,7 @@ def _knows_definitions(url: str) -> bool:
         request.add_header("Authorization", f"Bearer {credentials.token(file)}")
     with (
         contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
-        urllib.request.urlopen(request, timeout=5) as response,
+        proxy_bypass.opener(url).open(request, timeout=5) as response,
     ):
         entries = json.load(response)["data"]["workspaceOrError"]["locationEntries"]
         return all((entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation" for entry in entries)

@@ -19,7 +19,7 @@ from resources.kubernetes import answers
 from resources.kubernetes.answers import Call
 from resources.kubernetes.objects import PODS, KubernetesObject, Resource
 from resources.unavailable import Unavailable
-from trainer.base import parsing
+from trainer.base import parsing, proxy_bypass
 
 PAGE = 500
 """Objects in one page of a list: kubectl's number."""
@@ -193,6 +193,7 @@ class Client:
     def _api(self) -> Any:
         import kubernetes  # its models take a second to load
 
+        proxy_bypass.bypass()
         configuration = kubernetes.client.Configuration()
         try:
             if self.kubeconfig:

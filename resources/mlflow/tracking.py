@@ -26,7 +26,7 @@ from resources.mlflow.sweeps import SweepRun, TrialRun
 from resources.trainings import naming
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
-from trainer.base import journal
+from trainer.base import journal, proxy_bypass
 from trainer.record import ledger
 
 if TYPE_CHECKING:
@@ -218,6 +218,7 @@ def _client(uri: str) -> "MlflowClient":
     # MLflow's own retries go on for minutes; ours is the next tick.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    proxy_bypass.bypass(os.environ, uri)
     if uri.startswith(database.URI):
         database.make_ready(Path(uri.removeprefix(database.URI)))
     return MlflowClient(tracking_uri=uri, registry_uri=uri)

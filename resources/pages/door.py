@@ -1,8 +1,10 @@
-"""The door of the webserver: no page, query or socket without the token, and none on behalf of another site's page.
+"""The door of the webserver: no page, query or socket without the token, and none on behalf of another site's page,
+nor under another site's name.
 
 A browser sends what it knows (a password, a cookie, its place in the network) also with requests that a page of
 another site makes it send, and Dagster takes mutations from such requests. Browsers say whose page it is
-(`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/): what comes from another site may only open a page.
+(`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/): what comes from another site may only open a page. A page
+whose own name leads here is of the same site, by the browser's rules: names are checked too (`trainer.base.host_names`).
 """
 
 from collections.abc import Collection
@@ -13,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from resources.access import Access
+from trainer.base import host_names
 
 OPEN = ("/server_info", "/slipway/live")
 """Versions alone, and that the process answers: probes ask without a token."""
@@ -21,10 +24,21 @@ ASK = {"WWW-Authenticate": 'Basic realm="Slipway: any name, and the token as the
 
 
 class Door:
-    """ASGI middleware in front of an application below `prefix`, of which the paths `open` need no token."""
+    """ASGI middleware in front of an application below `prefix`.
 
-    def __init__(self, app: ASGIApp, access: Access, prefix: str = "", open: Collection[str] = OPEN) -> None:
-        self._app, self._access, self._open = app, access, {f"{prefix}{path}" for path in open}
+    The paths `open` need no token. `hosts` are further names under which it answers; None: it answers under any.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        prefix: str = "",
+        open: Collection[str] = OPEN,
+        hosts: Collection[str] | None = None,
+    ) -> None:
+        self._app, self._access, self._hosts = app, access, hosts
+        self._open = {f"{prefix}{path}" for path in open}
 
     def admits(self, headers: Headers) -> bool:
         """Whether a request comes in. Raises ValueError and OSError for a token that cannot be read."""
@@ -42,6 +56,9 @@ class Door:
     def _refused(self, scope: Scope) -> PlainTextResponse | None:
         """The answer to a request that may not come in; None for one that may."""
         headers = Headers(scope=scope)
+        bound = str((scope.get("server") or [""])[0])
+        if self._hosts is not None and (reason := host_names.refusal(headers.getlist("host"), bound, self._hosts)):
+            return PlainTextResponse(f"{reason}\n", host_names.MISDIRECTED)
         if _is_foreign(headers, scope.get("method", "")):
             return PlainTextResponse("found a request of another site's page, expected one of this site\n", 403)
         try:

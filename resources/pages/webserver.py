@@ -29,6 +29,7 @@ from resources.pages.door import Door
 from resources.pages.health import problems
 from resources.pages.routes import routes
 from resources.run_coordinator import asking, note_cancellation
+from trainer.base import host_names, proxy_bypass
 
 
 class PersonsContext(WorkspaceRequestContext):
@@ -44,15 +45,17 @@ class PersonsContext(WorkspaceRequestContext):
 class SlipwayWebserver(DagsterWebserver[Any, Any]):
     """Dagster's webserver behind a door, with the pages of a durable tier before its own routes.
 
-    The pages come first, since the last of Dagster's routes takes any path. Raises ValueError as `access.here` does.
+    The pages come first, since the last of Dagster's routes takes any path. Raises ValueError as `access.here` and
+    `host_names.named` do.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._access = access.here()
+        self._hosts = host_names.named()
         super().__init__(*arguments, **options)
 
     def build_middleware(self) -> list[Middleware]:
-        door = Middleware(Door, access=self._access, prefix=self._app_path_prefix)
+        door = Middleware(Door, access=self._access, prefix=self._app_path_prefix, hosts=self._hosts)
         return [door, *super().build_middleware()]
 
     def _make_request_context(self, conn: HTTPConnection) -> PersonsContext:
@@ -132,10 +135,12 @@ def _field(settings: Path, section: str, name: str) -> Any:
 
 def serve() -> None:
     """Run Dagster's own command with this class in the place of its own."""
+    proxy_bypass.bypass()
     assert hasattr(app, "DagsterWebserver"), "Dagster builds its application from another name"
     vars(app)["DagsterWebserver"] = SlipwayWebserver
     try:
         access.here()
+        host_names.named()
     except ValueError as error:
         sys.exit(f"slipway: {error}")
     main()  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from resources.serving.settings import ServingSettings
 from serving import draining
 from serving.front.names import service_name
 from serving.records import ServedVersion
+from trainer.base import host_names
 
 DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments")
 SCALERS = Resource("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
@@ -69,6 +70,7 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
     container = {
         **_container("front", settings.front_image, cluster),
         "command": [*command, "--service", f"http://{{name}}.{cluster.namespace}.svc:{PORT}"],
+        "env": [{"name": host_names.VARIABLE, "value": ",".join(_hosts(settings, cluster))}],
         "ports": [{"name": "http", "containerPort": PORT}],
         # The front is ready when it runs: a model without a server must not take the others away.
         "readinessProbe": _probe("/live", 1, 5),
@@ -96,6 +98,12 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
         (BUDGETS, of(BUDGETS, about, {"maxUnavailable": 1, "selector": {"matchLabels": labels}})),
     ]
     return [*found, (INGRESSES, _ingress(settings, about))] if settings.host else found
+
+
+def _hosts(settings: ServingSettings, cluster: Cluster) -> list[str]:
+    """The names under which the front answers: its Service's, and those by which people reach it."""
+    service = [FRONT, *(f"{FRONT}.{cluster.namespace}{domain}" for domain in ("", ".svc", ".svc.cluster.local"))]
+    return [*service, *filter(None, (settings.host, *settings.hosts))]
 
 
 class _PodMaker:

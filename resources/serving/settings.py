@@ -66,6 +66,8 @@ class ServingSettings:
     """How long it must be low before one is taken away."""
     host: str = ""
     """The host of the Ingress; empty for no Ingress."""
+    hosts: tuple[Text, ...] = ()
+    """The hosts under which the front answers besides: those of a proxy or an Ingress of one's own."""
     ingress_class: str = "nginx"
     """The IngressClass, whose annotations for time-outs are those of nginx."""
     node_selector: Mapping[str, str] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import aiohttp
@@ -14,13 +15,15 @@ from serving.front.backends import BackendMaker
 from serving.front.figures import FrontFigures, Labels, labels
 from serving.front.passing import Passing
 from serving.front.switch import ModelSwitch
-from serving.problems import as_documents
+from serving.problems import as_documents, under_names
 from serving.records import ServingRecords
 from trainer.base import health, parsing
 from trainer.base.health import HealthAnswer
 
 TICK_SECONDS = 0.2
 MAX_BYTES = 16 << 20
+PROBED = ("/live", "/health")
+"""A probe may come through a sidecar, which answers under any name."""
 PAGE = Path(__file__).with_name("page.html")
 log = logging.getLogger("slipway.serving")
 
@@ -28,8 +31,17 @@ log = logging.getLogger("slipway.serving")
 class Front:
     """All models of one durable tier."""
 
-    def __init__(self, records: ServingRecords, maker: BackendMaker, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(
+        self,
+        records: ServingRecords,
+        maker: BackendMaker,
+        session: aiohttp.ClientSession,
+        url: str,
+        names: Collection[str] = (),
+    ) -> None:
+        """`names` are those under which it answers, besides this machine's."""
         self._records, self._maker, self._session, self._url = records, maker, session, url
+        self._names = names
         self.switches: dict[str, ModelSwitch] = {}
         self._figures = FrontFigures()
         self._unreadable: dict[str, str] = {}
@@ -39,7 +51,9 @@ class Front:
 
     def application(self) -> web.Application:
         """The application."""
-        application = web.Application(client_max_size=MAX_BYTES, middlewares=[as_documents])
+        application = web.Application(
+            client_max_size=MAX_BYTES, middlewares=[under_names(self._names, PROBED), as_documents]
+        )
         routes = application.router
         routes.add_post("/v1/completions", self._answer)
         routes.add_post("/v1/chat/completions", self._answer)

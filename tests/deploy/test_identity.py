@@ -15,6 +15,7 @@ from resources.serving import objects as serving
 from tests.deploy.dagster_runs import platform_settings
 from tests.deploy.reachability import End, reaches
 from tests.deploy.rendering import IDENTITY, Object, of_kind, workloads
+from trainer.base import host_names
 
 CONTROL, TRAININGS = render.NAMESPACE, "slipway-training"
 PROXY, DEX, WEBSERVER, MLFLOW = (
@@ -101,6 +102,21 @@ def test_the_proxy_asks_the_issuer_and_hands_the_person_and_the_token_on():
             "true"
         }
         assert not [word for word in words if "secret" in word or "password" in word], "these are in the file"
+
+
+def test_the_hosts_that_lead_to_a_page_are_names_under_which_it_answers():
+    hosts = IDENTITY["identity"]["hosts"]
+    spec = of_kind(workloads("identity"), "Deployment")["slipway-webserver"]["spec"]["template"]["spec"]
+    [found] = [each["value"] for each in spec["containers"][0]["env"] if each["name"] == host_names.VARIABLE]
+    names = host_names.named({host_names.VARIABLE: found})
+    assert names >= {hosts["webserver"], "slipway-webserver", "slipway-webserver.slipway.svc"}
+    values = {
+        **copy.deepcopy(IDENTITY),
+        "platform": {"serving": {"image": "registry.example/vllm:1", "hosts": ["own.example"]}},
+    }
+    maps = {each["metadata"]["name"]: each for each in rendered(values, "ConfigMap")}
+    settings = yaml.safe_load(maps["slipway-platform"]["data"]["platform.yaml"])["compute"]["serving"]
+    assert settings["hosts"] == [hosts["serving"], "own.example"]
 
 
 def test_each_secret_is_a_file_in_the_pods_that_need_it_and_in_no_other():

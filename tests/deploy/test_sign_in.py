@@ -25,6 +25,7 @@ from tests.deploy.test_identity import proxy_arguments
 from tests.drills.graphql import LAUNCH
 from tests.kubernetes import settings
 from tests.resources.served import LOCATION, Served, served
+from trainer.base import host_names
 
 pytestmark = [
     pytest.mark.nightly,
@@ -70,6 +71,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as environ:
         environ.setenv("SLIPWAY_PLATFORM", str(settings.write(folder / "platform.yaml", document)))
         environ.setenv(access.TOKEN, str(folder / "token"))
+        environ.setenv(host_names.VARIABLE, HOST)  # as the chart sets it
         with served(folder) as webserver:
             commands = [dex(folder, issuer), oauth2_proxy(folder, proxy, issuer, webserver.port)]
             processes = [started(folder, command) for command in commands]

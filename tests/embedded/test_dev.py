@@ -2,12 +2,14 @@
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from dagster_graphql import DagsterGraphQLClient, ReloadRepositoryLocationStatus
 
 from tests.drills import graphql
 from tests.embedded.slipway import TRAINING, Slipway, free_port, interrupt, printed_until
+from tests.proxies import EXCLUDED, NAMES, recorder
 
 pytestmark = pytest.mark.slow
 
@@ -46,3 +48,15 @@ def test_its_home_is_its_own_until_it_is_closed(slipway: Slipway, running: subpr
     code, output, errors = interrupt(running)
     assert (code, output, errors) == (0, "", "")
     assert slipway.pids() == []
+
+
+def test_it_comes_up_where_the_environment_names_a_proxy_which_hears_nothing(slipway: Slipway, tmp_path: Path):
+    (tmp_path / "token").write_text("an-invented-token-0123456789abcdef\n")
+    (tmp_path / "token").chmod(0o600)
+    slipway.environ |= {"SLIPWAY_PORT": str(free_port()), "SLIPWAY_TOKEN_FILE": str(tmp_path / "token")}
+    with recorder() as proxy:
+        slipway.environ |= dict.fromkeys(NAMES, proxy.url) | dict.fromkeys(EXCLUDED, "")
+        process = slipway.start("dev")
+        printed_until(process, f"Slipway is at http://127.0.0.1:{slipway.environ['SLIPWAY_PORT']}; Ctrl-C closes it")
+        assert interrupt(process)[0] == 0
+        assert proxy.requests == []

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from trainer.base import proxy_bypass
 from trainer.base.patience import patiently
 from trainer.objects.origin import Away, Missing, Unreachable, checked
 
@@ -137,6 +138,7 @@ class Bucket:
         if self._client is None or self._client[0] != os.getpid():
             once = {"retries": {"total_max_attempts": 1}, "max_pool_connections": 32}
             timeouts = {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS}
+            proxy_bypass.bypass()
             fs = s3fs.S3FileSystem(config_kwargs=once | timeouts, use_listings_cache=False, skip_instance_cache=True)
             fs.retries = 1
             self._client = os.getpid(), fs

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from typing import BinaryIO, cast
 
+from trainer.base import proxy_bypass
 from trainer.base.patience import patiently
 from trainer.objects.origin import Away, Coming, Missing, Unreachable, checked
 
@@ -100,9 +101,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def _get(url: str, offset: int) -> http.client.HTTPResponse:
     """The answer that holds the file from `offset` on; empty at the end of the file."""
     request = urllib.request.Request(url, headers={"Range": f"bytes={offset}-"} if offset else {})
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)
     try:
-        answer = cast(http.client.HTTPResponse, direct.open(request, timeout=SECONDS))
+        answer = cast(http.client.HTTPResponse, proxy_bypass.direct(_NoRedirects()).open(request, timeout=SECONDS))
     except urllib.error.HTTPError as error:
         raise _refusal(url, offset, error) from None
     except (OSError, http.client.HTTPException) as error:

@@ -102,6 +102,14 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- ternary "X-Forwarded-User" .Values.identity.userHeader (ne .Values.identity.issuer "") -}}
 {{- end }}
 
+{{- /* The names under which the webserver answers browsers: its Service's, and those by which people reach it. */ -}}
+{{- define "slipway.hosts" -}}
+{{- $name := printf "%s-webserver" .Release.Name -}}
+{{- $full := printf "%s.%s" $name .Release.Namespace -}}
+{{- $service := list $name $full (printf "%s.svc" $full) (printf "%s.svc.cluster.local" $full) -}}
+{{- concat $service (.Values.identity.hosts.webserver | list | compact) .Values.webserver.hosts | uniq | join "," -}}
+{{- end }}
+
 {{- /* The components that know the token: two ask for it, and what asks MLflow shows MLflow by it who it is. */ -}}
 {{- define "slipway.knowsToken" -}}
 {{ ternary (list "webserver" "mlflow" "code" "run") (list "webserver") .Values.mlflow.enabled | toJson }}
@@ -229,6 +237,9 @@ spec:
             {{- end }}
             {{- if and .root.Values.identity.secret (has .component (list "webserver" "mlflow")) }}
             - {name: SLIPWAY_TOKEN_FILE, value: /secrets/identity/token}
+            {{- end }}
+            {{- if eq .component "webserver" }}
+            - {name: SLIPWAY_HOSTS, value: {{ include "slipway.hosts" .root | quote }}}
             {{- end }}
           volumeMounts: {{- include "slipway.mounts" . | nindent 12 }}
           {{- .container | nindent 10 }}

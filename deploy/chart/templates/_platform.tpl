@@ -72,7 +72,8 @@ compute:
   quarantine: {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.platform.serving }}
-  serving: {{- merge (dict "front_image" $.Values.images.platform) . | toYaml | nindent 4 }}
+  {{- $hosts := concat ($.Values.identity.hosts.serving | list | compact) (.hosts | default list) | uniq }}
+  serving: {{- merge (dict "front_image" $.Values.images.platform) (ternary (dict "hosts" $hosts) dict (gt (len $hosts) 0)) . | toYaml | nindent 4 }}
   {{- end }}
   cluster: {{- merge $cluster (dict "patch" $patch "environment" $environment) $theirs | toYaml | nindent 4 }}
 {{- end }}
