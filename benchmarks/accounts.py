@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
-        return print(json.dumps(_reading(options.read)))
+        return print(json.dumps(_reading(options.read)), flush=True)
     with tempfile.TemporaryDirectory(prefix="accounts-") as scratch:
         folder = Path(scratch)
         assert fence.claim(folder, Token(1), nodes=("node-0",), cause="benchmark", by="benchmark")

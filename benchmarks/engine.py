@@ -131,7 +131,7 @@ def _build(recipe_json: str, durable_path: str, scheduler: str) -> None:
         steps.make_tokenizer(recipe, durable)
         snapshot = steps.make_snapshot(recipe, durable).result["sha256"]
     took = {"seconds": time.monotonic() - begun, "cpu": _cpu_seconds(os.getpid()) - cpu}
-    print(json.dumps({**took, "megabytes": _most_megabytes(os.getpid()), "snapshot": snapshot}))
+    print(json.dumps({**took, "megabytes": _most_megabytes(os.getpid()), "snapshot": snapshot}), flush=True)
 
 
 def _tokenizer(home: Path) -> Path:

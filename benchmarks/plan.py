@@ -5,13 +5,14 @@ those of the tests (`tests/trainer/plan/layouts.py`).
 """
 
 import argparse
-import json
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import recipes
+from benchmarks.parts.lines import print_line
 from recipes.load import load
 from recipes.plan import planned
 from tests.trainer.plan.layouts import LAYOUTS, measured_peaks
@@ -26,8 +27,8 @@ def main() -> None:
     """Print the metrics."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--layouts", nargs="*", default=list(LAYOUTS))
-    for line in (*seconds(), *ratios(arguments.parse_args().layouts)):
-        print(json.dumps({"benchmark": "plan", **line}), flush=True)
+    for line in itertools.chain(seconds(), ratios(arguments.parse_args().layouts)):
+        print_line({"benchmark": "plan", **line})
 
 
 def seconds() -> Iterator[dict[str, object]]:

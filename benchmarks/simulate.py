@@ -6,11 +6,12 @@ published share is what such a recovery gives, and not more.
 """
 
 import argparse
-import json
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from benchmarks.parts.lines import print_line
 from operations.simulation import studies
 from operations.simulation.play import play
 from operations.simulation.settings import Scenario
@@ -31,8 +32,9 @@ BIG_DAYS = 54 * 2200
 def main() -> None:
     """Print the metrics."""
     argparse.ArgumentParser(prog="python -m benchmarks.simulate").parse_args()
-    for line in (*published(), *our_own(), speed()):
-        print(json.dumps({"benchmark": "simulate", **line}), flush=True)
+    for line in itertools.chain(published(), our_own()):
+        print_line({"benchmark": "simulate", **line})
+    print_line({"benchmark": "simulate", **speed()})
 
 
 def published() -> Iterator[dict[str, object]]:

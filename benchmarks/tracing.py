@@ -5,7 +5,6 @@ other processes do not change. A step here has the parts of a real one and no wo
 """
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.parts.lines import print_line
 from trainer.figures.step_trace import StepTracer
 from trainer.figures.timeline import Timeline
 from trainer.record import spans
@@ -39,8 +39,8 @@ def main() -> None:
                     _step(timeline, tracer, step)
                 seconds[apart] += time.thread_time() - begun
     added = (seconds[spans.DEFAULT_STEPS] - seconds[0]) / count
-    print(json.dumps({"metric": "tracing_seconds_per_step", "value": added, "unit": "s"}))
-    print(json.dumps({"metric": "tracing_share_of_a_10_ms_step", "value": added / STEP_SECONDS, "unit": "1"}))
+    print_line({"metric": "tracing_seconds_per_step", "value": added, "unit": "s"})
+    print_line({"metric": "tracing_share_of_a_10_ms_step", "value": added / STEP_SECONDS, "unit": "1"})
 
 
 def _tracer(apart: int, recorder: RankRecorder) -> tuple[Timeline, StepTracer]:

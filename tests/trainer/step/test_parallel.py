@@ -22,11 +22,17 @@ from trainer.config import resolved
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROUNDING = 1e-5
-"""How far losses (near 4) and gradient norms (near 1) may be off after 20 steps in fp32: sums in another order."""
+"""How far losses (near 4) and gradient norms (near 1) may be off after 20 steps in fp32: sums in another order.
+
+Where a training is steep, its steps make more of the rounding of the first ones. One process is then as far off from
+what it would be in double precision, and a layout may be off `TIMES` as far: both round, in other orders.
+"""
+TIMES = 4
 NARROW = 0.03
 """The same where matrices are multiplied in 16 bits: their rounding differs with their shapes, and with FSDP the
 weights of the blocks' norms travel in 16 bits too."""
 STEPS = 20
+RANK = "tests.trainer.layout_process"
 UNEVEN = {"sequences": 7, "micro": 2}
 
 
@@ -176,15 +182,27 @@ class Worlds:
 
     def alone(self, name: str) -> dict[str, Any]:
         """By one process."""
-        kinds = {_kind(case): case for each, case in CASES.items() if _mark(each) == _mark(name)}
-        own = _kind(CASES[name])
-        named = {kind: f"kind {number}" for number, kind in enumerate(kinds)}
-        return self._among({named[kind]: replace(case, ranks=1, layout={}) for kind, case in kinds.items()}, named[own])
+        return self._alone(name, RANK)
 
-    def _among(self, cases: Mapping[str, Case], name: str, again: bool = False) -> dict[str, Any]:
-        world = repr(cases)
+    def _alone(self, name: str, module: str) -> dict[str, Any]:
+        alike = [
+            case for each, case in CASES.items() if _mark(each) == _mark(name) and (module == RANK or _is_fp32(case))
+        ]
+        kinds = {_kind(case): case for case in alike}
+        named = {kind: f"kind {number}" for number, kind in enumerate(kinds)}
+        cases = {named[kind]: replace(case, ranks=1, layout={}) for kind, case in kinds.items()}
+        return self._among(cases, named[_kind(CASES[name])], module=module)
+
+    def rounding(self, name: str) -> float:
+        """How far fp32 may be off: `ROUNDING`, or what this training makes of the rounding of one process."""
+        one, exact = self.alone(name), self._alone(name, "tests.trainer.double_process")
+        ours, unrounded = (each["losses"] + each["norms"] for each in (one, exact))
+        return max(ROUNDING, TIMES * max(abs(a - b) for a, b in zip(ours, unrounded, strict=True)))
+
+    def _among(self, cases: Mapping[str, Case], name: str, again: bool = False, module: str = RANK) -> dict[str, Any]:
+        world = repr((module, cases))
         if world not in self._seen:
-            self._seen[world] = run(self._folder / str(len(self._seen)), cases)
+            self._seen[world] = run(self._folder / str(len(self._seen)), cases, module)
         seen: dict[str, Any] = self._seen[world][f"{name} again" if again else name]
         assert "failed" not in seen, seen["failed"]
         return seen
@@ -195,16 +213,20 @@ def _kind(case: Case) -> str:
     return repr((case.run, case.model, case.batch))
 
 
-def run(folder: Path, cases: Mapping[str, Case]) -> dict[str, Any]:
+def _is_fp32(case: Case) -> bool:
+    return case.run.get("precision", "fp32") == "fp32"
+
+
+def run(folder: Path, cases: Mapping[str, Case], module: str) -> dict[str, Any]:
     """What cases of equally many ranks saw, one after the other in one world."""
     folder.mkdir()
     (ranks,) = {case.ranks for case in cases.values()}
     (folder / "named").write_text(json.dumps({name: configuration(folder, name, case) for name, case in cases.items()}))
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
-    module = [*(agent if ranks > 1 else []), "tests.trainer.layout_process", str(folder / "named"), str(folder)]
+    command = [*(agent if ranks > 1 else []), module, str(folder / "named"), str(folder)]
     surroundings = {**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     ended = subprocess.run(
-        [sys.executable, "-m", *module], cwd=CODE, env=surroundings, capture_output=True, text=True, timeout=850
+        [sys.executable, "-m", *command], cwd=CODE, env=surroundings, capture_output=True, text=True, timeout=850
     )
     assert ended.returncode == 0, ended.stderr
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in cases}
@@ -229,14 +251,11 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
 def test_losses_and_gradient_norms_are_those_of_one_process(worlds: Worlds, name: str) -> None:
     case = CASES[name]
     ours, alone = worlds.of(name), worlds.alone(name)
-    exact = case.run.get("precision", "fp32") == "fp32"
-    tolerance = ROUNDING if exact else NARROW
+    tolerance = worlds.rounding(name) if _is_fp32(case) else NARROW
     assert len(ours["losses"]) == STEPS
     assert ours["losses"] == pytest.approx(alone["losses"], abs=tolerance)
     # In 16 bits the norm of one process is up to 3 % away from its own norm in fp32 where the gradient is steep.
-    assert ours["norms"] == pytest.approx(
-        alone["norms"], abs=tolerance, rel=tolerance if tolerance == ROUNDING else 0.1
-    )
+    assert ours["norms"] == pytest.approx(alone["norms"], abs=tolerance, rel=tolerance if _is_fp32(case) else 0.1)
     assert ours["validation"] == pytest.approx(alone["validation"], abs=tolerance)
     assert ours["losses"][-1] < ours["losses"][0] - 0.1
 
