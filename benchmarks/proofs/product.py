@@ -40,7 +40,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def product(scene: Scene) -> Figures:
-    """Train, save, SIGKILL of the rank, and on; bit for bit as if nothing had happened; a profile, halving, an answer."""
+    """Train, save, SIGKILL of the rank, and on, bit for bit as if nothing had been; a profile, halving, an answer."""
     with tempfile.TemporaryDirectory() as folder:
         calm, killed = (_trained(scene, Path(folder) / name) for name in ("calm", "killed"))
         yield {"bits after SIGKILL": "equal" if _state(calm) == _state(killed) else "differ"}

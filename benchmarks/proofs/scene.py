@@ -1,5 +1,6 @@
 """Scene: where the parts of `benchmarks.gpu_proof` run, how large their work is there, and how they take times."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -45,6 +46,14 @@ class Scene:
             act()
         self.wait()
         return (time.perf_counter() - begun) / count * 1e3
+
+    def compile_quickly(self) -> None:
+        """On a CPU, capture what is to be compiled and run it as it is from now on in this process: a compiler of C++
+        would take minutes for each block, and prove nothing about a GPU."""
+        if not self.is_gpu:
+            known: Any = torch
+            compiled = known.compile
+            known.compile = functools.partial(compiled, backend="aot_eager")
 
     def peak_gibibytes(self, act: Callable[[], object]) -> float | str:
         """The GPU memory that `act` takes beside what is there."""

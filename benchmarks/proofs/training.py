@@ -49,6 +49,7 @@ def sharded(scene: Scene) -> Figures:
     if scene.is_gpu:
         torch.cuda.set_device(scene.device)
     _connect(scene.device, 60.0, place)
+    scene.compile_quickly()
     precisions: tuple[Precision, ...] = ("bf16", "fp8") if scene.is_gpu else ("bf16",)
     if not scene.is_gpu:
         yield {"fp8": NEEDS_CUDA}
@@ -141,6 +142,7 @@ def _figures_of(program: str, scene: Scene) -> Any:
 def stepped(which: Literal["ours", "bare"], precision: Precision, compiled: bool) -> None:
     """Print the figures of one way to step, in this process."""
     scene = Scene(torch.device(os.environ["SLIPWAY_PROOF_DEVICE"]))
+    scene.compile_quickly()
     shape, batch = gpu.MODELS["1B"] if scene.is_gpu else (SMALL, Batch(sequences=2, length=32, micro=2))
     with tempfile.TemporaryDirectory() as folder:
         chosen = steps.settings(Path(folder), shape, batch, Layout(compile=compiled), precision)
