@@ -75,6 +75,7 @@ from sensors.openlineage import openlineage
 from sensors.promotions import promotions
 from sensors.renewals import renewals
 from sensors.retraining import retraining
+from sensors.run_starts import run_starts
 from sensors.serving import serving as serving_sensor
 from sensors.staging import staging
 from sensors.standings import standings
@@ -137,6 +138,7 @@ def sensors_of(recipes: Recipes, notifications: NotificationSettings | None) -> 
     """The sensors."""
     return [
         job_watch,
+        run_starts,
         standings,
         checkpoint_arrivals,
         incidents_sensor(recipes.all_trainings),

@@ -40,12 +40,12 @@ def main(arguments: list[str]) -> int:
     except fence.Superseded as error:
         console.warn(f"trainer: {error}")
         return ExitCode.SUPERSEDED
+    except (OSError, causes.Failure) as error:  # among it what a node or a tier lacks, which is a ValueError too
+        console.warn(f"trainer: {error}")
+        return ExitCode.FAILED
     except ValueError as error:
         console.warn(f"trainer: {error}")
         return ExitCode.UNUSABLE if endings.kind_of(error) == causes.CONFIGURATION else ExitCode.FAILED
-    except (OSError, causes.Failure) as error:
-        console.warn(f"trainer: {error}")
-        return ExitCode.FAILED
 
 
 def _train(resolved: config.Config) -> int:

@@ -25,8 +25,12 @@ REQUEST_SECONDS = 10.0
 """What one answer may take: a server that accepts and never answers is away."""
 AWAY_SECONDS = 5.0
 """How long a server that gave no answer is not asked about the next run."""
-MISSING_SECONDS = 60.0
+MISSING_SECONDS = 40.0
 """A Job must be missed twice, this far apart, before it counts as deleted."""
+
+
+_missed_since: dict[str, float] = {}
+"""By run, since when its Job is missed; of the process, as each tick of a sensor has a launcher of its own."""
 
 
 class ClusterAway(DagsterUserCodeUnreachableError):
@@ -42,7 +46,6 @@ class PatientRunLauncher(K8sRunLauncher):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._away_until = 0.0
-        self._missed_since: dict[str, float] = {}
 
     def launch_run(self, context: LaunchRunContext) -> None:
         """Launch a run, or adopt its Job when an earlier launch made it and did not hear so. Raises ClusterAway."""
@@ -62,11 +65,12 @@ class PatientRunLauncher(K8sRunLauncher):
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         """How the run's Job is, as it was read. Raises ClusterAway, upon which monitoring fails no run."""
         if self._job_status(run) is None:
-            since = self._missed_since.setdefault(run.run_id, time.monotonic())
+            since = _missed_since.setdefault(run.run_id, time.monotonic())
             if time.monotonic() - since < MISSING_SECONDS:
                 raise ClusterAway(f"run {run.run_id}: its Job is not there, and is looked for again")
+            del _missed_since[run.run_id]
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its Job was deleted")
-        self._missed_since.pop(run.run_id, None)
+        _missed_since.pop(run.run_id, None)
         found: CheckRunHealthResult = super().check_run_worker_health(run)
         if found.status is WorkerStatus.UNKNOWN:  # the cluster went away between the two requests
             raise ClusterAway(f"run {run.run_id}: {found.msg}")

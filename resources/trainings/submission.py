@@ -1,4 +1,4 @@
-"""Submission: the job of a claimed incarnation on its way to the launcher, and whose fault it is where it does not arrive.
+"""Submission: a claimed incarnation's job on its way to the launcher, and whose fault it is where it does not arrive.
 
 What lies in the job itself ends the incarnation: a new start would end in the same way. What the platform lacks is
 waited for, and so is, by a training that has a checkpoint, hardware that it no longer fits: it fitted before.

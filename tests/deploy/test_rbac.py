@@ -35,6 +35,7 @@ NODE_EVENTS = {"events": "list watch"}
 ALLOWED = {
     ("webserver", HERE): {"batch/jobs": "delete", "pods": "delete list"},
     ("daemon", HERE): RUN_LAUNCHER,
+    ("code", HERE): {"batch/jobs/status": "get"},
     ("code", THERE): LAUNCHER,
     ("code", EVERYWHERE): FLEET,
     ("code", "default"): NODE_EVENTS,

@@ -21,7 +21,8 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 
 from resources.kubernetes import run_launcher
 from resources.kubernetes.client import Client
-from resources.kubernetes.objects import JOBS
+from resources.kubernetes.objects import JOBS, KubernetesObject
+from sensors.run_starts import run_starts
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
 
 NOBODY = {"slipway/fleet": "no-such-node"}
@@ -186,3 +187,59 @@ def test_a_run_whose_job_was_made_without_its_launcher_hearing_of_it_has_one_job
     place.instance.report_dagster_event(dg.DagsterEvent.job_enqueue(found), run_id=run)  # as after a lost answer
     place.dequeue()
     assert (place.status(run), len(place.jobs())) == (DagsterRunStatus.STARTING, 1)
+
+
+def tick(place: Place) -> str:
+    """One tick of the sensor; why it did nothing."""
+    with dg.build_sensor_context(instance=place.instance) as context:
+        found = run_starts(context)
+    assert isinstance(found, dg.SensorResult)
+    return str(found.skip_reason.skip_message) if found.skip_reason else ""
+
+
+def starting(place: Place) -> str:
+    """A run whose Job was made and whose pod is still to come."""
+    run = place.run(DagsterRunStatus.QUEUED)
+    place.dequeue()
+    assert place.status(run) is DagsterRunStatus.STARTING
+    return run
+
+
+def _failed(job: KubernetesObject) -> None:
+    job["status"] = {
+        "failed": 1,
+        "conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}],
+    }
+
+
+def test_a_run_that_was_starting_is_given_up_when_its_job_has_failed(
+    place: Place, simulated: Simulated, namespace: str
+):
+    run, other = starting(place), starting(place)
+    simulated.change(JOBS, namespace, place.job(run), _failed)
+    assert place.monitor() == [] and place.status(run) is DagsterRunStatus.STARTING, "Dagster's monitoring waits"
+    assert tick(place) == ""
+    assert (place.status(run), place.status(other)) == (DagsterRunStatus.FAILURE, DagsterRunStatus.STARTING)
+
+
+def test_a_run_that_was_starting_is_given_up_when_its_job_was_missed_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    run = starting(place)
+    place.client.delete(JOBS, place.job(run))
+    assert "is looked for again" in tick(place) and place.status(run) is DagsterRunStatus.STARTING
+    monkeypatch.setattr(run_launcher, "MISSING_SECONDS", 0.0)
+    tick(place)
+    assert place.status(run) is DagsterRunStatus.FAILURE
+
+
+def test_a_run_that_is_starting_goes_on_while_its_cluster_cannot_be_asked(place: Place, away: Simulated):
+    run = starting(place)
+    away.forbid("get", "jobs/status")
+    assert "answered 403" in tick(place)
+    away.stop_api()
+    try:
+        assert tick(place)
+    finally:
+        away.start_api()
+    assert place.status(run) is DagsterRunStatus.STARTING

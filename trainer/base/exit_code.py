@@ -7,7 +7,7 @@ class ExitCode(enum.IntEnum):
     DONE = 0
     """The training is done, or was stopped as asked."""
     FAILED = 1
-    """The training diverged, found no memory, or could not write to a disk."""
+    """The training diverged, found no memory, could not write to a disk, or its node lacked something."""
     UNUSABLE = 2
     """The configuration cannot be trained."""
     SUPERSEDED = 3

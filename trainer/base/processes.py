@@ -143,7 +143,17 @@ def parent_of(pid: int) -> int | None:
 
 def begun_at() -> float:
     """When this process began, in seconds since the epoch, to a hundredth of a second."""
-    ticks = int(_read(os.getpid(), "stat").rpartition(b")")[2].split()[19])  # starttime: ticks since the boot
+    begun = start_of(os.getpid())
+    assert begun is not None
+    return begun
+
+
+def start_of(pid: int) -> float | None:
+    """When a process began, as `begun_at`; None when it is gone, or has ended and only its parent has not heard so."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    if not fields or fields[0] in (b"Z", b"X"):
+        return None
+    ticks = int(fields[19])  # starttime: ticks since the boot
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return time.time() - age
 

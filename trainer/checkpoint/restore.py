@@ -19,6 +19,7 @@ from trainer.checkpoint.tiers.node_copies import Gathering, Needed, SourceFault
 from trainer.checkpoint.tiers.waiting import Wait
 from trainer.node.world import World
 from trainer.record import fence
+from trainer.record.causes import LackingTier
 
 PlacesOf = Callable[[fence.Commit], Iterable[CommitPlace]]
 """The places in which a commit can be read, in the order in which they are tried."""
@@ -115,7 +116,7 @@ def verified(
         said = "; ".join(f"{tier}: {why}" for tier, why in there.items()) or "no tier holds it any more"
         reason = f"checkpoint {commit.name} cannot be loaded: {said}"
         if not tried.away:
-            raise ValueError(reason)
+            raise LackingTier(reason)
         on_away(reason)
         if not world.from_leader(wait.again(reason)):
             raise waiting.TierAway(f"{reason}. Nothing was changed; the training starts when the tier can be read")

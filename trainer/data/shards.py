@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.base import atomic, digest, parsing, paths, verify
+from trainer.record.causes import LackingTier
 
 Described = TypeVar("Described")
 """A dataclass of a manifest."""
@@ -188,7 +189,7 @@ def stored_manifest(tier: Path, sha256: str) -> tuple[bytes, str, str]:
     try:
         return path.read_bytes(), sha256, str(path)
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such snapshot") from None
+        raise LackingTier(f"{path}: there is no such snapshot") from None
 
 
 def parse_manifest(data: bytes, sha256: str, where: str) -> TextSnapshot:

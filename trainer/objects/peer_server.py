@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from trainer.record.causes import UnfitNode
+
 
 class PeerServer:
     """The server of this node's files, a process that ends with the rank that started it.
@@ -14,13 +16,13 @@ class PeerServer:
     """
 
     def __init__(self, nvme: Path) -> None:
-        """Raises ValueError when this node cannot listen."""
+        """Raises UnfitNode when this node cannot listen."""
         host = _address()
         try:
             listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         except OSError as error:
             node = os.environ.get("SLIPWAY_NODE", "local")
-            raise ValueError(f"node {node} cannot serve its files at {host}: {error.strerror}") from error
+            raise UnfitNode(f"node {node} cannot serve its files at {host}: {error.strerror}", node) from error
         with listener:
             self.url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
             command = [sys.executable, "-m", "trainer.staging.server", "--nvme", str(nvme)]

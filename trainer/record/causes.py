@@ -160,6 +160,23 @@ class Failure(Exception):
     """The nodes on which it began, where they are known."""
 
 
+class UnfitNode(Failure, ValueError):
+    """A node lacks something that a start needs: another node may have it, and this one may have it tomorrow."""
+
+    kind = NODE
+
+    def __init__(self, message: str, *nodes: str) -> None:
+        """`nodes`: those that lack it, where they are known."""
+        super().__init__(message)
+        self.nodes = nodes
+
+
+class LackingTier(Failure, ValueError):
+    """No tier holds what is on record as being there, as where one is not mounted: that may change."""
+
+    kind = STORAGE
+
+
 def cause(name: str) -> Cause:
     """The cause of this name; a name of another version is as good as none."""
     return CAUSES.get(name, CAUSES[UNKNOWN])

@@ -6,6 +6,7 @@ ranks the most telling one counts. A rank that was killed leaves none.
 """
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ PRECEDENCE = (
     causes.CONFIGURATION,
     causes.CORRUPTION,
     causes.MACHINE,
+    causes.NODE,
     causes.DIVERGED,
     causes.SPIKE,
     causes.OUT_OF_MEMORY,
@@ -41,6 +43,20 @@ HARDWARE = (
     "Xid",
 )
 """Of the texts of CUDA's errors, those that a program does not cause (CUDA runtime API, `cudaError_t`)."""
+LACKING = (
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "driver version is insufficient",
+    "system not yet initialized",  # the fabric manager of NVLink
+    "address already in use",
+    "Address already in use",
+    "EADDRINUSE",
+    "No space left on device",  # /dev/shm among it
+    "Cannot allocate memory",
+    "Too many open files",
+)
+"""In the errors of libraries where a node lacks what every start needs."""
+LACKING_ERRORS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 COMMUNICATION = ("NCCL", "gloo", "Connection closed by peer", "Connection reset by peer", "ProcessGroup")
 """In the errors of a rank whose peers are gone."""
 GONE = ("process group has not been initialized", "resolve the process group", "is not registered, please create group")
@@ -63,9 +79,12 @@ class RankEnd:
     """The number of ranks; 0 in a record of an earlier version."""
 
 
-def note(store: Path, token: fence.Token, rank: int, kind: str, reason: str, step: int = 0) -> None:
-    """Leave a rank's record; the first one stands, and a store that cannot be written gets none."""
-    end = RankEnd(rank, kind, reason, step, os.environ.get("SLIPWAY_NODE", "local"), time.time(), _world())
+def note(store: Path, token: fence.Token, rank: int, kind: str, reason: str, step: int = 0, node: str = "") -> None:
+    """Leave a rank's record; the first one stands, and a store that cannot be written gets none.
+
+    node: the one on which it began, where that is not the rank's own.
+    """
+    end = RankEnd(rank, kind, reason, step, node or os.environ.get("SLIPWAY_NODE", "local"), time.time(), _world())
     with contextlib.suppress(OSError):
         codec.create_only(files.named(store, files.ENDS, f"{token}.{rank:05d}"), end)
 
@@ -80,7 +99,8 @@ def noted(store: Path) -> Iterator[None]:
         error = (raised.__context__ or raised) if isinstance(raised, SystemExit) else raised
         token, kind = incarnation.from_environment(), kind_of(error)
         if token and kind and str(error):
-            note(store, token, int(os.environ.get("RANK", "0")), kind, str(error).splitlines()[0])
+            node = error.nodes[0] if isinstance(error, causes.UnfitNode) and error.nodes else ""
+            note(store, token, int(os.environ.get("RANK", "0")), kind, str(error).splitlines()[0], node=node)
         raise
 
 
@@ -128,14 +148,18 @@ def kind_of(error: BaseException) -> str:
             return error.kind
         case fence.Superseded():
             return causes.SUPERSEDED
-        case MemoryError():
-            return causes.OUT_OF_MEMORY
+        case MemoryError():  # of the host; `trainer.step.exhaustion` answers for the passes of a step
+            return causes.NODE
+        case codec.UndecodableRecord():
+            return causes.STORAGE
         case ValueError() | RuntimeError() if any(sign in text for sign in GONE):
             return causes.NETWORK
         case ValueError():
             return causes.CONFIGURATION
         case OSError():
-            return causes.STORAGE
+            return causes.NODE if error.errno in LACKING_ERRORS else causes.STORAGE
+        case RuntimeError() if any(sign in text for sign in LACKING):
+            return causes.NODE
         case RuntimeError() if "CUDA error" in text and any(sign in text for sign in HARDWARE):
             return causes.MACHINE
         case RuntimeError() if any(sign in text for sign in COMMUNICATION):

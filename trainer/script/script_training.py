@@ -256,7 +256,7 @@ def _exit_for(error: Exception) -> SystemExit:
     match error:
         case fence.Superseded():
             return SystemExit(ExitCode.SUPERSEDED)
-        case ValueError():
+        case ValueError() if not isinstance(error, causes.Failure):
             return SystemExit(ExitCode.UNUSABLE)
         case _:
             return SystemExit(ExitCode.FAILED)

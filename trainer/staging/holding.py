@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainer.data import shards
+from trainer.record.causes import UnfitNode
 from trainer.staging import parts
 
 Staging = Literal["auto", "whole", "streaming", "parts", "window", "before"]
@@ -63,7 +64,7 @@ def choose(
     """How nodes with these rooms (bytes for shards, by node) hold a snapshot.
 
     `divided` are the shards of the training split; without them the sizes alone decide whether parts fit. auto takes
-    the first that fits of whole, parts and window. Raises ValueError, with the sizes, for what cannot work.
+    the first that fits of whole, parts and window. Raises UnfitNode, with the sizes, for what cannot work.
     """
     smallest = min(rooms, key=lambda node: (rooms[node], node))
     sizes = f"the snapshot has {size(need.total)}, and the least room is {size(rooms[smallest])} (NVMe of {smallest})"
@@ -71,18 +72,18 @@ def choose(
     if wanted in ("auto", "whole", "streaming") and need.total <= rooms[smallest]:
         return Holding("streaming" if wanted == "streaming" else "whole", sizes, {})
     if wanted in ("whole", "streaming"):
-        raise ValueError(
-            f"placement.staging: found {wanted}, but {sizes}; expected parts, window or auto, or more room"
+        raise UnfitNode(
+            f"placement.staging: found {wanted}, but {sizes}; expected parts, window or auto, or more room", smallest
         )
     if need.least > rooms[smallest]:
-        raise ValueError(_too_small(wanted, need, smallest, rooms[smallest]))
+        raise UnfitNode(_too_small(wanted, need, smallest, rooms[smallest]), smallest)
     if wanted in ("auto", "parts") and len(rooms) > 1:
         spare = {node: room - need.least for node, room in rooms.items()}
         keepers = parts.divide(divided, spare) if sum(spare.values()) >= need.divided else None
         if keepers is not None:
             return Holding("parts", f"{sizes}; {len(rooms)} nodes together have room for it", keepers)
     if wanted == "parts":
-        raise ValueError(
+        raise UnfitNode(
             f"placement.staging: found parts, but {size(need.divided)} of shards do not fit into the "
             f"{size(sum(rooms.values()))} of {len(rooms)} nodes together with {size(need.least)} on each for what its "
             "steps read; expected window or auto, more nodes, or more room"

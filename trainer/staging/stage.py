@@ -18,6 +18,7 @@ from trainer.base.progress import Meter, OnProgress
 from trainer.data import shards, snapshots
 from trainer.objects.origin import Missing, Origin, Unreachable, small
 from trainer.objects.origins import Folder, origin
+from trainer.record.causes import LackingTier
 from trainer.staging import copying, full, holding, leases, retention
 from trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
 from trainer.staging.parts import WHOLE, SnapshotPart
@@ -232,7 +233,7 @@ def _manifest(sha256: str, origins: Sequence[Origin], nvme: Path) -> bytes:
             faults.append(str(error))
         else:
             return data
-    raise ValueError(f"snapshot {sha256}: there is no such snapshot: {'; '.join(faults[1:])}")
+    raise LackingTier(f"snapshot {sha256}: there is no such snapshot: {'; '.join(faults[1:])}")
 
 
 def _leave_manifest(data: bytes, sha256: str, nvme: Path) -> snapshots.Snapshot:

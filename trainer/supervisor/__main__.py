@@ -19,7 +19,7 @@ from trainer.config import resolved
 from trainer.config.resolved import Config
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
 from trainer.node.generations import REPLACED, Arrival
-from trainer.record import incarnation
+from trainer.record import causes, incarnation
 from trainer.supervisor import exporter, heart, hosting, warm
 from trainer.supervisor.job_store import CONNECT_SECONDS, JobStore, StoreGone
 from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
@@ -32,12 +32,12 @@ def main(arguments: list[str]) -> int:
         config = resolved.load(given.config)
         warm.load(config, _is_alone(given))
         return _supervised(given, config)
+    except (StoreGone, OSError, causes.Failure) as error:
+        _say(error)
+        return ExitCode.FAILED
     except ValueError as error:
         _say(error)
         return ExitCode.UNUSABLE
-    except (StoreGone, OSError) as error:
-        _say(error)
-        return ExitCode.FAILED
 
 
 def _supervised(given: argparse.Namespace, config: Config) -> int:

@@ -243,7 +243,7 @@ class Supervisor:
 
     def _announce(self, members: Members, found: verdict.RankFault) -> None:
         final, stays = self._stop.is_final(found, members), self._place.stays
-        where = (found.rank,), (self._node,)
+        where = (found.rank,), (found.node or self._node,)
         end = End(self._node, found.kind, found.reason, final, found.code, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 

@@ -35,6 +35,8 @@ class RankFault:
     """128 + n for signal n."""
     final: bool = False
     """Whether the job ends with it."""
+    node: str = ""
+    """The node on which it began, where the rank has said so."""
 
     @property
     def follows(self) -> bool:
@@ -72,7 +74,8 @@ def _of(rank: int, code: int, store: Path, token: Token, node: str) -> RankFault
     said = _said(store, token, rank)
     kind = said.kind if said else BY_CODE.get(ExitCode(code), causes.UNKNOWN) if code in set(ExitCode) else ""
     reason = f": {said.reason}" if said else ""
-    return RankFault(rank, kind, f"rank {rank} on {node} ended with exit code {code}{reason}", code)
+    where = said.node if said else ""
+    return RankFault(rank, kind, f"rank {rank} on {node} ended with exit code {code}{reason}", code, node=where)
 
 
 def _said(store: Path, token: Token, rank: int) -> RankEnd | None:

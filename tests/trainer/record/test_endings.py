@@ -1,9 +1,11 @@
 """Endings: what ranks say of their end, and which of several records tells the cause."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from trainer.base import codec
 from trainer.record import causes, endings, fence, incidents
 from trainer.record.fence import Superseded, Token
 from trainer.record.incidents import IncidentRecord
@@ -22,7 +24,14 @@ def kind(store: Path, incarnation: int = 1) -> str | None:
     ("error", "expected"),
     [
         (ValueError("field batch.micro: expected 1 or more"), causes.CONFIGURATION),
-        (MemoryError(), causes.OUT_OF_MEMORY),
+        (MemoryError(), causes.NODE),
+        (causes.UnfitNode("placement.staging: found auto with 1.0 kB of room", "node-1"), causes.NODE),
+        (OSError(errno.EADDRINUSE, "Address already in use"), causes.NODE),
+        (RuntimeError("The server socket has failed to listen: EADDRINUSE"), causes.NODE),
+        (RuntimeError("Found no NVIDIA driver on your system"), causes.NODE),
+        (RuntimeError("unable to write to file </torch_1>: No space left on device (28)"), causes.NODE),
+        (causes.LackingTier("snapshot 0123: there is no such snapshot"), causes.STORAGE),
+        (codec.UndecodableRecord("terms.json: not JSON"), causes.STORAGE),
         (OSError(5, "Input/output error"), causes.STORAGE),
         (Superseded("by another"), causes.SUPERSEDED),
         (Diverged("the loss of step 2 is nan"), causes.DIVERGED),
@@ -38,6 +47,17 @@ def kind(store: Path, incarnation: int = 1) -> str | None:
 )
 def test_errors_are_distinguished(error: Exception, expected: str) -> None:
     assert endings.kind_of(error) == expected
+
+
+def test_the_record_of_a_rank_names_the_node_that_lacks_something_which_may_be_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "1")
+    monkeypatch.setenv("SLIPWAY_NODE", "node-0")
+    with pytest.raises(causes.UnfitNode), endings.noted(tmp_path):
+        raise causes.UnfitNode("found auto with 1.0 kB of room on the NVMe of node-1", "node-1")
+    end = endings.decisive(tmp_path, 1)
+    assert end is not None and (end.kind, end.node) == (causes.NODE, "node-1")
 
 
 def exchange_failed(store: Path, monkeypatch: pytest.MonkeyPatch, *ranks: int) -> None:

@@ -23,6 +23,7 @@ from blake3 import blake3
 
 from trainer.checkpoint.disk import reading, resealing
 from trainer.checkpoint.disk.resealing import WrappedKeys
+from trainer.record.causes import UnfitNode
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -55,12 +56,12 @@ class Key:
 def read_key(path: Path) -> Key:
     """The key in a file of 64 hex digits, and the older ones on the lines after it.
 
-    Raises ValueError, which never shows the content of the file.
+    Raises UnfitNode for a file that cannot be read, and ValueError for what is no key; neither shows its content.
     """
     try:
         lines = [line.strip() for line in path.read_bytes().splitlines() if line.strip()] or [b""]
     except OSError as error:
-        raise ValueError(f"storage.key_file: {path}: cannot be read: {error.strerror}") from None
+        raise UnfitNode(f"storage.key_file: {path}: cannot be read: {error.strerror}") from None
     for number, line in enumerate(lines):
         if not re.fullmatch(rb"[0-9A-Fa-f]{64}", line):
             which = f"key {number + 1}: " if len(lines) > 1 else ""

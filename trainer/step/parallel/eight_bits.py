@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.models.model import Model
+from trainer.record.causes import UnfitNode
 from trainer.start.divided import is_divided
 
 MULTIPLE = 16
@@ -21,10 +22,10 @@ LEAST_CAPABILITY = (8, 9)
 
 
 def check_device(device: torch.device) -> None:
-    """Raises ValueError for a device that does not multiply in 8 bits."""
+    """Raises UnfitNode for a device that does not multiply in 8 bits."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
         found = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        raise ValueError(f"field run.precision: found fp8 on {found}, expected a GPU of compute capability 8.9 or more")
+        raise UnfitNode(f"field run.precision: found fp8 on {found}, expected a GPU of compute capability 8.9 or more")
 
 
 def multiply(model: Model) -> None:
