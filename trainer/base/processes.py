@@ -143,9 +143,14 @@ def parent_of(pid: int) -> int | None:
 
 def begun_at() -> float:
     """When this process began, in seconds since the epoch, to a hundredth of a second."""
-    ticks = int(_read(os.getpid(), "stat").rpartition(b")")[2].split()[19])  # starttime: ticks since the boot
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
     return time.time() - age
+
+
+def begun_ticks(pid: int) -> int:
+    """When a process began, in ticks since the boot; with its pid it names the process. 0 when there is none."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[19]) if fields else 0
 
 
 def _parents() -> dict[int, int]:
