@@ -4,22 +4,36 @@ The code server whose sensors are evaluated first takes the lease, and holds it 
 however that happens. So it covers `slipway dev` and `slipway up` as well as `dagster dev` or `dg dev` over the same
 home. Who comes second may look: its UI works, its sensors and schedules say who holds the lease, and at the first tick
 after the holder's death it takes over.
+
+A code server that was started for the same control plane later, as a person's "Reload" does, supersedes the holder,
+which lives on as long as a run that it has loaded: the newer one claims the lease, and the older one, which looks at
+the claim before each decision and between them, gives it back for good. So there are never two that decide.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import socket
 import threading
 import time
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from trainer.base import parsing, processes
+from trainer.base import atomic, parsing, processes
 
 FILE = "control-plane.lease"
+CLAIM = "control-plane.claim"
+"""Beside the lease, the newest code server that has claimed it from an older one of its own control plane."""
 ATTEMPTS, PAUSE_SECONDS = 5, 0.01
 """Somebody who only asks who holds the lease has the lock for a moment."""
+LOOK_SECONDS = 0.2
+"""How often the holder looks whether the lease is claimed."""
+HANDOVER_SECONDS = 5.0
+"""How long a claim is waited for; where the older server is deciding, the next tick asks again."""
+DECISION_SECONDS = 60.0
+"""A decision that takes longer counts no more, as Dagster has dropped it: it hangs, and keeps nobody from deciding."""
 
 
 @dataclass(frozen=True)
@@ -33,32 +47,66 @@ class Holder:
     command: str
     dagster: str
     """Its DAGSTER_HOME; empty where it has none."""
+    plane: str
+    """Its control plane: the process that starts its code servers, one after the other."""
+    begun: int
+    """When it began, in ticks since the boot: of the code servers of one control plane, the newest decides."""
 
     def __str__(self) -> str:
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
         dagster = f", DAGSTER_HOME={self.dagster}" if self.dagster else ""
         return f"process {self.pid} on {self.host}, since {at} ({self.command}{dagster})"
 
+    def supersedes(self, other: "Holder") -> bool:
+        """Whether this is the newer of two code servers of one control plane."""
+        return (self.host, self.plane) == (other.host, other.plane) and self.begun > other.begun
+
 
 class HomeLease:
     """The lease of one home, as this process has it or has it not."""
 
     def __init__(self, home: Path) -> None:
-        self._home, self._path = home, home / FILE
+        self._home, self._path, self._claim = home, home / FILE, home / CLAIM
         self._held: int | None = None
         self._taking = threading.Lock()
+        self._me = _this_process()  # now, while the process that has started it lives
+        self._newer: Holder | None = None
+        self._watcher: threading.Thread | None = None
+        self._deciding: dict[object, float] = {}
+        """When each decision in progress began."""
+
+    @contextlib.contextmanager
+    def decision(self) -> Iterator[str | None]:
+        """Why this process may not decide, None where it may; no other one decides until then. Raises OSError."""
+        mark = object()
+        with self._taking:
+            if (why := self._take()) is None:
+                self._deciding[mark] = time.monotonic()
+        try:
+            yield why
+        finally:
+            self._deciding.pop(mark, None)
 
     def take(self) -> str | None:
-        """Hold the lease from now until this process ends; else why not, naming who holds it. Raises OSError."""
+        """Hold the lease from now until this process ends or is superseded; else why not, naming who holds it.
+
+        Raises OSError.
+        """
         with self._taking:  # sensors are evaluated in threads
-            if self._holds():
+            return self._take()
+
+    def _take(self) -> str | None:
+        if self._is_superseded():
+            return f"a newer code server of this control plane decides: {self._newer}; this one only ends its runs"
+        if self._holds() or self._taken_within(ATTEMPTS * PAUSE_SECONDS):
+            return None
+        if (holder := self.holder()) is not None and self._me.supersedes(holder):
+            atomic.replace(self._claim, json.dumps(asdict(self._me)).encode())
+            if self._taken_within(HANDOVER_SECONDS):
                 return None
-            for _ in range(ATTEMPTS):
-                if self._taken():
-                    return None
-                time.sleep(PAUSE_SECONDS)
+            return f"the code server that this one supersedes still decides: {holder}; this one does when that has"
         return (
-            f"another control plane decides for {self._home}: {self.holder() or 'one that has just ended'}; this one "
+            f"another control plane decides for {self._home}: {holder or 'one that has just ended'}; this one "
             "only shows what is, and takes over when that one has ended"
         )
 
@@ -85,6 +133,35 @@ class HomeLease:
         except FileNotFoundError:
             return False
 
+    def _is_superseded(self) -> bool:
+        """Whether a newer code server of this control plane has claimed the lease; then it never decides again."""
+        if self._newer is None:
+            with contextlib.suppress(FileNotFoundError):
+                found = _holder(self._claim.read_bytes())
+                self._newer = found if found is not None and found.supersedes(self._me) else None
+        return self._newer is not None
+
+    def _hand_over(self) -> None:
+        """Give the lease back once it is claimed and nothing is being decided."""
+        while True:
+            time.sleep(LOOK_SECONDS)
+            with self._taking:
+                if not self._is_superseded() or self._held is None:
+                    continue
+                now = time.monotonic()
+                if all(now - begun > DECISION_SECONDS for begun in list(self._deciding.values())):
+                    os.close(self._held)
+                    self._held = None
+                    return
+
+    def _taken_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._taken():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE_SECONDS)
+        return True
+
     def _taken(self) -> bool:
         self._home.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -94,20 +171,34 @@ class HomeLease:
             os.close(descriptor)
             return False
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(_this_process())).encode(), 0)
+        os.pwrite(descriptor, json.dumps(asdict(replace(self._me, since=time.time()))).encode(), 0)
+        self._watch()
         self._held = descriptor
         return True
 
+    def _watch(self) -> None:
+        """Look for a claim from now on."""
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._hand_over, name="lease", daemon=True)
+            self._watcher.start()
+
 
 def _this_process() -> Holder:
-    command = processes.command_line(os.getpid())
-    return Holder(socket.gethostname(), os.getpid(), time.time(), command, os.environ.get("DAGSTER_HOME", ""))
+    pid, parent = os.getpid(), os.getppid()
+    plane, begun = f"{parent}.{processes.begun_ticks(parent)}", processes.begun_ticks(pid)
+    command, dagster = processes.command_line(pid), os.environ.get("DAGSTER_HOME", "")
+    return Holder(socket.gethostname(), pid, time.time(), command, dagster, plane, begun)
 
 
 def _read(descriptor: int) -> Holder:
     """What the holder has written; it may not have come to that yet, or be another version's."""
+    found = _holder(os.pread(descriptor, 65536, 0))
+    return found or Holder("this machine", 0, time.time(), "starting", "", "", 0)
+
+
+def _holder(text: bytes) -> Holder | None:
     try:
-        found = parsing.value(os.pread(descriptor, 65536, 0))
+        found = parsing.value(text)
         return Holder(**{field.name: found[field.name] for field in fields(Holder)})
     except (ValueError, KeyError, TypeError):
-        return Holder("this machine", 0, time.time(), "starting", "")
+        return None

@@ -1,7 +1,7 @@
-"""Run coordinator: Dagster's queue, which also notes on each run of which kind it is, who asked for it, and who ended it.
+"""Run coordinator: Dagster's queue, which also notes on each run its kind, who asked for it, and who ended it.
 
-The kind is that of the run's own steps (`resources.run_kinds`), so that a run counts among its like whoever launches it:
-a sensor, a schedule, a backfill, or a person. The webserver knows the person (`resources.access`). The tags are set on
+The kind is that of the run's own steps (`resources.run_kinds`): so a run counts among its like whoever launches it, a
+sensor, a schedule, a backfill, or a person. The webserver knows the person (`resources.access`). The tags are set on
 every run, those of people on every run that a person asked for, also to nobody: what a person typed into the launchpad
 says nothing about either.
 """

@@ -154,7 +154,7 @@ def _bring_to_its_end(
             _add_partition(tick.instance, facts)
             request = training_request(facts)
             tick.request(request.asset_selection or [], dict(request.tags))
-    elif not failures and not runs.unfinished(store.id) and _end_is_shown(tick, facts):
+    elif not failures and not _has_a_run(tick.instance, runs, store.id) and _end_is_shown(tick, facts):
         duty.close(facts.life)
 
 
@@ -166,6 +166,13 @@ class Going:
     job: str
     run: str
     """Dagster's run that shows it."""
+
+
+def _has_a_run(instance: dg.DagsterInstance, runs: NewestRuns, training: str) -> bool:
+    """Whether a run shows the training, or is about to. One in the queue waits until other trainings have ended."""
+    newest = runs.newest(training)
+    run = instance.get_run_by_id(newest.id) if newest is not None and newest.unfinished else None
+    return run is not None and run.status is not DagsterRunStatus.QUEUED
 
 
 def _remember(memory: SensorMemory, facts: TrainingFacts, control: TrainingControl, runs: NewestRuns) -> None:

@@ -194,7 +194,7 @@ class Runs(Component):
     """Dagster's own runs: jobs that make datasets, submit trainings and watch them."""
 
     maxConcurrent: RunCounts  # noqa: N815
-    """How many runs of a kind run at once; the others of that kind wait in the queue. Verbs and recovery have no limit."""
+    """How many runs of a kind run at once; the others of that kind wait. Verbs and recovery have no limit."""
     startTimeoutSeconds: Seconds  # noqa: N815
     """Seconds after which a run that has not begun is given up: longer than a fresh node needs to pull the image."""
     keepSeconds: Seconds  # noqa: N815

@@ -78,8 +78,8 @@ PLATFORM = RuleGroup(
         AlertRule(
             "RunsQueued", "warning", "slipway_run_queue_seconds > 1800", "0s",
             "A run has been queued for half an hour",
-            "The limit of concurrent runs is reached, or the launcher starts none.",
-            "Look at the runs that are in progress, and at `runs.maxConcurrent`.",
+            "The limit of runs of its kind is reached, or the launcher starts none.",
+            "Look at the runs in progress with the same tag `slipway/kind`, and at `runs.maxConcurrent`.",
         ),
         AlertRule(
             "PartUnreadable", "warning", "slipway_unreadable == 1", "2m",

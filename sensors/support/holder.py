@@ -3,7 +3,8 @@
 Anywhere else they skip, and say who decides.
 """
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dagster as dg
@@ -16,21 +17,33 @@ Function = Callable[..., Any]
 
 def sensors(all: list[dg.SensorDefinition], lease: HomeLease) -> list[dg.SensorDefinition]:
     """These sensors, evaluated by the holder of the lease alone."""
-    return [around.sensor(each, lambda function: _held(function, lease, list)) for each in all]
+    return [around.sensor(each, lambda function: _held(function, lease)) for each in all]
 
 
 def schedules(all: list[dg.ScheduleDefinition], lease: HomeLease) -> list[dg.ScheduleDefinition]:
     """These schedules, evaluated by the holder of the lease alone."""
-    return [around.schedule(each, lambda function: _held(function, lease)) for each in all]
+    return [around.schedule(each, lambda function: _each_held(function, lease)) for each in all]
 
 
-def _held(function: Function, lease: HomeLease, kind: Function | None = None) -> Function:
-    """The function, or a reason to skip while another process holds the lease: alone, or in a `kind` such as a list."""
+def _held(function: Function, lease: HomeLease) -> Function:
+    """The function of a sensor, which returns a list; of a reason to skip while another process decides."""
 
     def evaluated(context: Any) -> Any:
-        if (why := lease.take()) is None:
-            return function(context)
-        skip = dg.SkipReason(why)
-        return kind([skip]) if kind else skip
+        with lease.decision() as why:
+            return function(context) if why is None else [dg.SkipReason(why)]
+
+    return evaluated
+
+
+def _each_held(function: Function, lease: HomeLease) -> Function:
+    """The function of a schedule, which may be a generator: what it gives is made while this process may decide."""
+
+    def evaluated(context: Any) -> Iterator[Any]:
+        with lease.decision() as why:
+            if why is not None:
+                yield dg.SkipReason(why)
+                return
+            made = function(context)
+            yield from made if inspect.isgenerator(made) else [made]
 
     return evaluated

@@ -1,4 +1,4 @@
-"""What a click in the UI sends to the webserver: launch a run, launch it again, terminate it."""
+"""What a click in the UI sends to the webserver: launch a run, launch it again, terminate it; reload definitions."""
 
 import json
 import urllib.request
@@ -30,6 +30,15 @@ mutation LaunchAgain($params: ReexecutionParams!) {
 _TERMINATE = """
 mutation Terminate($run: String!) {
   terminateRun(runId: $run) {
+    __typename
+    ... on Error { message }
+  }
+}
+"""
+
+_RELOAD = """
+mutation Reload($location: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $location) {
     __typename
     ... on Error { message }
   }
@@ -73,10 +82,15 @@ def terminate(url: str, run: str) -> None:
     _execute(url, _TERMINATE, {"run": run}, "terminateRun", "TerminateRunSuccess")
 
 
+def reload(url: str, location: str) -> None:
+    """Load the definitions again; returns when they are loaded."""
+    _execute(url, _RELOAD, {"location": location}, "reloadRepositoryLocation", "WorkspaceLocationEntry")
+
+
 def _execute(url: str, query: str, variables: Mapping[str, Any], field: str, expected: str) -> Any:
     body = json.dumps({"query": query, "variables": variables}).encode()
     request = urllib.request.Request(f"{url}/graphql", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as response:
+    with urllib.request.urlopen(request, timeout=300) as response:
         answer = json.load(response)
     assert answer.get("data") and answer["data"][field]["__typename"] == expected, answer
     return answer["data"][field]

@@ -1,4 +1,4 @@
-"""Lease: of the processes that would decide for a home one does, and the next one when that is dead."""
+"""Lease: of the processes that would decide for a home one does, and the next one when that is dead or superseded."""
 
 import os
 import signal
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from resources.lease import FILE, HomeLease
 from tests.conftest import Marked, until
 
@@ -17,6 +19,52 @@ HOLDS = (
     "import sys, time; from pathlib import Path; from resources.lease import HomeLease\n"
     "lease = HomeLease(Path(sys.argv[1])); assert lease.take() is None; time.sleep(600)"
 )
+
+ASKS = (
+    "import sys; from pathlib import Path; from resources.lease import HomeLease\n"
+    "lease = HomeLease(Path(sys.argv[1]))\n"
+    "for line in sys.stdin:\n"
+    "    with lease.decision() as why:\n"
+    "        print(why or 'decides', flush=True)\n"
+    "        if line.strip() == 'long': sys.stdin.readline()"
+)
+"""A code server that decides at each line of its input; after `long`, until the next line."""
+
+
+class CodeServer:
+    """A process that decides when it is told to; two of one test are of one control plane."""
+
+    def __init__(self, home: Path) -> None:
+        command = [sys.executable, "-c", ASKS, str(home)]
+        self.process = subprocess.Popen(command, cwd=CODE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def decide(self, how: str = "") -> str:
+        """What came of it: `decides`, or why not."""
+        self.tell(how)
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def tell(self, how: str = "") -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{how}\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def reloaded(tmp_path: Path, marked: Marked) -> Iterator[tuple[CodeServer, CodeServer]]:
+    """A code server that decides, and one that the same control plane has started after it."""
+    older = CodeServer(tmp_path)
+    try:
+        assert older.decide() == "decides"
+        newer = CodeServer(tmp_path)
+        try:
+            yield older, newer
+        finally:
+            newer.process.kill()
+            newer.process.communicate()
+    finally:
+        older.process.kill()
+        older.process.communicate()
 
 
 def holder_of(home: Path) -> int:
@@ -87,3 +135,40 @@ def test_a_home_that_cannot_be_written_is_an_error_and_no_lease(tmp_path: Path):
     except OSError:
         return
     raise AssertionError("the lease of a file was taken")
+
+
+def test_a_code_server_that_was_reloaded_decides_no_more_and_the_newer_one_decides_at_once(
+    tmp_path: Path, reloaded: tuple[CodeServer, CodeServer]
+):
+    older, newer = reloaded
+    assert newer.decide() == "decides", "the older one lives on, as a run that it has loaded does"
+    assert older.process.poll() is None and holder_of(tmp_path) == newer.process.pid
+    said = older.decide()
+    assert said.startswith(f"a newer code server of this control plane decides: process {newer.process.pid} on ")
+    assert newer.decide() == "decides"
+    newer.process.kill()
+    newer.process.wait()
+    assert older.decide() != "decides", "it was superseded for good"
+
+
+def test_the_newer_code_server_waits_for_the_decision_that_the_older_one_is_making(
+    tmp_path: Path, reloaded: tuple[CodeServer, CodeServer]
+):
+    older, newer = reloaded
+    assert older.decide("long") == "decides"
+    said = newer.decide()
+    assert said.startswith(f"the code server that this one supersedes still decides: process {older.process.pid} on ")
+    older.tell()
+    until(lambda: newer.decide() == "decides", "the newer one to decide")
+
+
+def test_another_control_plane_is_not_superseded_however_new_it_is(tmp_path: Path, marked: Marked):
+    lease = HomeLease(tmp_path)
+    assert lease.take() is None
+    other_plane = CodeServer(tmp_path)
+    try:
+        assert other_plane.decide().startswith("another control plane decides")
+        assert lease.take() is None
+    finally:
+        other_plane.process.kill()
+        other_plane.process.communicate()

@@ -14,7 +14,6 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster._core.workspace.load_target import EmptyWorkspaceTarget
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
-from assets import keys
 from assets.execution import advice
 from definitions import build
 from deploy.embedded.instance import SETTINGS

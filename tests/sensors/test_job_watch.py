@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from dagster import DagsterRunStatus
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from assets import keys
 from resources.launchers.protocol import JobState
@@ -158,6 +159,20 @@ def test_while_a_run_is_unfinished_the_result_is_left_to_it(platform: Platform):
     platform.queue(training_request(store.read()))
     assert not platform.tick("job_watch").asset_events
     assert platform.trainings.opened(Duty.RUN) == [store.id]
+
+
+def test_a_result_does_not_wait_for_a_run_that_is_queued_behind_other_trainings(platform: Platform):
+    store = platform.finished(Duty.RUN)
+    request = training_request(store.read())
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("slipway"), "all"), "training")
+    platform.instance.create_run_for_job(
+        platform._job(request), tags=dict(request.tags), status=DagsterRunStatus.QUEUED, remote_job_origin=origin
+    )
+    for _ in range(2):
+        assert platform.apply("job_watch") == []
+    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.launch(request).success, "its turn comes"
+    assert len(platform.materialisations("training", store.id)) == 1
 
 
 def test_without_nodes_a_run_is_requested_all_the_same_and_waits(platform: Platform):

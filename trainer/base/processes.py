@@ -153,9 +153,14 @@ def start_of(pid: int) -> float | None:
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     if not fields or fields[0] in (b"Z", b"X"):
         return None
-    ticks = int(fields[19])  # starttime: ticks since the boot
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_ticks(pid) / os.sysconf("SC_CLK_TCK")
     return time.time() - age
+
+
+def begun_ticks(pid: int) -> int:
+    """When a process began, in ticks since the boot; with its pid it names the process. 0 when there is none."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[19]) if fields else 0
 
 
 def _parents() -> dict[int, int]:
