@@ -97,7 +97,7 @@ class _Retention:
         Records.read(store.folder)
         facts = store.read()
         plan = self._plan(root, facts)
-        if not self._config.dry_run and plan.withdrawn:
+        if not self._config.dry_run and (plan.withdrawn or plan.pruned):
             # Anew, as another training may start from one meanwhile.
             self._known = self._references.read()
             plan = self._plan(root, facts)

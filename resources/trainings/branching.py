@@ -54,8 +54,10 @@ def branch(
     origin = lineage(given, numbers, terms, revision_of(parent, commit.token.incarnation))
     child = root.store(id or wanted.id)
     holds.hold_for(parent.folder, commit.name, child.folder)
-    if commit.name not in {each.name for each in parent.commits()}:
-        raise ValueError(f"{parent.id}@{commit.step}: the checkpoint was removed at this moment; choose another one")
+    try:
+        holds.require_kept(parent.folder, [commit.name])
+    except holds.NotKept as error:
+        raise ValueError(f"{parent.id}@{commit.step}: the checkpoint {error}") from None
     skipped.copy(parent.folder, child.folder, commit.step)
     own = {**terms.origin, **origin} if id else origin
     return root.propose(wanted, dataclasses.replace(terms, init="", origin=own), child.id, by)
@@ -85,11 +87,13 @@ def hold_again(root: Trainings, store: TrainingStore) -> None:
         return
     parent = root.root / branch.store
     holds.hold_for(parent, branch.commit, store.folder)
-    if branch.commit not in {each.name for each in TrainingStore(parent).commits()}:
+    try:
+        holds.require_kept(parent, [branch.commit])
+    except holds.NotKept:
         raise ValueError(
             f"{store.id}: the checkpoint {branch.training}@{branch.step} that it begins from was removed, as nobody "
             f"had wanted it for {ABANDONED_DAYS:.0f} days; branch from another one"
-        )
+        ) from None
 
 
 def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchRecord, name: str) -> Specification:

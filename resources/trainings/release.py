@@ -38,7 +38,7 @@ class Release:
 def set_aside(store: TrainingStore) -> dict[str, str]:
     """The commits that were set aside, and those with a copy that was found damaged, by name, each with the reason."""
     copies = {name: found.why for tier in TIERS for name, found in replicas.damaged(store.folder, tier).items()}
-    gone = set(fence.pruned(store.folder))
+    gone = set(fence.pruned(store.folder)) - copies.keys()  # an earlier version pruned what was found damaged
     return {name: why for name, why in {**copies, **fence.set_aside_reasons(store.folder)}.items() if name not in gone}
 
 

@@ -37,7 +37,7 @@ def replay(
 
     By default with as many ranks as trained last. The shards are staged into a scratch folder, so that no node's NVMe
     is touched. `changes` are fields that are set otherwise. Raises ValueError for a training whose loop is a script's,
-    and for a step without a checkpoint, with the nearest ones.
+    for a step without a checkpoint, with the nearest ones, and where retention removes one that is read.
     """
     facts = store.read()
     if facts.specification.script:
@@ -56,6 +56,7 @@ def replay(
         command = [sys.executable, "-m", *agent, "trainer.replay", str(config), *chosen]
         read = [commit.name for commit in facts.commits if first <= commit.step <= first + steps]
         with holds.held(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):
+            holds.require_kept(store.folder, read)
             return subprocess.call(command, stdout=output, stderr=output and subprocess.STDOUT)
 
 

@@ -184,7 +184,7 @@ def _valid(folder: Path, holder: Claim | None) -> tuple[list[str], tuple[str, ..
         return [], ()
     gone = set(pruned(folder))
     sealed = [name for name in committed.let_through(recorded, holder) if name not in gone]
-    return sealed, removals.by_tokens(folder, holder)
+    return sealed, removals.by_tokens(folder, holder, sealed)
 
 
 def _require_same(folder: Path, value: Commit) -> None:

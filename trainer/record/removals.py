@@ -2,11 +2,13 @@
 
 A trainer removes under its token, which is in the name of the record: `<commit>.by.<token>.json`. Such a record counts
 while its token is the newest claim's, and afterwards when the claim that followed has listed it. So a trainer that was
-superseded, and does not know it yet, removes nothing. The control plane and people remove without a token.
+superseded, and does not know it yet, removes nothing. The control plane and people remove without a token. A copy on
+one tier is withdrawn in the same way: `withdrawn/<commit>/<tier>.by.<token>.json`.
 """
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from trainer.record import claims, files
 from trainer.record.claims import FORMAT, Claim
 from trainer.record.tokens import Token
 
+BY = ".by."
+"""In the name of a record, before the token of the trainer that wrote it."""
 _NAME = re.compile(r"(\d{9,}\.\d{6,}\.\d{4,})(?:\.by\.(\d{6,}\.\d{4,}))?")
 
 
@@ -40,9 +44,29 @@ def under(folder: Path, where: str, holder: Claim | None) -> list[str]:
     return [record for record, match in found if match and (match[2] in (None, own) or record in listed)]
 
 
-def by_tokens(folder: Path, holder: Claim | None) -> tuple[str, ...]:
-    """The records of commits that trainers set aside and that count: the next claim lists them."""
-    return tuple(record for record in under(folder, files.SET_ASIDE, holder) if ".by." in record)
+def by_tokens(folder: Path, holder: Claim | None, sealed: Iterable[str]) -> tuple[str, ...]:
+    """The records by trainers that count, of commits set aside and of copies withdrawn: the next claim lists them.
+
+    `sealed` are the commits that it seals: of others no copy matters any more.
+    """
+    aside = [record for record in under(folder, files.SET_ASIDE, holder) if BY in record]
+    some = set(files.entries(folder / files.WITHDRAWN) or ()).intersection(sealed)
+    copies = [f"{name}/{record}" for name in sorted(some) for record in withdrawn(folder, name, holder).values()]
+    return (*aside, *(record for record in copies if BY in record))
+
+
+def withdrawn(folder: Path, commit: str, holder: Claim | None) -> dict[str, str]:
+    """The tiers whose copy of a commit is withdrawn while `holder` is the newest claim, each with its record's name.
+
+    Raises Unreadable.
+    """
+    listed, own = frozenset(holder.removals) if holder else frozenset[str](), str(holder.token) if holder else ""
+    found: dict[str, str] = {}
+    for record in files.names(folder / files.WITHDRAWN, commit):
+        tier, _, token = record.partition(BY)
+        if token in ("", own) or f"{commit}/{record}" in listed:
+            found.setdefault(tier, record)
+    return found
 
 
 def commits(folder: Path, where: str) -> list[str]:
@@ -87,15 +111,21 @@ def take_out(folder: Path, where: str, commit: str, reason: str, token: Token | 
 def take_back(folder: Path, commit: str) -> bool:
     """Have a commit that was set aside count again; its records are kept in `taken-back/`. False when there are none.
 
+    An earlier version pruned such a commit, too: that is taken back as well.
+
     It counts again only when the newest claim has sealed it or has its token: a commit that was set aside under a claim
     of an earlier version is not on the list of later ones.
     """
-    found = [record for record in files.names(folder, files.SET_ASIDE) if _commit(record) == commit]
-    for record in found:
-        kept = files.named(folder, files.TAKEN_BACK, f"{record}.{time.time_ns()}")
-        atomic.move(files.named(folder, files.SET_ASIDE, record), kept)
+    found = [
+        files.named(folder, where, record)
+        for where in (files.SET_ASIDE, files.PRUNED)
+        for record in files.names(folder, where)
+        if _commit(record) == commit
+    ]
+    for path in found:
+        atomic.move(path, files.named(folder, files.TAKEN_BACK, f"{path.stem}.{time.time_ns()}"))
     return bool(found)
 
 
 def _commit(record: str) -> str:
-    return record.split(".by.")[0]
+    return record.split(BY)[0]

@@ -1,6 +1,7 @@
 """Removals: what is set aside or pruned counts no more, and a superseded trainer removes nothing."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.trainer.record.test_fence import a_commit, claim, names
 from trainer.base import atomic
+from trainer.checkpoint.tiers import replicas
 from trainer.record import fence
 from trainer.record.fence import Superseded, Token
 
@@ -29,6 +31,29 @@ def test_the_first_reason_for_setting_aside_stands(tmp_path: Path) -> None:
     assert not fence.set_aside(tmp_path, a_commit(10, 1), "another reason")
     [record] = (tmp_path / "set-aside").iterdir()
     assert json.loads(record.read_bytes())["reason"] == "a flipped bit"
+
+
+def test_the_withdrawal_of_a_trainer_that_was_superseded_counts_only_where_the_next_claim_listed_it(
+    tmp_path: Path,
+) -> None:
+    claim(tmp_path, 1)
+    for step in (5, 10):
+        fence.commit(tmp_path, a_commit(step, 1))
+    assert replicas.withdraw(tmp_path, a_commit(5, 1), "durable", "a flipped bit", damaged=True, token=Token(1))
+    claim(tmp_path, 2)
+    with pytest.raises(Superseded):
+        replicas.withdraw(tmp_path, a_commit(10, 1), "durable", "a flipped bit", damaged=True, token=Token(1))
+    late = tmp_path / "withdrawn" / a_commit(10, 1).name / "durable.by.000001.0000.json"
+    late.parent.mkdir()  # it slept between its look at the claims and its write
+    shutil.copyfile(tmp_path / "withdrawn" / a_commit(5, 1).name / late.name, late)
+    for _ in range(2):
+        held = replicas.holders(tmp_path, fence.commits(tmp_path))
+        assert held == {a_commit(5, 1).name: (), a_commit(10, 1).name: ("durable",)}
+        assert replicas.damage(tmp_path, a_commit(5, 1)) == {"durable": "a flipped bit"}
+        assert list(replicas.damaged(tmp_path, "durable")) == [a_commit(5, 1).name]
+        claim(tmp_path, 3)
+    assert replicas.take_back(tmp_path, a_commit(5, 1).name, "durable")
+    assert replicas.holders(tmp_path, [a_commit(5, 1)])[a_commit(5, 1).name] == ("durable",)
 
 
 @pytest.mark.parametrize("remove", [fence.set_aside, fence.prune])

@@ -4,6 +4,10 @@
 `DAYS` from its time. ``<store>/holds/<commit>.<training>.json`` is that of a training that continues the checkpoint: it
 counts until that one has a checkpoint of its own that outlives its nodes, and for `DAYS` where it was never proposed.
 The control plane lets go of it where nobody wants that training any more.
+
+Who removes says so first, ``<store>/leaving/<commit>.<random>.json``, then looks at the holds, and removes what nobody
+holds. Who holds looks afterwards whether the commit is leaving, and whether it is still there (`require_kept`). So of
+the two at least one sees the other, whoever is killed anywhere.
 """
 
 import contextlib
@@ -20,6 +24,8 @@ from trainer.checkpoint.tiers.tier import LASTING
 from trainer.record import fence, files
 
 FORMAT = "slipway.hold/1"
+LEAVING_HOURS = 24.0
+"""For so long it counts that a commit is leaving, where who said so was killed; no removal takes longer."""
 DAYS = 7.0
 """Longer than any process reads the checkpoints that it holds; the clocks of machines differ by far less."""
 
@@ -34,6 +40,55 @@ class Hold:
     at: float
     child: str = ""
     """Of a training that continues the commit, its folder, relative to this store."""
+
+
+class NotKept(ValueError):
+    """A commit that is held was removed at this moment, or may be."""
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """That retention looks whether a commit is held, and removes it if it is not."""
+
+    commit: str
+    at: float
+    """Seconds since the epoch."""
+
+
+@contextlib.contextmanager
+def leaving(store: Path, commits: Iterable[str]) -> Iterator[None]:
+    """Say of the commits of these names that they are leaving, until their removal is on record. Raises OSError."""
+    made = []
+    try:
+        for name in commits:
+            path = files.named(store, files.LEAVING, f"{name}.{secrets.token_hex(4)}")
+            codec.create_only(path, Leaving(name, time.time()), FORMAT)
+            made.append(path)
+        yield
+    finally:
+        for path in made:
+            path.unlink(missing_ok=True)
+
+
+def require_kept(store: Path, commits: Iterable[str]) -> None:
+    """Raises NotKept unless all of these commits, which are held, stay for as long as they are; and OSError."""
+    names = list(commits)
+    for record in listing.names_if_there(store / files.LEAVING, ".json"):
+        if (name := record.rpartition(".")[0]) in names and _is_leaving(files.named(store, files.LEAVING, record)):
+            raise NotKept(f"{name} is being removed at this moment; ask again, or choose another one")
+    valid = {commit.name: commit for commit in fence.commits(store)}
+    for name in names:
+        if name not in valid or not replicas.holders(store, [valid[name]])[name]:
+            raise NotKept(f"{name} was removed at this moment; choose another one")
+
+
+def _is_leaving(path: Path) -> bool:
+    try:
+        return time.time() - codec.read(path, Leaving, FORMAT).at < LEAVING_HOURS * 3600
+    except FileNotFoundError:
+        return False
+    except codec.UndecodableRecord:
+        return True
 
 
 @contextlib.contextmanager

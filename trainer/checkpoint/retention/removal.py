@@ -62,7 +62,7 @@ class Records:
 
     def withdrawn(self, name: str, tier: str) -> bool:
         """Whether the copy of a commit on a tier is on record as withdrawn. Raises OSError."""
-        return tier in listing.names_if_there(self.store / files.WITHDRAWN / name, ".json")
+        return tier in removals.withdrawn(self.store, name, self.holder)
 
     def why_it_counts(self, name: str, tier: str) -> str:
         """Why the copy of a commit on a tier stays by what is on record; empty when it may go. Raises OSError."""

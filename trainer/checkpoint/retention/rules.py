@@ -5,10 +5,12 @@ each node's NVMe. A checkpoint that no rule keeps and that is not referred to is
 afterwards. A tier that does not outlive a node keeps what is newer than all that lasts.
 """
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.checkpoint.retention import holds
 from trainer.checkpoint.tiers import replicas
 from trainer.checkpoint.tiers.tier import LASTING
 from trainer.config.operation import RetentionRule
@@ -97,13 +99,33 @@ def _age(commit: Commit) -> tuple[int, Token]:
 def record_removals(store: Path, decided: RemovalPlan, token: Token | None = None) -> None:
     """Put a plan on record: from now on readers ignore what it removes, and the bytes may be removed.
 
-    A trainer does it under its token. Raises fence.Superseded then, and OSError.
+    What is held by now stays. What no tier holds, because a copy of it was found damaged, is set aside, as whoever
+    found that may have been killed before: it is not pruned, so that a person may release it. A trainer does it under
+    its token. Raises fence.Superseded then, and OSError.
     """
     if token is not None:
         fence.check(store, token)
-    for tier, commit in decided.withdrawn:
-        replicas.withdraw(store, commit, tier, "retention: no rule of the tier keeps it, and nothing refers to it")
-    for commit in decided.pruned:
+    last = {commit.name for tier, commit in decided.withdrawn if tier in LASTING}
+    with holds.leaving(store, sorted(last | {commit.name for commit in decided.pruned})):
+        now = time.time()
+        going = {*(commit.name for _, commit in decided.withdrawn), *(commit.name for commit in decided.pruned)}
+        held = {name for name in going if holds.reasons(store, name, now)}
+        for tier, commit in decided.withdrawn:
+            if commit.name not in held:
+                why = "retention: no rule of the tier keeps it, and nothing refers to it"
+                replicas.withdraw(store, commit, tier, why, token=token)
+        for commit in decided.pruned:
+            if commit.name not in held:
+                _give_up(store, commit, token)
+
+
+def _give_up(store: Path, commit: Commit, token: Token | None) -> None:
+    """Prune a commit, unless a tier has got a copy meanwhile; set it aside where a copy was found damaged."""
+    if replicas.holders(store, [commit])[commit.name]:
+        return
+    if damage := replicas.damage(store, commit):
+        fence.set_aside(store, commit, "; ".join(damage.values()), token)
+    else:
         fence.prune(store, commit, "retention: no tier keeps it", token)
 
 

@@ -2,10 +2,11 @@
 
 The commit itself names the tier that it was written to. Each further copy has one record, made when the copy is
 complete. A copy that retention removes is withdrawn on record before its bytes are removed, and a damaged copy is
-withdrawn with the reason, so that no reader uses it again. A record is never changed.
+withdrawn with the reason, so that no reader uses it again. A record is never changed. A trainer withdraws under its
+token, as it sets a commit aside (`trainer.record.removals`): once it is superseded, what it withdraws does not count.
 
     replicas/<commit>/<tier>.json    a copy, complete and verified
-    withdrawn/<commit>/<tier>.json   a copy that no longer counts, with the reason
+    withdrawn/<commit>/<tier>.json   a copy that no longer counts, with the reason; by a trainer <tier>.by.<token>.json
     taken-back/<commit>.<tier>.<n>.json   the record of a damaged copy that counts again
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from trainer.base import atomic, codec, listing
 from trainer.checkpoint.tiers import faults
 from trainer.checkpoint.tiers.tier import TIERS
-from trainer.record import fence, files
+from trainer.record import fence, files, removals
 from trainer.record.fence import Commit
 
 FORMAT = "slipway.replica/1"
@@ -50,12 +51,26 @@ def record(store: Path, commit: Commit, tier: str, size: int) -> bool:
     return codec.create_only(_path(store, files.REPLICAS, commit.name, tier), copy, FORMAT)
 
 
-def withdraw(store: Path, commit: Commit, tier: str, why: str, damaged: bool = False) -> bool:
-    """Record that a copy no longer counts; its bytes stay. False when it was withdrawn already."""
+def withdraw(
+    store: Path, commit: Commit, tier: str, why: str, damaged: bool = False, token: fence.Token | None = None
+) -> bool:
+    """Record that a copy no longer counts; its bytes stay. False when it was withdrawn already.
+
+    With a trainer's token, it counts only if that is the newest claim's, before the write and after it. Raises
+    fence.Superseded then, and OSError.
+    """
+    if token is not None:
+        fence.check(store, token)
+    if tier in _withdrawn(store, commit.name):
+        return False
     if damaged:
         faults.note(store, commit.name, tier, faults.DAMAGED, why)
     copy = WithdrawalRecord(commit.name, tier, time.time(), why, damaged)
-    return codec.create_only(_path(store, files.WITHDRAWN, commit.name, tier), copy, FORMAT)
+    record = tier if token is None else f"{tier}{removals.BY}{token}"
+    made = codec.create_only(_path(store, files.WITHDRAWN, commit.name, record), copy, FORMAT)
+    if token is not None:
+        fence.check(store, token)
+    return made
 
 
 def set_aside(store: Path, commit: Commit, damaged: Mapping[str, str], token: fence.Token | None = None) -> bool:
@@ -65,9 +80,7 @@ def set_aside(store: Path, commit: Commit, damaged: Mapping[str, str], token: fe
     fence.Superseded then, and OSError.
     """
     for tier, reason in damaged.items():
-        if token is not None:
-            fence.check(store, token)
-        withdraw(store, commit, tier, reason, damaged=True)
+        withdraw(store, commit, tier, reason, damaged=True, token=token)
     return not _holders(store, commit) and fence.set_aside(store, commit, "; ".join(damaged.values()), token)
 
 
@@ -89,13 +102,23 @@ def take_back(store: Path, commit: str, tier: str) -> bool:
 
     Raises OSError. The caller has verified the bytes.
     """
-    found = codec.read_if_there(_path(store, files.WITHDRAWN, commit, tier), WithdrawalRecord, FORMAT)
-    if found is None or not found.damaged:
+    found = [each for each in files.names(store / files.WITHDRAWN, commit) if each.split(removals.BY)[0] == tier]
+    paths = [_path(store, files.WITHDRAWN, commit, each) for each in found]
+    if not any(codec.read(path, WithdrawalRecord, FORMAT).damaged for path in paths):
         return False
-    kept = files.named(store, files.TAKEN_BACK, f"{commit}.{tier}.{time.time_ns()}")
-    atomic.move(_path(store, files.WITHDRAWN, commit, tier), kept)
+    for path in paths:
+        atomic.move(path, files.named(store, files.TAKEN_BACK, f"{commit}.{path.stem}.{time.time_ns()}"))
     faults.forget(store, commit, tier, faults.DAMAGED)
     return True
+
+
+def damage(store: Path, commit: Commit) -> dict[str, str]:
+    """What is wrong with the copies of a commit that were found damaged, by tier. Raises OSError, UndecodableRecord."""
+    found = {
+        tier: codec.read(_path(store, files.WITHDRAWN, commit.name, record), WithdrawalRecord, FORMAT)
+        for tier, record in _withdrawn(store, commit.name).items()
+    }
+    return {tier: each.why for tier, each in found.items() if each.damaged}
 
 
 def ever_held(store: Path, commit: Commit) -> set[str]:
@@ -109,15 +132,23 @@ def holders(store: Path, commits: Iterable[Commit]) -> dict[str, tuple[str, ...]
 
 
 def _holders(store: Path, commit: Commit) -> tuple[str, ...]:
-    copies = {commit.tier, *_tiers(store, files.REPLICAS, commit)} - _tiers(store, files.WITHDRAWN, commit)
+    copies = {commit.tier, *_tiers(store, files.REPLICAS, commit)} - _withdrawn(store, commit.name).keys()
     return tuple(tier for tier in TIERS if tier in copies)
 
 
 def _withdrawals(store: Path, tier: str) -> Iterator[WithdrawalRecord]:
     for commit in listing.names_if_there(store / files.WITHDRAWN):
-        record = codec.read_if_there(_path(store, files.WITHDRAWN, commit, tier), WithdrawalRecord, FORMAT)
-        if record is not None:
+        name = _withdrawn(store, commit).get(tier)
+        path = _path(store, files.WITHDRAWN, commit, name) if name else None
+        if path and (record := codec.read_if_there(path, WithdrawalRecord, FORMAT)) is not None:
             yield record
+
+
+def _withdrawn(store: Path, commit: str) -> dict[str, str]:
+    """The tiers whose copy of a commit is withdrawn, each with its record; reads the claim only where that matters."""
+    found = files.names(store / files.WITHDRAWN, commit)
+    holder = fence.newest_claim(store) if any(removals.BY in record for record in found) else None
+    return removals.withdrawn(store, commit, holder) if found else {}
 
 
 def _tiers(store: Path, folder: str, commit: Commit) -> set[str]:
