@@ -3,19 +3,31 @@
 A revision is git's, followed by "+" and 12 digits of the difference's SHA-256 where files were changed or added since.
 Two changed checkouts thus have two revisions, and what a training ran can be made again from the durable tier alone:
 
-    <durable>/code/<revision>.diff      what `git apply` takes: changed and added files
+    <durable>/code/<revision>.diff      what `git apply` takes (`resources.code_difference`)
 """
 
+import contextlib
+import logging
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
+from recipes import folder, texts
+from resources import code_difference
+from resources.code_difference import Difference
 from resources.home import CODE
 from trainer.base import atomic, digest
 from trainer.node.environment import REVISION
 
-GIT_SECONDS = 10.0
+log = logging.getLogger("slipway.code")
+BUILT_IN = "trainer.models."
+"""What a built-in kind of model is short for."""
+LONGEST_NAME = 500
 FOLDER = "code"
+SUFFIX = ".diff"
 MOST_BYTES = 16 << 20
 """A larger difference is not kept: it is data, no code."""
 
@@ -25,26 +37,27 @@ def revision(code: Path = CODE) -> str:
     if given := os.environ.get(REVISION, ""):
         return given
     try:
-        known = _git(code, "describe", "--always", "--abbrev=40", "--exclude=*").decode().strip()
-        changed = difference(code)
+        known = code_difference.git(code, "describe", "--always", "--abbrev=40", "--exclude=*").decode().strip()
+        changed = difference(code).data
     except (OSError, subprocess.SubprocessError):
         return ""
     return f"{known}+{digest.sha256(changed)[:12]}" if changed else known
 
 
-def difference(code: Path = CODE) -> bytes:
-    """What `git apply` makes this checkout of its revision with; empty for one that is as committed.
+def difference(code: Path = CODE, recipes: Path | None = None) -> Difference:
+    """What `git apply` makes this checkout of its revision with; empty for one whose code is as committed.
 
-    Files that git ignores are not in it. Raises OSError and SubprocessError.
+    `recipes` is the folder of the recipes that name code, by default the selected one. Raises OSError and
+    SubprocessError.
     """
-    added = _git(code, "ls-files", "--others", "--exclude-standard", "-z").decode().split("\0")
-    return _git(code, "diff", "HEAD", "--binary") + b"".join(_as_added(code, name) for name in added if name)
+    modules, files = _named_by(recipes or folder.selected())
+    return code_difference.of_checkout(code, modules, files)
 
 
 def keep_difference(durable: Path, running: str, code: Path = CODE) -> None:
     """Keep the difference of `running`, the revision of this process, if the checkout is still what it was then.
 
-    Raises OSError for a durable tier that cannot be written.
+    Its owner alone may read it. Raises OSError for a durable tier that cannot be written.
     """
     if not is_changed(running) or difference_path(durable, running).exists():
         return
@@ -52,8 +65,10 @@ def keep_difference(durable: Path, running: str, code: Path = CODE) -> None:
         changed = difference(code)
     except (OSError, subprocess.SubprocessError):
         return
-    if running.endswith(f"+{digest.sha256(changed)[:12]}") and len(changed) <= MOST_BYTES:
-        atomic.create_only(difference_path(durable, running), changed)
+    if running.endswith(f"+{digest.sha256(changed.data)[:12]}") and len(changed.data) <= MOST_BYTES:
+        atomic.create_only(difference_path(durable, running), changed.data, mode=0o600)
+        for line in changed.left_out:
+            log.warning("%s: not in the difference of the code: %s", running, line)
 
 
 def is_changed(revision: str) -> bool:
@@ -62,16 +77,27 @@ def is_changed(revision: str) -> bool:
 
 
 def difference_path(durable: Path, revision: str) -> Path:
-    return durable / FOLDER / f"{revision}.diff"
+    return durable / FOLDER / f"{revision}{SUFFIX}"
 
 
-def _as_added(code: Path, name: str) -> bytes:
-    """A file that git does not know, as a difference."""
-    command = ["git", "diff", "--no-index", "--binary", "--", "/dev/null", name]
-    done = subprocess.run(command, cwd=code, capture_output=True, timeout=GIT_SECONDS, check=False)
-    return done.stdout  # with another exit code than 0, as the two files differ
+def _named_by(recipes: Path) -> tuple[set[str], set[Path]]:
+    """The modules that recipes may name, and the files and folders, as texts anywhere in them."""
+    modules, files = set[str](), set[Path]()
+    for name, text in texts.read(recipes).items():
+        with contextlib.suppress(yaml.YAMLError, RecursionError):
+            for word in _words(yaml.safe_load(text) if isinstance(text, str) else None):
+                modules |= {f"{above}{word}{below}" for above in ("", BUILT_IN) for below in ("", ".network")}
+                with contextlib.suppress(OSError, ValueError):
+                    path = (recipes / name).parent / word
+                    files |= {path.resolve()} if word not in (".", "..") and path.exists() else set()
+    return modules, files
 
 
-def _git(code: Path, *arguments: str) -> bytes:
-    done = subprocess.run(["git", *arguments], cwd=code, capture_output=True, check=True, timeout=GIT_SECONDS)
-    return done.stdout
+def _words(value: object) -> Iterator[str]:
+    """The texts in a document of YAML that may be a path or the name of a module."""
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and "\n" not in value:
+        yield value
+    elif isinstance(value, dict):
+        yield from (word for each in value.values() for word in _words(each))
+    elif isinstance(value, list):
+        yield from (word for each in value for word in _words(each))

@@ -1,6 +1,7 @@
 """Problems: what the HTTP server refuses (a name, a path, a method, too large a body), as OpenAI's clients read it."""
 
 from collections.abc import Awaitable, Callable, Collection
+from typing import cast
 
 from aiohttp import web
 
@@ -34,4 +35,4 @@ def under_names(names: Collection[str], open: Collection[str] = ()) -> Callable[
             return web.json_response(answering.problem(reason), status=host_names.MISDIRECTED)
         return await handler(request)
 
-    return checked
+    return cast(Callable[..., Awaitable[web.StreamResponse]], checked)

@@ -4,11 +4,12 @@ They lie on the durable tier before they are delivered, and come after the figur
 keeps no figure back. Delivering one twice leaves one.
 """
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources import code
+from resources import code, code_difference
 from resources.mlflow.shipped import ShippedLedger
 from resources.trainings.store import TrainingStore
 from trainer.base.journal import JournalEvent
@@ -40,11 +41,11 @@ def deliver(client: "MlflowClient", store: TrainingStore, durable: Path, shipped
             names: Iterable[str]) -> None:  # fmt: skip
     """Deliver what is owed, and the files of these names in the training's folder that the run does not have yet.
 
-    What was never kept (a difference that is too large, say) is left out.
+    What was never kept (a difference that is too large, say) is left out, and so is what looks like a secret in what
+    an earlier release kept.
     """
     for owed in list(shipped.code):
-        if (durable / owed).exists():
-            client.log_artifact(shipped.run, str(durable / owed), CODE)
+        _deliver_code(client, shipped.run, durable / owed)
         shipped.code.remove(owed)
         shipped.save(store)
     for name in names:
@@ -52,3 +53,16 @@ def deliver(client: "MlflowClient", store: TrainingStore, durable: Path, shipped
             client.log_artifact(shipped.run, str(store.folder / name))
             shipped.files.append(name)
             shipped.save(store)
+
+
+def _deliver_code(client: "MlflowClient", run: str, path: Path) -> None:
+    """Deliver a file that describes the code; a difference without what looks like a secret."""
+    if not path.exists():
+        return
+    if path.suffix != code.SUFFIX:
+        client.log_artifact(run, str(path), CODE)
+        return
+    with tempfile.TemporaryDirectory(prefix="slipway-code-") as folder:
+        clean = Path(folder, path.name)
+        clean.write_bytes(code_difference.without_secrets(path.read_bytes()).data)
+        client.log_artifact(run, str(clean), CODE)

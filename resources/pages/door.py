@@ -4,7 +4,7 @@ nor under another site's name.
 A browser sends what it knows (a password, a cookie, its place in the network) also with requests that a page of
 another site makes it send, and Dagster takes mutations from such requests. Browsers say whose page it is
 (`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/): what comes from another site may only open a page. A page
-whose own name leads here is of the same site, by the browser's rules: names are checked too (`trainer.base.host_names`).
+whose own name leads here is of the same site, by the browser's rules: names are checked (`trainer.base.host_names`).
 """
 
 from collections.abc import Collection

@@ -32,7 +32,7 @@ _AT_FDCWD, _RENAME_NOREPLACE = -100, 1  # <fcntl.h>, <linux/fs.h>
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def create_only(path: Path, data: bytes, scratch: Path | None = None) -> bool:
+def create_only(path: Path, data: bytes, scratch: Path | None = None, mode: int = 0o644) -> bool:
     """Create `path` with `data`; False, with nothing changed, when it is already there.
 
     A hard link is the create-only step: unlike ``O_EXCL`` it never shows a half-written file, and
@@ -40,7 +40,7 @@ def create_only(path: Path, data: bytes, scratch: Path | None = None) -> bool:
     `_create_without_link`. The bytes are first written in `scratch`, a folder of the same file system, by default the
     file's own. Raises OSError when a folder cannot be written.
     """
-    with _written(path, data, scratch) as temporary:
+    with _written(path, data, scratch, mode=mode) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -50,7 +50,7 @@ def create_only(path: Path, data: bytes, scratch: Path | None = None) -> bool:
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            if not _create_without_link(temporary, path, data):
+            if not _create_without_link(temporary, path, data, mode):
                 return False
     _sync(path.parent)
     return True
@@ -106,7 +106,7 @@ def write(path: Path, blocks: Iterable[bytes | memoryview], mode: int | None = N
         os.fsync(file.fileno())
 
 
-def _create_without_link(temporary: Path, path: Path, data: bytes) -> bool:
+def _create_without_link(temporary: Path, path: Path, data: bytes, mode: int) -> bool:
     """`create_only` where there are no hard links. Raises OSError."""
     try:
         return _rename_unless_there(temporary, path)
@@ -116,7 +116,7 @@ def _create_without_link(temporary: Path, path: Path, data: bytes) -> bool:
     # The last way: a reader may see the file while it is written, and a writer that dies leaves a part of it. Records
     # have a checksum, by which a reader knows.
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         return False
     try:
@@ -173,7 +173,7 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _written(path: Path, data: bytes, scratch: Path | None, lasting: bool = True) -> Iterator[Path]:
+def _written(path: Path, data: bytes, scratch: Path | None, lasting: bool = True, mode: int = 0o644) -> Iterator[Path]:
     """A temporary file for `path` with `data`, on disk where `lasting`; removed unless the caller renamed it."""
     make_folder(path.parent)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=scratch or path.parent)
@@ -188,7 +188,7 @@ def _written(path: Path, data: bytes, scratch: Path | None, lasting: bool = True
         except OSError as error:
             error.filename = str(path)  # a full disk does not say which file had no room
             raise
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from assets.datasets.cleaning.characters import TERMINALS
+from trainer.base.characters import TERMINALS
 
 LINES = "lines"
 """Why a document is left out of which no line is left."""

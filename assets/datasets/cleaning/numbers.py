@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from assets.datasets.cleaning.addresses import is_digit
-from assets.datasets.cleaning.characters import codes_of
+from trainer.base.characters import codes_of
 
 Span = tuple[int, int]
 

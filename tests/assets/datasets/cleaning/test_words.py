@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.datasets.cleaning import words
-from assets.datasets.cleaning.characters import classes_of, codes_of
+from trainer.base.characters import classes_of, codes_of
 
 pytestmark = pytest.mark.pure
 

@@ -1,0 +1,104 @@
+"""Code imports: which files of a checkout that git does not know are part of what runs, found without running any.
+
+Python files that something imports: a file that git knows, one that a recipe names, or another one of these. A dotted
+name in quotes counts as an import too, as modules are also named in tables.
+"""
+
+import ast
+import re
+import subprocess
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+BESIDE = ("tests", "benchmarks", "docs")
+"""Folders at the top whose files import what does not run in a training."""
+GIT_SECONDS = 10.0
+_DOTTED = re.compile(r"\w+(?:\.\w+)+")
+MOST_FILES = 1000
+"""Of a folder that a recipe names, so many are read."""
+
+
+def imported(code: Path, others: Sequence[str], named: Collection[str], files: Sequence[Path]) -> set[str]:
+    """Those of the files `others`, by their paths in the checkout, that are part of what runs.
+
+    `named` are the modules that recipes name, `files` the files and folders. Raises OSError and SubprocessError.
+    """
+    python = [name for name in others if name.endswith(".py") and (code / name).is_file()]
+    if not python:
+        return set()
+    modules = {module: name for name in python for module in _modules(name)}
+    found = {name for module, name in modules.items() if module in named}
+    known = _named_by_git(code, {PurePosixPath(name).stem for name in modules.values()} | _folders(python))
+    ahead = [code / name for name in known] + [path for each in files for path in _python(each)]
+    inside = {code / name: name for name in python}
+    found |= {inside[path] for path in ahead if path in inside}
+    ahead += [code / name for name in found]
+    done = set[Path]()
+    while ahead:
+        path = ahead.pop()
+        if path in done:
+            continue
+        done.add(path)
+        for name in _imports(path, code, modules) - found:
+            found.add(name)
+            ahead.append(code / name)
+    return found
+
+
+def _modules(name: str) -> set[str]:
+    """The dotted names of a file from the top of the checkout."""
+    path = PurePosixPath(name)
+    parts = path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts
+    return {".".join(parts)} if parts else set()
+
+
+def _folders(python: Sequence[str]) -> set[str]:
+    return {PurePosixPath(name).parent.name for name in python if name.endswith("/__init__.py")} - {""}
+
+
+def _named_by_git(code: Path, words: Collection[str]) -> list[str]:
+    """The Python files that git knows in which one of these words stands."""
+    patterns = [part for word in sorted(words) for part in ("-e", word)]
+    command = ["git", "grep", "-l", "-z", "-w", "-F", *patterns, "--", "*.py"]
+    done = subprocess.run(command, cwd=code, capture_output=True, timeout=GIT_SECONDS, check=False)
+    if done.returncode not in (0, 1):  # 1: none
+        raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+    names = [name for name in done.stdout.decode().split("\0") if name]
+    return [name for name in names if PurePosixPath(name).parts[0] not in BESIDE]
+
+
+def _python(path: Path) -> list[Path]:
+    """The Python files at a path."""
+    if path.is_dir():
+        return sorted(each for each in path.rglob("*.py") if each.is_file())[:MOST_FILES]
+    return [path] if path.suffix == ".py" and path.is_file() else []
+
+
+def _imports(path: Path, code: Path, modules: dict[str, str]) -> set[str]:
+    """The files, of those of `modules`, that a file imports; none for one that is no Python."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return set()
+    package = path.parent.relative_to(code).parts if path.is_relative_to(code) else ()
+    names = {each for node in ast.walk(tree) for each in _named(node, package)}
+    beside = {".".join((*package, each)) for each in names} if package else set[str]()  # a script's neighbours
+    whole = {
+        ".".join(parts[:count])
+        for name in names | beside
+        if (parts := name.split("."))
+        for count in range(1, len(parts) + 1)
+    }
+    return {modules[name] for name in whole if name in modules}
+
+
+def _named(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
+    """The modules that a part of a file names, or may name."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        above = package[: len(package) - node.level + 1] if node.level else ()
+        module = ".".join((*above, *filter(None, [node.module])))
+        yield from (f"{module}.{alias.name}".lstrip(".") for alias in node.names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
+        yield node.value
