@@ -20,8 +20,8 @@ DATASET, TRAINING, SWEEP = "datasets/small-texts.yaml", "trainings/small-decoder
 MARK = "SLIPWAY_TEST"
 PATIENCE_SECONDS = 500.0
 """What the demo may take on a machine with other things to do; it takes a tenth of that on a quiet one."""
-ENDING_SECONDS = 120.0
-"""Between a Ctrl-C and the end: a last checkpoint, and Dagster's own leave-taking."""
+ENDING_SECONDS = 300.0
+"""Between a Ctrl-C and the end: a last checkpoint, and Dagster's own leave-taking; more than a busy machine takes."""
 TEXTS = 100
 SENTENCE = "A shard holds tokens and a node reads them while the loss of step {} goes from {} down to {}.\n"
 
