@@ -62,7 +62,8 @@ def fork(scene: Scene) -> Figures:
     for module in {*warm.ALWAYS, *warm.TOGETHER, *warm.DIVIDED, *warm.COMPILED, *warm.PIPELINED}:
         importlib.import_module(module)
     if scene.is_gpu:
-        assert torch.cuda.is_available() and not torch.cuda.is_initialized()
+        started: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        assert torch.cuda.is_available() and not started
     yield {"tasks in the parent": len(list(Path("/proc/self/task").iterdir()))}
     scene.compile_quickly()
     for number in range(FORKS):

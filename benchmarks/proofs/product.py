@@ -22,9 +22,9 @@ from trainer.config.sections import Batch, Checkpoint, Run
 from trainer.models.decoder import DecoderShape
 from trainer.record import fence, ledger
 
-STEPS, EVERY, DIES, PROFILES = 30, 10, 15, 20
+STEPS, EVERY, DIES, PROFILES = 12, 4, 6, 8
 SHAPE = DecoderShape(layers=2, width=128, heads=4, kv_heads=2, hidden=256)
-BATCH = Batch(sequences=4, length=64, micro=2)
+BATCH = Batch(sequences=2, length=16, micro=1)
 LARGE = DecoderShape(layers=4, width=1024, heads=8, kv_heads=4, hidden=2816)
 TOO_LARGE = Batch(sequences=64, length=1024, micro=64)
 MEMORY_GIBIBYTES = 4

@@ -4,6 +4,7 @@ import re
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -156,7 +157,8 @@ def test_the_overlay_of_the_reference_cluster_leaves_nccl_to_the_profile():
 
 def test_the_pods_of_the_reference_cluster_have_the_interfaces_that_their_profile_names():
     compute = validate(ComputeSettings, settings("h200-32", "platform", "platform.yaml")["compute"])
-    named = fabric.variables(Hardware(profile=profiles.named(compute.hardware).fabric))
+    fabric_profile: Any = profiles.named(compute.hardware).fabric
+    named = fabric.variables(Hardware(profile=fabric_profile))
     pod = pods.template("tiny", Job("tiny", ("true",), {}, nodes=("a",)), compute.cluster)
     assert {named["NCCL_SOCKET_IFNAME"], named["GLOO_SOCKET_IFNAME"]} <= interfaces(pod)
 

@@ -1,10 +1,10 @@
 """Usage: what the kernel says of a rank's processor and memory."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
-import pynvml
 import pytest
 import torch
 
@@ -82,6 +82,7 @@ def test_a_rank_on_a_busy_core_has_waited_for_it():
 
 def test_a_figure_that_the_driver_refuses_is_left_out(monkeypatch: pytest.MonkeyPatch):
     """As on a share of a GPU (MIG); NVML's errors have no base but Exception."""
+    pynvml = importlib.import_module("pynvml")
 
     def refuse(device: torch.device) -> int:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
