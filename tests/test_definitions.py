@@ -36,6 +36,7 @@ SENSORS = [
     "checkpoint_arrivals",
     "incidents",
     "job_watch",
+    "run_starts",
     "metrics_shipping",
     "notifications",
     "node_failures",

@@ -33,6 +33,7 @@ WITHOUT = {
     "resources/mlflow/shipped.py": "`tracking.json`",
     "resources/node_tasks/by_jobs.py": "outcomes of node tasks",
     "resources/receipts.py": "the receipts of staging",
+    "resources/trainings/refusals.py": "`jobs/`",
     "resources/trainings/store.py": "`jobs/`",
     "resources/trainings/tails.py": "`tails/`",
     "sensors/support/absence.py": "`.watched.json`",

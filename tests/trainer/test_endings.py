@@ -121,12 +121,18 @@ def break_snapshot(training: Training) -> None:
     next(training.durable.glob("snapshots/*.json")).unlink()
 
 
+def test_a_snapshot_that_no_tier_holds_is_a_state_of_the_tiers_and_ends_with_exit_code_1(training: Training) -> None:
+    break_snapshot(training)
+    ended = training.run()
+    assert ended.code == 1
+    assert one_line(ended.err).startswith("trainer: ") and "there is no such snapshot" in ended.err
+
+
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
         (break_json, "config.json:2: not JSON: "),
         (break_field, "config.json: field model.layers: expected a number above 0"),
-        (break_snapshot, "there is no such snapshot"),
     ],
 )
 def test_a_configuration_that_cannot_be_trained_ends_with_exit_code_2_and_one_line(

@@ -77,7 +77,6 @@ def without(*names: str):
         (lambda document: {**document, "parameter": 1}, "field parameter: unknown; expected one of training, "),
         (lambda document: {**document, "parameters": [1]}, "field parameters: found [1], expected a section"),
         (lambda document: {**document, "format": "x"}, "field format: found 'x', expected 'slipway.script-config/1'"),
-        (lambda document: {**document, "snapshot": "1" * 64}, "there is no such snapshot"),
     ],
 )
 def test_a_configuration_that_cannot_be_used_ends_with_exit_code_2_and_one_line(
@@ -88,6 +87,13 @@ def test_a_configuration_that_cannot_be_used_ends_with_exit_code_2_and_one_line(
     assert ended.code == 2
     assert ended.err.startswith("trainer: ") and ended.err.count("\n") == 1
     assert expected in ended.err
+
+
+def test_a_snapshot_that_is_not_there_is_a_state_of_the_tier_and_ends_with_exit_code_1(scripted: Scripted):
+    document = json.loads(scripted.config.read_bytes())
+    scripted.config.write_text(json.dumps({**document, "snapshot": "1" * 64}))
+    ended = scripted.run()
+    assert ended.code == 1 and "there is no such snapshot" in ended.err
 
 
 def test_a_parameter_that_the_recipe_does_not_have_is_named(scripted: Scripted):
