@@ -16,6 +16,7 @@ from resources.run_kinds import RunKind
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
+from tests.drills.conftest import TRIAL_STEPS
 from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until
 from tests.drills.waiting import waiting
@@ -38,7 +39,7 @@ def narrow(tmp_path: Path, own_mark: dict[str, str], monkeypatch: pytest.MonkeyP
         limit["limit"] = SLOTS
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(settings))
     monkeypatch.setattr(embedded, "SETTINGS", tmp_path / "dagster.yaml")
-    recipes = small_recipes.write(tmp_path, trial_steps=1)
+    recipes = small_recipes.write(tmp_path, TRIAL_STEPS)
     made = Instance(tmp_path, recipes, own_mark)
     monkeypatch.setenv("SLIPWAY_RECIPES", str(recipes))
     with embedded.running(made.home, made._port):
