@@ -23,10 +23,8 @@ def check(text: str) -> str:
         if not all(items):
             raise ValueError(f"expected a cron string whose {name} is * or {low} to {high} (with , - or /)")
         values[name] = set().union(*items)
-    days, months = values["day of the month"], values["month"]
-    if months == {2} and len(days) == 1 and days <= {30, 31}:  # which Dagster refuses, whatever the day of the week is
-        raise ValueError("expected a cron string whose day of the month comes in one of its months")
-    if "*" in fields[4] and not _comes(days, months):
+    # Also beside a day of the week, on which it would be due: Dagster looks for days of both kinds, and fails.
+    if not _comes(values["day of the month"], values["month"]):
         raise ValueError("expected a cron string whose day of the month comes in one of its months")
     return text
 

@@ -134,8 +134,9 @@ def made_of(found: UsableRecipes, make: Callable[[UsableRecipes], Made]) -> Made
     try:
         return make(found)
     except Exception as error:
+        alone = _fault(found.recipes, None, make)
         faults = {named: fault for named in _all(found.recipes) if (fault := _fault(found.recipes, named, make))}
-        if not faults:
+        if alone or not faults:
             raise error
     below = {named for named, needed in _dependants(found.recipes) if needed in faults}
     own = {named: fault for named, fault in faults.items() if named not in below}  # the others only stand on one
@@ -156,9 +157,9 @@ def _all(recipes: Recipes) -> list[Named]:
     return [(folders.get(field, field), name) for field in fields for name in getattr(recipes, field)]
 
 
-def _fault(recipes: Recipes, named: Named, make: Callable[[UsableRecipes], object]) -> str:
-    """Why nothing can be made of a recipe, with those that it stands on alone; empty where something can."""
-    needed = {named}
+def _fault(recipes: Recipes, named: Named | None, make: Callable[[UsableRecipes], object]) -> str:
+    """Why nothing can be made of a recipe and those below it alone, or of no recipe; empty where something can."""
+    needed = {named} if named else set[Named]()
     for upper, below in reversed(list(_dependants(recipes))):
         if upper in needed:
             needed.add(below)

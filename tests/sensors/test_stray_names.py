@@ -8,7 +8,7 @@ from resources.trainings.duties import Duty
 from sensors import job_watch, metrics_shipping
 from tests.sensors.platform import Platform
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(120, func_only=True)
 STRAYS = ("@000001.a", "a b@000001.a", "..x@1", "@", "-x@000001.a", "ü@000001.a")
 
 
