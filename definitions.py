@@ -53,7 +53,7 @@ from operations import (
 from recipes import texts
 from recipes.load import Recipes, recipes_folder
 from recipes.texts import Texts
-from recipes.usable import BrokenRecipe, usable
+from recipes.usable import BrokenRecipe, UsableRecipes, made_of, usable
 from resources import platform, state
 from resources.here import Resources, cluster_resources, embedded_resources
 from resources.home import Home
@@ -251,10 +251,14 @@ def here(environ: Mapping[str, str] = os.environ) -> dg.Definitions:
         state.refuse_newer(home.durable)
         resources, notifications = embedded_resources(home), notify_settings.of_home(home.root)
         lease = HomeLease(home.root)
-        return build(found.recipes, resources, lease=lease, notifications=notifications, broken=found.broken)
+
+        def embedded(some: UsableRecipes) -> dg.Definitions:
+            return build(some.recipes, resources, lease=lease, notifications=notifications, broken=some.broken)
+
+        return made_of(found, embedded)
     read = platform.load(settings)
     state.refuse_newer(Path(read.tiers.durable))  # type: ignore[attr-defined]
-    return of_cluster(found.recipes, read, found.broken)
+    return made_of(found, lambda some: of_cluster(some.recipes, read, some.broken))
 
 
 def _texts(folder: Path) -> Texts:

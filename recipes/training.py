@@ -252,8 +252,8 @@ class ModelRecipe(TrainingRecipe):
     def _is_model_name(cls, name: str) -> str:
         if not re.fullmatch(r"[^/:\s]+", name) or name in (".", ".."):  # it names a folder too
             raise ValueError("expected a name without spaces, / or :")
-        if re.search(r"[\"'`\\@\x00-\x1f\x7f]", name):  # MLflow's filters; NAME@VERSION where it answers
-            raise ValueError("expected a name without quotes, backslashes and @")
+        if re.search(r"[\"'`\\\x00-\x1f\x7f]", name):  # it stands in MLflow's filters
+            raise ValueError("expected a name without quotes and backslashes")
         if len(name.encode()) > LONGEST_MODEL_NAME:
             raise ValueError(f"expected a name of {LONGEST_MODEL_NAME} bytes at most")
         return name

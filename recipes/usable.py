@@ -6,15 +6,17 @@ so.
 
 import dataclasses
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from recipes import overrides, texts
 from recipes.load import RecipeFile, Recipes, load_all, nearby
 from recipes.problems import InvalidRecipes, Problem
 from recipes.texts import Texts
 
+Made = TypeVar("Made")
 Named = tuple[str, str]
 """The folder and the name of a recipe."""
 
@@ -122,3 +124,47 @@ def _without(recipes: Recipes, broken: Collection[Named]) -> Recipes:
         for field in dataclasses.fields(recipes)
     }
     return Recipes(**kept)
+
+
+def made_of(found: UsableRecipes, make: Callable[[UsableRecipes], Made]) -> Made:
+    """What `make` makes of recipes: one of which it cannot make anything takes out its own lane, as a broken one does.
+
+    Raises what `make` raises where no single recipe is the reason.
+    """
+    try:
+        return make(found)
+    except Exception as error:
+        alone = _fault(found.recipes, None, make)
+        faults = {named: fault for named in _all(found.recipes) if (fault := _fault(found.recipes, named, make))}
+        if alone or not faults:
+            raise error
+    below = {named for named, needed in _dependants(found.recipes) if needed in faults}
+    own = {named: fault for named, fault in faults.items() if named not in below}  # the others only stand on one
+    problems = {
+        named: (f"{named[0]}/{named[1]}.yaml: no definitions can be made of it: {own[named]}",) for named in own
+    }
+    for named, needed in _standing_on(found.recipes, own).items():
+        sentence = f"{needed[0]}/{needed[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"
+        problems[named] = (sentence,)
+    broken = tuple(BrokenRecipe(kind, name, said) for (kind, name), said in problems.items())
+    return made_of(UsableRecipes(_without(found.recipes, set(problems)), (*found.broken, *broken)), make)
+
+
+def _all(recipes: Recipes) -> list[Named]:
+    """Each recipe by its folder and name."""
+    folders = {"scripts": "trainings"}
+    fields = [field.name for field in dataclasses.fields(recipes)]
+    return [(folders.get(field, field), name) for field in fields for name in getattr(recipes, field)]
+
+
+def _fault(recipes: Recipes, named: Named | None, make: Callable[[UsableRecipes], object]) -> str:
+    """Why nothing can be made of a recipe and those below it alone, or of no recipe; empty where something can."""
+    needed = {named} if named else set[Named]()
+    for upper, below in reversed(list(_dependants(recipes))):
+        if upper in needed:
+            needed.add(below)
+    try:
+        make(UsableRecipes(_without(recipes, set(_all(recipes)) - needed), ()))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -7,12 +7,16 @@ open for it.
 """
 
 import enum
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic
+from trainer.base import atomic, listing
 from trainer.record import files
+
+ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""What is an id of a training, a trial or a sweep."""
 
 
 class Duty(enum.StrEnum):
@@ -59,7 +63,8 @@ def open_for(folder: Path, training: str, life: int) -> None:
 def openings(folder: Path) -> list[OpenDuty]:
     """The duties that are open, by training. Raises OSError where that cannot be read."""
     found: dict[str, list[Path]] = {}
-    for name in files.entries(folder) or ():
+    names = files.entries(folder) or ()
+    for name in listing.fitting(folder, names, lambda name: ID.fullmatch(_parts(name)[0]) is not None):
         found.setdefault(_parts(name)[0], []).append(folder / name)
     return [OpenDuty(training, tuple(paths)) for training, paths in sorted(found.items())]
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resources.trainings.duties import ID
 from resources.trainings.store import Trainings
 from trainer.base import listing
 from trainer.record import files
@@ -26,5 +27,6 @@ def trials(tiers: "Tiers") -> dict[str, Trainings]:
 def trials_below(durable: Path) -> dict[str, Trainings]:
     """The same from the durable tier's folder."""
     sweeps = durable / "sweeps"
-    ids = [id for id in files.entries(sweeps) or () if listing.is_folder(sweeps / id)]
+    names = listing.fitting(sweeps, files.entries(sweeps) or (), lambda name: ID.fullmatch(name) is not None)
+    ids = [id for id in names if listing.is_folder(sweeps / id)]
     return {id: Trainings(sweeps / id / TRIALS) for id in ids if TRIALS in listing.names(sweeps / id)}

@@ -27,7 +27,7 @@ from typing import Any
 
 from resources.trainings import facts, records
 from resources.trainings.changes import Changes, changes
-from resources.trainings.duties import Duty, OpenDuty, open_for, openings
+from resources.trainings.duties import ID, Duty, OpenDuty, open_for, openings
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.records import (
     LET_GO_FORMAT,
@@ -38,7 +38,7 @@ from resources.trainings.records import (
     SubmittedJob,
     Terms,
 )
-from trainer.base import atomic, codec, journal
+from trainer.base import atomic, codec, journal, listing
 from trainer.checkpoint.tiers import replicas
 from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.record import fence, files, incidents, ledger
@@ -277,7 +277,8 @@ class Trainings:
 
         A training whose own folder cannot be read is one of them: who visits it learns what is wrong with it.
         """
-        return [name for name in files.entries(self.root) or () if _proposed(self.root / name)]
+        names = listing.fitting(self.root, files.entries(self.root) or (), lambda name: ID.fullmatch(name) is not None)
+        return [name for name in names if _proposed(self.root / name)]
 
     def stores(self) -> Iterator[TrainingStore]:
         """All trainings ever proposed, by id."""

@@ -9,7 +9,7 @@ import pytest
 import recipes
 from recipes import texts
 from recipes.problems import InvalidRecipes
-from recipes.usable import usable, usable_with
+from recipes.usable import UsableRecipes, made_of, usable, usable_with
 
 
 @pytest.fixture
@@ -99,3 +99,29 @@ def test_what_is_wrong_with_what_a_recipe_stands_on_is_said_and_nothing_else(fol
     with pytest.raises(InvalidRecipes) as refused:
         usable_with(folder, "sweeps", "tiny-decoder", {})
     assert [problem.field for problem in refused.value.problems] == ["model.colour"]
+
+
+def test_a_recipe_of_which_nothing_can_be_made_takes_out_its_lane_alone(folder: Path):
+    """Whatever the reason is: the check of a recipe may know less than Dagster."""
+
+    def make(found: UsableRecipes) -> UsableRecipes:
+        if "tiny-decoder" in found.recipes.trainings:
+            raise RuntimeError("found invalid cron schedule")
+        return found
+
+    made = made_of(usable(folder, None, {}), make)
+    assert list(made.recipes.scripts) == ["bigram"] and made.recipes.trainings == made.recipes.sweeps == {}
+    problems = {f"{each.kind}/{each.name}": each.problems for each in made.broken}
+    reason = "trainings/tiny-decoder.yaml: no definitions can be made of it: RuntimeError: found invalid cron schedule"
+    needs = "trainings/tiny-decoder.yaml cannot be used, and sweeps/tiny-decoder.yaml needs it"
+    assert problems == {"trainings/tiny-decoder": (reason,), "sweeps/tiny-decoder": (needs,)}
+
+
+def test_a_fault_that_is_no_recipes_is_raised(folder: Path):
+    """It is there with each recipe alone and with none."""
+
+    def make(found: UsableRecipes) -> None:
+        raise RuntimeError("the platform")
+
+    with pytest.raises(RuntimeError, match="the platform"):
+        made_of(usable(folder, None, {}), make)

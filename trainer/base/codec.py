@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from trainer.base import atomic, digest, parsing
+from trainer.base import atomic, digest, parsing, regular_file
 from trainer.base.invalid import Invalid, require
 
 Record = TypeVar("Record")
@@ -86,7 +86,7 @@ def decode(kind: type[Record], data: bytes, where: object, format: str = "") -> 
 
 def read(path: Path, kind: type[Record], format: str = "") -> Record:
     """The record in a file. Raises UndecodableRecord, and OSError."""
-    return decode(kind, path.read_bytes(), path, format)
+    return decode(kind, regular_file.read(path), path, format)
 
 
 def read_if_there(path: Path, kind: type[Record], format: str = "") -> Record | None:

@@ -4,9 +4,15 @@
 away. Whatever decides by what is not there asks here.
 """
 
+import logging
 import os
 import stat
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+log = logging.getLogger("slipway.listing")
+_STRAY: set[tuple[Path, str]] = set()
+"""The stray names that this process has logged."""
 
 
 def names(folder: Path, suffix: str = "") -> list[str]:
@@ -22,6 +28,18 @@ def names_if_there(folder: Path, suffix: str = "") -> list[str]:
         return names(folder, suffix)
     except FileNotFoundError:
         return []
+
+
+def fitting(folder: Path, names: Iterable[str], fits: Callable[[str], bool]) -> list[str]:
+    """The names of a folder that are what is expected there. A stray one is logged once, and the others go on."""
+    found = []
+    for name in names:
+        if fits(name):
+            found.append(name)
+        elif (folder, name) not in _STRAY:
+            _STRAY.add((folder, name))
+            log.warning("%s: found the stray name %r, which is passed over: remove it", folder, name)
+    return found
 
 
 def is_folder(path: Path) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base import atomic, digest, parsing, paths, verify
+from trainer.base import atomic, digest, parsing, paths, regular_file, verify
 from trainer.record.causes import LackingTier
 
 Described = TypeVar("Described")
@@ -187,7 +187,7 @@ def stored_manifest(tier: Path, sha256: str) -> tuple[bytes, str, str]:
     """A manifest's bytes, its SHA-256 and its path, for `parse_manifest`. Raises ValueError when it is missing."""
     path = manifest_path(tier, sha256)
     try:
-        return path.read_bytes(), sha256, str(path)
+        return regular_file.read(path), sha256, str(path)
     except FileNotFoundError:
         raise LackingTier(f"{path}: there is no such snapshot") from None
 

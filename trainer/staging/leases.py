@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainer.base import lock, parsing, paths
+from trainer.base import lock, parsing, paths, regular_file
 
 
 class Lease:
@@ -111,7 +111,7 @@ def held_shards(nvme: Path) -> set[str]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
         except BlockingIOError:
-            held |= set(parsing.value(path.read_bytes().strip(b"\0 ") or b"[]"))
+            held |= set(parsing.value(regular_file.read(path).strip(b"\0 ") or b"[]"))
         finally:
             os.close(descriptor)
     return held
