@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from typer.completion import Shells, _get_shell_name, get_completion_script, install
+from typer._completion_shared import Shells, _get_shell_name, get_completion_script, install
 
 PROGRAM = "slipway"
 INSTALL, SHOW = "--install-completion", "--show-completion"

@@ -130,13 +130,13 @@ team:training -> someone
     owner: found "someone", expected team:<name> or an email address
 
 registered_model: slipway-tiny-decoder -> registered_model: a/b
-    registered_model: found "a/b", expected a name without spaces, / or :
+    registered_model: found "a/b", expected a name without spaces, quotes, /, \ or :
 
 registered_model: slipway-tiny-decoder -> registered_model: bob's-model
-    registered_model: found "bob's-model", expected a name without quotes, backslashes and @
+    registered_model: found "bob's-model", expected a name without spaces, quotes, /, \ or :
 
 registered_model: slipway-tiny-decoder -> registered_model: ..
-    registered_model: found "..", expected a name without spaces, / or :
+    registered_model: found "..", expected a name without spaces, quotes, /, \ or :
 
 "0 3 * * 0" -> "0 25 * * 0"
     retrain: found "0 25 * * 0", expected a cron string whose hour is * or 0 to 23 (with , - or /)

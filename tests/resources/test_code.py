@@ -179,5 +179,5 @@ def test_what_an_earlier_release_kept_comes_to_mlflow_without_its_secrets(tmp_pa
     client = SimpleNamespace(
         log_artifact=lambda run, path, folder: sent.update({Path(path).name: Path(path).read_text()})
     )
-    artefacts._deliver_code(client, "run", tmp_path / "code" / "1+2.diff")  # type: ignore[arg-type]
+    artefacts._deliver_code(client, "run", tmp_path / "code" / "1+2.diff")
     assert "PLANTED" not in sent["1+2.diff"] and AWS not in sent["1+2.diff"] and " A = 1" in sent["1+2.diff"]

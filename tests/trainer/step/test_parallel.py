@@ -197,7 +197,8 @@ class Worlds:
         """How far fp32 may be off: `ROUNDING`, or what this training makes of the rounding of one process."""
         one, exact = self.alone(name), self._alone(name, "tests.trainer.double_process")
         ours, unrounded = (each["losses"] + each["norms"] for each in (one, exact))
-        return max(ROUNDING, TIMES * max(abs(a - b) for a, b in zip(ours, unrounded, strict=True)))
+        furthest: float = max(abs(a - b) for a, b in zip(ours, unrounded, strict=True))
+        return max(ROUNDING, TIMES * furthest)
 
     def _among(self, cases: Mapping[str, Case], name: str, again: bool = False, module: str = RANK) -> dict[str, Any]:
         world = repr((module, cases))
@@ -214,7 +215,7 @@ def _kind(case: Case) -> str:
 
 
 def _is_fp32(case: Case) -> bool:
-    return case.run.get("precision", "fp32") == "fp32"
+    return str(case.run.get("precision", "fp32")) == "fp32"
 
 
 def run(folder: Path, cases: Mapping[str, Case], module: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class NotKept(ValueError):
 
 
 @dataclass(frozen=True)
-class Leaving:
+class LeavingCommit:
     """That retention looks whether a commit is held, and removes it if it is not."""
 
     commit: str
@@ -62,7 +62,7 @@ def leaving(store: Path, commits: Iterable[str]) -> Iterator[None]:
     try:
         for name in commits:
             path = files.named(store, files.LEAVING, f"{name}.{secrets.token_hex(4)}")
-            codec.create_only(path, Leaving(name, time.time()), FORMAT)
+            codec.create_only(path, LeavingCommit(name, time.time()), FORMAT)
             made.append(path)
         yield
     finally:
@@ -84,7 +84,7 @@ def require_kept(store: Path, commits: Iterable[str]) -> None:
 
 def _is_leaving(path: Path) -> bool:
     try:
-        return time.time() - codec.read(path, Leaving, FORMAT).at < LEAVING_HOURS * 3600
+        return time.time() - codec.read(path, LeavingCommit, FORMAT).at < LEAVING_HOURS * 3600
     except FileNotFoundError:
         return False
     except codec.UndecodableRecord:
