@@ -250,8 +250,7 @@ class ModelRecipe(TrainingRecipe):
     @field_validator("registered_model")
     @classmethod
     def _is_model_name(cls, name: str) -> str:
-        # It names a folder, and stands in MLflow's filters.
-        if not re.fullmatch(r"[^/:\s\"'`\\\x00-\x1f\x7f]+", name) or name in (".", ".."):
+        if not re.fullmatch(r"[^/:\s\"'`\\\x00-\x1f\x7f]+", name) or name in (".", ".."):  # it names a folder too
             raise ValueError("expected a name without spaces, quotes, /, \\ or :")
         if len(name.encode()) > LONGEST_MODEL_NAME:
             raise ValueError(f"expected a name of {LONGEST_MODEL_NAME} bytes at most")

@@ -35,15 +35,16 @@ def main(arguments: list[str]) -> int:
     stacks.open_file()
     try:
         resolved = config.load(Path(arguments[0]))
+    except (OSError, ValueError) as error:  # a file that is there is the configuration, whatever is wrong with it
+        console.warn(f"trainer: {error}")
+        return ExitCode.FAILED if isinstance(error, OSError) else ExitCode.UNUSABLE
+    try:
         with endings.noted(Path(resolved.placement.store)):
             return _train(resolved)
     except fence.Superseded as error:
         console.warn(f"trainer: {error}")
         return ExitCode.SUPERSEDED
-    except (OSError, causes.Failure) as error:  # among it what a node or a tier lacks, which is a ValueError too
-        console.warn(f"trainer: {error}")
-        return ExitCode.FAILED
-    except ValueError as error:
+    except (OSError, ValueError, causes.Failure) as error:
         console.warn(f"trainer: {error}")
         return ExitCode.UNUSABLE if endings.kind_of(error) == causes.CONFIGURATION else ExitCode.FAILED
 

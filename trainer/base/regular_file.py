@@ -16,14 +16,14 @@ class NotRegular(OSError):
 
 def read(path: Path) -> bytes:
     """The bytes of a file. Raises NotRegular and OSError."""
-    with open(path, "rb", opener=_without_waiting) as file:
-        return file.read()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    mode = os.fstat(descriptor).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # Python itself refuses folders
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # which waits for no other end
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise NotRegular(errno.EINVAL, "found a pipe, a socket or a device, expected a file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
         os.close(descriptor)
-        raise NotRegular(errno.EINVAL, "found a pipe, a socket or a device, expected a file", path)
-    return descriptor

@@ -16,6 +16,7 @@ from resources.launchers.local.launcher import LocalLauncher
 from resources.launchers.protocol import Job, JobState, Status
 from resources.trainings.control import MISSING_GRACE_SECONDS
 from resources.trainings.decision import Action
+from resources.trainings.job import job_name
 from resources.trainings.store import TrainingStore
 from resources.unavailable import Unavailable
 from tests.conftest import Marked, until
@@ -227,10 +228,10 @@ def test_a_job_that_was_stopped_while_it_was_being_submitted_does_not_run_on(lab
 
 def test_a_job_that_cannot_be_started_as_described_ends_with_the_reason(lab: Lab):
     store = lab.wanted(numbers(BRIEF), failures=1)
-    smaller = dataclasses.replace(lab.launcher, fleet=dataclasses.replace(lab.fleet, names=("node-7",)))
-    assert advance(lab.control(smaller), store) == [Action.CLAIM, Action.SUBMIT, Action.GIVE_UP, Action.DONE]
+    lab.launcher.submit(Job(job_name(store.id, 1), ("true",), {}, nodes=("node-0",)))
+    assert lab.advance(store) == [Action.CLAIM, Action.SUBMIT, Action.GIVE_UP, Action.DONE]
     ended = store.exit()
-    assert ended is not None and "found the nodes node-0, expected some of" in ended.reason
+    assert ended is not None and "already submitted" in ended.reason
 
 
 @pytest.mark.slow

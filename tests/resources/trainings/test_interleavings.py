@@ -4,6 +4,7 @@ import functools
 import itertools
 import shutil
 import tempfile
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from resources.fleet.protocol import Node
 from resources.launchers.protocol import Job, JobState, Status
+from resources.trainings.budgets import LONGEST_REST
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
 from resources.trainings.faults import TrainingFault
@@ -42,7 +44,9 @@ class World:
         self.chance = self.schedule.chance
         terms = Terms(1, 1, 1, no_progress_seconds=60.0, failures_without_checkpoint=1_000)
         self.store = Trainings(root).propose(Specification("tiny", {}, "0" * 64, "0" * 64), terms)
-        self.control = TrainingControl(self, self, Paths(root, "nvme"))
+        self.later = 0.0
+        """Seconds by which the clock of the control plane is ahead: no rest before a start is waited for."""
+        self.control = TrainingControl(self, self, Paths(root, "nvme"), clock=lambda: time.time() + self.later)
         self.jobs: dict[str, JobState] = {}
         self.ranks: dict[str, Actor] = {}
         self.stopping: set[str] = set()
@@ -140,6 +144,7 @@ class World:
         self.stopping.clear()
         self.store.want("run", "control", "the end")
         for _ in range(100):
+            self.later += LONGEST_REST
             if self.control.advance(self.store, "control") is Action.DONE:
                 return
             self.schedule.run()
