@@ -69,7 +69,7 @@ def exhausted_by(facts: TrainingFacts) -> str:
     kinds, given = facts.kinds_without_checkpoint, terms.failures_without_checkpoint
     if facts.folder.parent.name == roots.TRIALS:  # given up at once: its sweep starts it again, perhaps elsewhere
         return _spent(kinds, given, terms.policies)
-    return exhausted(kinds, given, terms.policies, facts.newest_step > 0)
+    return exhausted(kinds, given, terms.policies, facts.has_checkpoint)
 
 
 def held_by(facts: TrainingFacts) -> str:

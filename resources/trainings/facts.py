@@ -6,7 +6,7 @@ file and lists no folder twice. After an action that changes the state, read ane
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,6 +132,15 @@ class TrainingFacts:
         """The valid checkpoints, by step."""
         return fence.commits_under(self.folder, self.claim)
 
+    @lazy
+    def commit_names(self) -> Sequence[str]:
+        """The names of the valid checkpoints: what is enough to know whether there is one."""
+        return fence.names_under(self.folder, self.claim)
+
+    @property
+    def has_checkpoint(self) -> bool:
+        return bool(self.commit_names)
+
     @property
     def newest_step(self) -> int:
         """The step of the newest valid checkpoint; 0 without one."""
@@ -183,8 +192,7 @@ class TrainingFacts:
 
         The row passes over an incarnation that has not ended. It starts anew when the training is wanted again.
         """
-        names = fence.names_under(self.folder, self.claim)
-        left_checkpoint = {fence.token_of(name).incarnation for name in names}
+        left_checkpoint = {fence.token_of(name).incarnation for name in self.commit_names}
         kinds: list[str] = []
         for incarnation in range(self.incarnation, 0, -1):
             if incarnation in left_checkpoint:

@@ -45,7 +45,7 @@ class Submission:
 
     def _note(self, store: TrainingStore, facts: TrainingFacts, error: Exception, by: str) -> None:
         """Record that the start waits, or how the incarnation has ended."""
-        waits = isinstance(error, PlatformFault) or (isinstance(error, DoesNotFit) and facts.newest_step > 0)
+        waits = isinstance(error, PlatformFault) or (isinstance(error, DoesNotFit) and facts.has_checkpoint)
         if waits:
             refusals.note(store, facts, str(error), by, self.clock)
             return

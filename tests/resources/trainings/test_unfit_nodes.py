@@ -10,7 +10,7 @@ from resources.trainings.decision import Action
 from resources.trainings.store import TrainingStore
 from tests.disks import mounted
 from tests.resources.trainings.lab import BRIEF, BY, ENDLESS, Lab, numbers, until_committed
-from trainer.record import causes
+from trainer.record import causes, fence
 
 ROOM = "placement.staging: found auto with 1.0 kB of room on the NVMe of node-0, expected 6.0 MB or more"
 
@@ -45,13 +45,18 @@ def failed(store: TrainingStore, incarnation: int, kind: str, reason: str) -> No
     assert ended is not None and incidents.note_failure(store, ended)
 
 
+def failed_with_a_checkpoint(store: TrainingStore) -> None:
+    """The first incarnation, which left a checkpoint of step 129."""
+    store.claim(1, ("node-0",), "a test", BY)
+    fence.commit(store.folder, fence.Commit(129, fence.Token(1), "checkpoints/129", "c" * 64))
+    store.record_exit(1, "failed", "its node died", BY, kind=causes.MACHINE)
+
+
 @pytest.mark.parametrize("kind", [causes.NODE, causes.STORAGE, causes.KILLED, causes.HUNG, causes.UNKNOWN])
-def test_a_training_with_a_checkpoint_is_held_back_and_says_so_where_others_were_given_up(
-    lab: Lab, kind: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("resources.trainings.facts.TrainingFacts.newest_step", 129)
+def test_a_training_with_a_checkpoint_is_held_back_and_says_so_where_others_were_given_up(lab: Lab, kind: str):
     store = lab.wanted(numbers(BRIEF))
-    for incarnation in range(1, 10):
+    failed_with_a_checkpoint(store)
+    for incarnation in range(2, 11):
         failed(store, incarnation, kind, ROOM)
     facts = store.read()
     assert budgets.exhausted_by(facts) == "" and budgets.held_by(facts)
@@ -69,9 +74,9 @@ def test_a_training_with_a_checkpoint_is_held_back_and_says_so_where_others_were
 
 
 def test_one_whose_configuration_cannot_be_trained_is_given_up_also_with_a_checkpoint(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab,
 ):
-    monkeypatch.setattr("resources.trainings.facts.TrainingFacts.newest_step", 129)
     store = lab.wanted(numbers(BRIEF))
-    failed(store, 1, causes.CONFIGURATION, "model: found 3 heads")
+    failed_with_a_checkpoint(store)
+    failed(store, 2, causes.CONFIGURATION, "model: found 3 heads")
     assert lab.control().advance(store, BY) is Action.GIVE_UP
