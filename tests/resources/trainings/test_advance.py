@@ -291,16 +291,15 @@ def test_a_training_that_cannot_start_is_given_up_with_a_reason(lab: Lab):
 
 
 @pytest.mark.slow
-def test_a_training_given_up_without_its_snapshot_trains_when_the_snapshot_is_back_and_it_is_wanted_again(lab: Lab):
+def test_a_training_whose_snapshot_is_away_goes_on_by_itself_when_the_snapshot_is_back(lab: Lab):
     manifest = shards.manifest_path(lab.durable, lab.snapshot)
     manifest.rename(lab.root / "away")
     store = lab.wanted(numbers(BRIEF), failures=1)
-    assert lab.advance(store)[-2:] == [Action.GIVE_UP, Action.DONE]
-    failed = store.exit()
-    assert failed is not None and failed.reason.endswith(f"{manifest}: missing")
+    lab.advance(store, Action.RECORD)
+    [failed] = store.read().failures
+    assert str(manifest) in failed.reason and store.read().wanted
     (lab.root / "away").rename(manifest)
-    store.want("run", BY, "the snapshot is back")
-    assert lab.advance(store) == [Action.CLAIM, Action.SUBMIT, Action.WAIT, Action.DONE]
+    assert lab.advance(store)[-1] is Action.DONE
     ended = store.exit()
     assert ended is not None and (ended.outcome, ended.incarnation) == ("succeeded", 2)
 
