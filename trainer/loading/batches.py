@@ -3,15 +3,15 @@
 A cold disk, or a shard that is still being copied, costs time only if it takes longer than a step.
 """
 
-import threading
+import functools
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from trainer.base.background import BackgroundCall
 from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
 from trainer.loading.order import SampleOrder
@@ -49,7 +49,7 @@ class Batches(Generic[Rows]):
         self._samples, self._order, self._size, self._mine, self._steps = samples, order, size, mine, steps
         buffers = [samples.empty(mine.stop - mine.start) for _ in range(2)]
         self._buffers = [_pinned(each) for each in buffers] if pinned else buffers
-        self._ahead: tuple[int, Future[Rows]] | None = None
+        self._ahead: tuple[int, BackgroundCall[Rows]] | None = None
 
     def windows(self, step: int) -> Rows:
         """The samples of `step`: [rows, length + 1] tokens or as many pictures, good until the next call.
@@ -60,7 +60,7 @@ class Batches(Generic[Rows]):
         self._ahead = None
         here = reading.result() if reading and expected == step else self._read(step)
         if step + 1 < self._steps:
-            self._ahead = step + 1, self._begin_to_read(step + 1)
+            self._ahead = step + 1, BackgroundCall(functools.partial(self._read, step + 1), "read-ahead")
         return here
 
     def follow(self, steps: int) -> None:
@@ -72,19 +72,6 @@ class Batches(Generic[Rows]):
             self._begins(step)
         numbers = self._order.samples(step * self._size, self._size)[self._mine]
         return self._samples.read(numbers, self._buffers[step % 2])
-
-    def _begin_to_read(self, step: int) -> Future[Rows]:
-        """Read in a daemon thread: the threads of an executor would delay the end of the process."""
-        future: Future[Rows] = Future()
-
-        def read() -> None:
-            try:
-                future.set_result(self._read(step))
-            except Exception as error:
-                future.set_exception(error)
-
-        threading.Thread(target=read, name="read-ahead", daemon=True).start()
-        return future
 
 
 def _pinned(rows: Any) -> Any:

@@ -4,13 +4,13 @@ Whole, where the node has room for it; else, or where the recipe asks for it, in
 and the next one while there is room. The script says the order, as only it knows.
 """
 
+import contextlib
 import functools
-import threading
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from trainer.base import paths
+from trainer.base.background import BackgroundCall
 from trainer.config.operation import Placement
 from trainer.data import shards
 from trainer.data.shards import ShardFile
@@ -71,10 +71,11 @@ class ScriptShards:
                 ahead = files[after] if after is not None and self._two else None
                 lease.hold(shard.blake3 for shard in (files[here], ahead) if shard is not None)
                 self._bring(files[here])
-                coming = _in_a_thread(functools.partial(self._bring, ahead)) if ahead is not None else None
+                coming = BackgroundCall(functools.partial(self._bring, ahead), "staging") if ahead is not None else None
                 yield shards.shard_path(self.nvme, files[here])
                 if coming is not None:
-                    coming.exception()  # what could not be brought ahead is brought when it is read, and fails then
+                    with contextlib.suppress(Exception):  # it is brought when it is read, and fails then
+                        coming.result()
                 if after != here:
                     lease.hold([files[after].blake3] if after is not None else [])
                     retention.evict(self.nvme, {files[here].blake3})
@@ -98,18 +99,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _in_a_thread(work: Callable[[], None]) -> "Future[None]":
-    """Do it in a daemon thread: the threads of an executor would delay the end of the process."""
-    future: Future[None] = Future()
-
-    def do() -> None:
-        try:
-            work()
-            future.set_result(None)
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=do, name="staging", daemon=True).start()
-    return future

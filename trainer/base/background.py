@@ -1,0 +1,35 @@
+"""Background calls: one call each in a daemon thread; the threads of an executor would delay the end of the process."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class BackgroundCall(Generic[Value]):
+    """A call that another thread makes from now on."""
+
+    def __init__(self, call: Callable[[], Value], name: str) -> None:
+        """`name` is the thread's."""
+        self._call = call
+        self._outcome: Future[Value] = Future()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def result(self) -> Value:
+        """What the call gives; waits for its end, and raises what it raises.
+
+        Where the thread has died before it came to the call, the call is made here: nobody waits for a dead thread.
+        """
+        self._thread.join()
+        if not self._outcome.done():
+            self._run()
+        return self._outcome.result()
+
+    def _run(self) -> None:
+        try:
+            self._outcome.set_result(self._call())
+        except BaseException as error:  # whatever ends the call, who waits for it is told
+            self._outcome.set_exception(error)
