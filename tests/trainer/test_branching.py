@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.conftest import Training, read_json
 from trainer.base import atomic
-from trainer.record import fence
+from trainer.record import causes, endings, fence
 
 
 def branched(parent: Training, folder: Path, mark: str, step: int = 10, **changed: dict[str, Any]) -> Training:
@@ -73,15 +73,16 @@ def test_a_branch_that_is_killed_begins_again_from_its_parent_and_later_from_its
 
 
 @pytest.mark.nightly
-def test_a_parents_checkpoint_that_is_damaged_is_refused_and_stays_as_it_is(
+def test_a_parents_checkpoint_that_is_damaged_is_no_fault_of_the_configuration_and_stays_as_it_is(
     copy_of_finished: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
 ):
     weights = copy_of_finished.checkpoint_file("model-00000.safetensors", 10)
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     child = branched(copy_of_finished, tmp_path_factory.mktemp("child"), mark)
     ended = child.run()
-    assert ended.code == 2
-    assert "trainer: branch: tiny: checkpoint 000000010.000001.0000 cannot be loaded: durable: " in ended.err
+    end = endings.decisive(child.store, 1)
+    assert ended.code == 1 and end is not None and end.kind == causes.STORAGE
+    assert "branch: tiny: checkpoint 000000010.000001.0000 cannot be loaded: durable: " in ended.err
     assert not fence.set_aside_reasons(copy_of_finished.store)
 
 

@@ -17,6 +17,7 @@ from trainer.config.resolved import Config
 from trainer.config.sections import Branch
 from trainer.node.world import World
 from trainer.record import commits
+from trainer.record.causes import LackingTier
 from trainer.record.fence import Commit, Token
 
 
@@ -30,8 +31,8 @@ def parents(
 ) -> tuple[Commit, Contents]:
     """The checkpoint that the configuration's section `branch` names, every byte verified. All ranks call it at once.
 
-    Raises ValueError, on all ranks, for one that is not the parent's or is damaged wherever it lies, and OSError while
-    it cannot be read.
+    Raises ValueError, on all ranks, for one that is not the parent's, LackingTier for one that is damaged wherever it
+    lies, and OSError while it cannot be read.
     """
     branch = config.branch
     assert branch is not None
@@ -41,8 +42,8 @@ def parents(
     places = CheckpointPlaces(replace(config.placement, store=str(store)), world, token, ring, fetched=own)
     try:
         return commit, restore.verified(commit, world, places, on_away, nodes)
-    except ValueError as error:
-        raise ValueError(f"branch: {branch.training}: {error}") from None
+    except LackingTier as error:
+        raise LackingTier(f"branch: {branch.training}: {error}") from None
 
 
 def _commit(store: Path, branch: Branch, world: World) -> Commit:

@@ -12,6 +12,7 @@ from trainer.base import parsing
 from trainer.base.invalid import require
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
+from trainer.record.causes import LackingTier
 from trainer.start.families import table
 from trainer.start.families.entries import Settings, WeightEntry
 
@@ -65,7 +66,12 @@ def files_of_model(folder: Path) -> list[str]:
 
 
 def weight_files(folder: Path) -> list[str]:
-    """The names of the weight files: one, or those that the index lists. Raises ValueError when there is neither."""
+    """The names of the weight files: one, or those that the index lists.
+
+    Raises ValueError when there is neither, and LackingTier where there is no folder, as of a tier that is not mounted.
+    """
+    if not folder.is_dir():
+        raise LackingTier(f"{folder}: found no folder, expected one with {WEIGHTS} or {INDEX}")
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     try:

@@ -23,6 +23,7 @@ from trainer.config.shapes import Data, Shape
 from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape
 from trainer.models.encoder import EncoderShape
+from trainer.record.causes import LackingTier
 from trainer.start import huggingface
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def source(
     """What reads the weights in `folder` into the tensors of a model; all ranks call at once.
 
     The ranks share out the files, and have verified every byte before any reads a tensor. Raises ValueError, on all
-    ranks, for another digest than that of `init`, and for a bad fit.
+    ranks, for another digest than that of `init`, and for a bad fit; LackingTier while they cannot be read.
     """
     _check_digest(init, folder, world)
     check_fit(init.layout, folder, model, tokenizer, data)
@@ -127,18 +128,25 @@ def source(
 
 
 def _check_digest(init: Init, folder: Path, world: "World") -> None:
-    """Raises ValueError, on all ranks, unless the bytes in `folder` are those that `init` names."""
+    """Raises ValueError, on all ranks, unless the bytes in `folder` are those that `init` names.
+
+    Where they cannot be read, that is LackingTier: the same start may succeed when they can.
+    """
     check = _check_checkpoint if init.layout == "checkpoint" else _check_huggingface
-    fault = ""
+    fault: ValueError | None = None
+    hashed: dict[str, str] = {}
     try:
         hashed = check(init, folder, world)
+    except LackingTier as error:
+        fault = LackingTier(f"init: {error}")
     except (DamagedCheckpoint, ValueError) as error:
-        fault, hashed = f"init: {error}", {}
+        fault = ValueError(f"init: {error}")
     except OSError as error:
-        fault, hashed = f"init: {error.filename}: cannot be read: {error.strerror}", {}
+        fault = LackingTier(f"init: {error.filename}: cannot be read: {error.strerror}")
     gathered = world.gather((fault, hashed))
-    if faults := [each[0] for each in gathered if each[0]]:
-        raise ValueError(faults[0])
+    for each, _ in gathered:
+        if each is not None:
+            raise each
     if init.layout == "huggingface":
         found = _combined({name: blake3 for each in gathered for name, blake3 in each[1].items()})
         if found != init.digest:
@@ -185,11 +193,15 @@ def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
         )
     try:
         progress: dict[str, Any] = parsing.value((folder / PROGRESS).read_bytes())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise LackingTier(f"{folder / PROGRESS}: cannot be read: {error}") from None
+    except ValueError as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
     try:
         vocabulary, _ = TensorTable(folder, found).types["model/embedding.weight"].shape
-    except (DamagedCheckpoint, OSError) as error:
+    except OSError as error:
+        raise LackingTier(f"init: {error}") from None
+    except DamagedCheckpoint as error:
         raise ValueError(f"init: {error}") from None
     return resolved.shape(progress["config"]["model"]), Data(vocabulary=vocabulary), progress["lineage"]["tokenizer"]
 
@@ -198,7 +210,7 @@ def _manifest(folder: Path) -> bytes:
     try:
         return (folder / MANIFEST).read_bytes()
     except OSError as error:
-        raise ValueError(f"{folder}: expected a checkpoint's folder: {error.strerror}: {MANIFEST}") from None
+        raise LackingTier(f"{folder}: expected a checkpoint's folder: {error.strerror}: {MANIFEST}") from None
 
 
 def _combined(hashes: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from trainer.data import shards
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.network import Decoder
 from trainer.node.world import World
+from trainer.record.causes import LackingTier
 from trainer.start import export, huggingface, initial
 
 Layout = Literal["checkpoint", "huggingface"]
@@ -116,6 +117,16 @@ def test_weights_of_another_size_are_refused_with_every_differing_number(
     ended = training.run()
     assert ended.code == 2 and training.losses() == []
     assert "model.layers: found 2, expected 3; model.width: found 32, expected 64" in ended.err
+
+
+@pytest.mark.parametrize("layout", ["checkpoint", "huggingface"])
+def test_weights_whose_tier_is_away_are_no_fault_of_the_configuration(
+    layout: Layout, finished: Training, exported: Path, tmp_path: Path
+) -> None:
+    folder = checkpoint(finished) if layout == "checkpoint" else exported
+    named = init(layout, folder)
+    with pytest.raises(LackingTier, match=str(tmp_path)):
+        read_into(decoder(), named, tmp_path / "tier" / "weights")
 
 
 def test_a_damaged_checkpoint_is_refused_with_the_name_of_its_file(copy_of_finished: Training) -> None:
