@@ -13,7 +13,7 @@ from resources.short_jobs.attempts import ShortJob
 from resources.short_jobs.running import Say, ShortJobFailed
 from resources.tiers import Tiers
 from resources.trainings.records import Terms
-from trainer.base import digest
+from trainer.base import digest, regular_file
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.record.fence import Commit
 
@@ -68,7 +68,7 @@ class Exporting:
                 "folder": commit.folder,
                 "manifest": commit.manifest,
                 "target": str(target),
-                "tokenizer": digest.sha256(given.read_bytes()) if given else "",
+                "tokenizer": digest.sha256(regular_file.read(given)) if given else "",
                 "precision": precision,
                 "file_bytes": file_bytes,
             },

@@ -15,6 +15,7 @@ from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Regist
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
+from trainer.base import regular_file
 from trainer.data import contents, snapshots, vocabulary
 from trainer.data.shards import TokenizerRecord
 from trainer.start import huggingface, initial
@@ -101,5 +102,5 @@ def _check_tokenizer(folder: Path, described: TokenizerRecord, tiers: Tiers) -> 
     path = folder / huggingface.TOKENIZER
     if not path.exists():
         return
-    if fault := vocabulary.difference(path.read_bytes(), tokenizer.read(tiers.durable_path, described.sha256)):
+    if fault := vocabulary.difference(regular_file.read(path), tokenizer.read(tiers.durable_path, described.sha256)):
         raise ValueError(f"{path}: another tokenizer than the snapshot's: {fault}")

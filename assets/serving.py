@@ -27,7 +27,7 @@ from resources.short_jobs.running import Say
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
 from serving.records import Answering, ServedState, ServedVersion, ServingRecords, SwitchPolicy
-from trainer.base import digest
+from trainer.base import digest, regular_file
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.disk.verification import read_manifest, verify_file
@@ -144,7 +144,7 @@ class Serving:
 def _verified(target: Path) -> str:
     """The SHA-256 of the manifest of an export that is whole; a damaged one is put aside, and "" is returned."""
     with contextlib.suppress(DamagedCheckpoint, FileNotFoundError):
-        manifest = digest.sha256((target / MANIFEST).read_bytes())
+        manifest = digest.sha256(regular_file.read(target / MANIFEST))
         for name, expected in read_manifest(target, manifest).files.items():
             verify_file(target / name, expected)
         return manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.unseen import UNSEEN
-from trainer.base import listing, parsing
+from trainer.base import listing, parsing, regular_file
 from trainer.data import mixtures, snapshots
 from trainer.data.mixtures import MixtureSnapshot
 from trainer.data.snapshots import Snapshot
@@ -47,7 +47,7 @@ def _records(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
     found = []
     for name in listing.names_if_there(folder, ".json"):
         try:
-            read = parsing.value((folder / f"{name}.json").read_bytes())
+            read = parsing.value(regular_file.read(folder / f"{name}.json"))
         except (OSError, ValueError):
             continue
         if "result" in read and isinstance(read.get("inputs"), dict) and isinstance(read["result"], dict):

@@ -7,6 +7,7 @@ import typer
 from cli import models, names, output, place
 from cli.models import Model
 from cli.verbs import AsJson, verb
+from trainer.base import regular_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +129,7 @@ def fitting(export: "Path") -> int:
     from trainer.base import parsing
 
     try:
-        shape = parsing.value((export / "config.json").read_bytes())
+        shape = parsing.value(regular_file.read(export / "config.json"))
     except OSError:
         return TOKENS  # the server knows better, and says so
     longest = shape.get("max_position_embeddings") or shape.get("n_positions") or 2 * TOKENS

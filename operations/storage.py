@@ -21,7 +21,7 @@ from resources.tiers import Tiers
 from resources.trainings import course, updating
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.roots import trainings
-from trainer.base import journal
+from trainer.base import journal, regular_file
 from trainer.checkpoint.disk.manifest import MANIFEST, decode
 from trainer.checkpoint.retention import forecast
 from trainer.checkpoint.retention.forecast import DAY, Demand, Outlook, Sample
@@ -140,7 +140,7 @@ def _size(facts: TrainingFacts, tiers: Tiers) -> int:
     """Bytes of a training's newest checkpoint on the durable tier, 0 before the first."""
     for commit in reversed(facts.commits_on(DURABLE)):
         with contextlib.suppress(OSError):
-            return decode((tiers.durable_path / commit.folder / MANIFEST).read_bytes()).bytes
+            return decode(regular_file.read(tiers.durable_path / commit.folder / MANIFEST)).bytes
     return 0
 
 

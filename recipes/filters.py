@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from recipes.parts import Count, RecipeSection, Text, absolute, is_there
+from trainer.base import regular_file
 from trainer.base.invalid import Invalid, require
 
 POLICIES = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
@@ -105,7 +106,7 @@ def require_function(path: Path, name: str) -> None:
     """Raise Invalid unless the file defines a function of one argument. The file is not run."""
     require(path.is_file(), name, f"expected a file of Python: {path} is none")
     try:
-        parsed = ast.parse(path.read_bytes())
+        parsed = ast.parse(regular_file.read(path))
     except OSError as error:
         raise Invalid(name, f"expected a file that can be read: {path}: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
+from trainer.base import regular_file
+
 BESIDE = ("tests", "benchmarks", "docs")
 """Folders at the top whose files import what does not run in a training."""
 GIT_SECONDS = 10.0
@@ -77,7 +79,7 @@ def _python(path: Path) -> list[Path]:
 def _imports(path: Path, code: Path, modules: dict[str, str]) -> set[str]:
     """The files, of those of `modules`, that a file imports; none for one that is no Python."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(regular_file.read(path))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return set()
     package = path.parent.relative_to(code).parts if path.is_relative_to(code) else ()

@@ -17,6 +17,7 @@ from pydantic import AfterValidator
 
 from recipes.problems import RecipeFault
 from recipes.strict import RefusedValue
+from trainer.base import regular_file
 
 SAFER = "none, since it would be shown and stored: write it into a file that only Slipway reads, and name the file"
 HIDDEN = "(not shown)"
@@ -73,7 +74,7 @@ def without(text: str, headers: Iterable[str]) -> str:
 def read_text(file: Path) -> str:
     """The text of a file with a secret. Raises OSError, and ValueError, which does not show what the file holds."""
     try:
-        return file.read_bytes().decode()
+        return regular_file.read(file).decode()
     except UnicodeDecodeError:
         pass  # what is raised within has this error as its context, and that has all bytes of the file
     raise ValueError(f"{file}: found bytes that are no UTF-8, expected a text")

@@ -66,7 +66,7 @@ def collecting(durable: Path, model: str) -> contextlib.AbstractContextManager[N
 
 def models(durable: Path) -> list[str]:
     """The registered models that have exports, and "" for those that a person asked for. Raises OSError."""
-    names = [name for name in listing.names_if_there(durable / SERVING) if listing.is_folder(durable / SERVING / name)]
+    names = listing.folders_if_there(durable / SERVING)
     return [name for name in (*names, "") if _folder(durable, name).exists()]
 
 

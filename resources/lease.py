@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from trainer.base import atomic, parsing, processes
+from trainer.base import atomic, parsing, processes, regular_file
 
 FILE = "control-plane.lease"
 CLAIM = "control-plane.claim"
@@ -137,7 +137,7 @@ class HomeLease:
         """Whether a newer code server of this control plane has claimed the lease; then it never decides again."""
         if self._newer is None:
             with contextlib.suppress(FileNotFoundError):
-                found = _holder(self._claim.read_bytes())
+                found = _holder(regular_file.read(self._claim))
                 self._newer = found if found is not None and found.supersedes(self._me) else None
         return self._newer is not None
 

@@ -20,7 +20,7 @@ from resources import cost_settings, postgresql, sqlite, state
 from resources.mlflow import database
 from resources.mlflow.tracking import Tracking
 from resources.notify import settings as notification_settings
-from trainer.base import atomic, digest, parsing, scratch, verify
+from trainer.base import atomic, digest, parsing, regular_file, scratch, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.tiers.copying import fetch
 from trainer.checkpoint.tiers.folder_tier import FolderTier
@@ -206,7 +206,7 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
     fetch(source, folder, manifest, into)
     _refuse_newer(into, folder)
     found = _counted_dumps(into) if postgresql.dumps(into) else _counted_files(into)
-    expected = Figures(**parsing.value((into / FIGURES).read_bytes()))
+    expected = Figures(**parsing.value(regular_file.read(into / FIGURES)))
     for name, least in vars(expected).items():
         if getattr(found, name) < least:
             raise ValueError(f"{folder}: found {getattr(found, name)} {name}, expected {least} or more")

@@ -7,6 +7,7 @@ from recipes import yaml_lines
 from recipes.parts import RecipeSection
 from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
 from recipes.strict import RefusedValue, validate
+from trainer.base import regular_file
 
 Settings = TypeVar("Settings", bound=RecipeSection)
 
@@ -15,7 +16,7 @@ def load(path: Path, kind: type[Settings], format: str, what: str) -> Settings:
     """The settings in a file; `what` they are, for a message. Raises InvalidRecipes with every problem and its line."""
     file = str(path)
     try:
-        data = path.read_bytes()
+        data = regular_file.read(path)
     except OSError as error:
         wanted = f"{what} (a file that begins slipway: {format})"
         raise InvalidRecipes([Problem(Place(file), "", str(error.strerror), wanted)]) from None

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec, listing, parsing
+from trainer.base import atomic, codec, listing, parsing, regular_file
 
 FILE, FORMAT = "state.json", "slipway.state/1"
 RELEASES = {1: "0.1", 2: "0.2"}
@@ -36,7 +36,7 @@ def state_of(durable: Path) -> StateMark | None:
     """
     path = durable / FILE
     try:
-        found = parsing.value(path.read_bytes())
+        found = parsing.value(regular_file.read(path))
         return StateMark(int(found["state"]), str(found["version"]), float(found.get("at", 0.0)))
     except FileNotFoundError:
         return None

@@ -52,8 +52,11 @@ def notifications_sensor(settings: NotificationSettings | None) -> dg.SensorDefi
         tick, root = Tick(context, NAME), trainings(tiers)
         owed = root.with_open(Duty.NOTICES)
         if settings is None:
-            for duty in owed:
-                duty.close(root.store(duty.training).life())
+            tick.each(
+                owed,
+                lambda duty: subjects.training(duty.training),
+                lambda duty: duty.close(root.store(duty.training).life()),
+            )
             return tick.result()
         durable = tiers.durable_path
         courier = couriers.setdefault(str(durable), NoticeCourier(Outbox.of(durable)))
@@ -107,8 +110,8 @@ def _note(
 def _note_around(memory: SensorMemory, outbox: Outbox, tiers: Tiers, since: float) -> None:
     """Note what gates, nodes and tiers have to tell."""
     durable = tiers.durable_path
-    models = [f"{durable}/models/{name}" for name in listing.names_if_there(durable / "models")]
-    nodes = [f"{durable}/nodes/{name}" for name in listing.names_if_there(durable / "nodes")]
+    models = [f"{durable}/models/{name}" for name in listing.folders_if_there(durable / "models")]
+    nodes = [f"{durable}/nodes/{name}" for name in listing.folders_if_there(durable / "nodes")]
     watched = [*nodes, *(f"{model}/{name}" for model in models for name in ("judgements", "approvals", "promotions"))]
     is_quiet, now = memory.is_quiet(_AROUND, [*watched, f"{durable}/storage"]), time.time()
     full = memory.of(_AROUND, dict[str, bool]())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from serving import languages
 from serving.records import ServingRecords
-from trainer.base import codec, digest, listing
+from trainer.base import codec, digest, listing, regular_file
 from trainer.start.huggingface import TOKENIZER
 
 FORMAT = "slipway.serving.asked/1"
@@ -66,7 +66,7 @@ def _count(counts: dict[str, int], name: str, times: int) -> None:
 
 def tokenizer_of(export: Path) -> str:
     """The beginning of the SHA-256 of an export's tokenizer, whose ids no other has. Raises OSError."""
-    return digest.sha256((export / TOKENIZER).read_bytes())[:12]
+    return digest.sha256(regular_file.read(export / TOKENIZER))[:12]
 
 
 def today() -> str:

@@ -47,6 +47,17 @@ def test_every_file_is_short():
     assert long == {}
 
 
+def test_a_whole_file_is_read_by_one_function_which_no_pipe_holds_up():
+    found = [
+        f"{name_of(path)}:{node.lineno}"
+        for path, tree in trees().items()
+        if path.relative_to(ROOT).parts[0] in HOUSE
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "read_bytes"
+    ]
+    assert found == [], "expected trainer.base.regular_file.read"
+
+
 def test_no_file_knows_a_machine():
     found = [
         f"{name_of(path)}:{number}: {line.strip()}"

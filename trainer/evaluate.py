@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trainer.base import codec, console, not_by_hand, parsing
+from trainer.base import codec, console, not_by_hand, parsing, regular_file
 from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk import contents as checkpoints
 from trainer.checkpoint.disk.contents import Contents
@@ -319,7 +319,7 @@ def main(arguments: list[str]) -> int:
         console.warn("usage: python -m trainer.evaluate REQUEST.json")
         return 2
     bind_to_launcher()
-    request = parsing.value(Path(arguments[0]).read_bytes())
+    request = parsing.value(regular_file.read(Path(arguments[0])))
     try:
         with join(requested(request)) as world:
             found = Scores(tuple(evaluate(request, world)))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trainer.base import console, not_by_hand, parsing
+from trainer.base import console, not_by_hand, parsing, regular_file
 from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.record import outcomes
@@ -18,7 +18,7 @@ from trainer.start import export
 def main(arguments: list[str]) -> int:
     """Export what the request names; returns 1 or 2, with a message, when it cannot be done."""
     bind_to_launcher()
-    request: dict[str, Any] = parsing.value(Path(arguments[0]).read_bytes())
+    request: dict[str, Any] = parsing.value(regular_file.read(Path(arguments[0])))
     tokenizer = Path(request["tokenizer"]) if request["tokenizer"] else None
     source, target = Path(request["checkpoint"]), Path(request["target"])
     numbers = request["precision"], request["file_bytes"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainer.base import child, codec, console, not_by_hand, parsing, paths, removal
+from trainer.base import child, codec, console, not_by_hand, parsing, paths, regular_file, removal
 from trainer.base.progress import OnProgress, every
 from trainer.checkpoint.retention import nvme as checkpoints
 from trainer.checkpoint.retention.forecast import Sample
@@ -192,7 +192,7 @@ def _of(configuration: dict[str, Any]) -> tuple[Task, Path]:
 def main(arguments: list[str]) -> int:
     """Do the task and write its outcome; returns 1, with a message, when it cannot be done."""
     try:
-        task, outcome = _of(parsing.value(Path(arguments[0]).read_bytes()))
+        task, outcome = _of(parsing.value(regular_file.read(Path(arguments[0]))))
         result = task.perform(every(LINE_SECONDS, lambda progress: console.say(f"node task: {progress}")))
         codec.create_only(outcome, {"result": result})
     except (ValueError, OSError) as error:

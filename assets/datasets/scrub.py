@@ -18,7 +18,7 @@ from pathlib import Path
 from assets.datasets.building.workshop import writing_content
 from assets.datasets.garbage import DAMAGED, files_of
 from assets.datasets.snapshots import pointer
-from trainer.base import atomic, digest, listing, removal, verify
+from trainer.base import atomic, digest, listing, regular_file, removal, verify
 from trainer.base.progress import Meter, OnProgress
 from trainer.objects.origin import Missing, Origin, Unreachable
 
@@ -133,7 +133,7 @@ def _fault(path: Path) -> str:
         if HASHES[path.parent.name][1] == "blake3":
             verify.file(path, verify.Measured(path.stat().st_size, path.stem))
         else:
-            verify.check_sha256(verify.persistently(path.read_bytes), path.stem, path)
+            verify.check_sha256(verify.persistently(lambda: regular_file.read(path)), path.stem, path)
     except verify.Mismatch as error:
         return str(error).removeprefix(f"{path}: ")
     return ""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from assets.suites import encoding, suite
 from assets.suites.suite import DOCUMENTS, SLICES, Example
-from trainer.base import atomic, codec, digest
+from trainer.base import atomic, codec, digest, regular_file
 from trainer.record.scores import ExampleSums, perplexity
 
 FORMAT = "slipway.evaluation/1"
@@ -196,7 +196,7 @@ def examples(durable: Path, found: ModelFigures) -> ExampleTable:
 
 def _data(durable: Path, found: ModelFigures) -> bytes:
     path = _table_path(durable, found)
-    data = path.read_bytes()
+    data = regular_file.read(path)
     if (there := digest.of_bytes(data)) != found.table:
         raise ValueError(f"{path}: found BLAKE3 {there}, expected {found.table}")
     return data

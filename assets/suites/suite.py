@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainer.base import atomic, codec, digest
+from trainer.base import atomic, codec, digest, regular_file
 from trainer.base.verify import check_sha256
 
 FORMAT, NAMED = "slipway.suite/1", "slipway.suite-name/1"
@@ -127,7 +127,7 @@ def read(durable: Path, sha256: str) -> Suite:
     """A suite. Raises ValueError for one that is gone or damaged."""
     path = manifest_path(durable, sha256)
     try:
-        data = path.read_bytes()
+        data = regular_file.read(path)
     except FileNotFoundError:
         raise ValueError(f"{path}: the suite is gone; {ADVICE}") from None
     try:
@@ -141,7 +141,7 @@ def examples(durable: Path, suite: Suite) -> list[Example]:
     """The examples of a suite. Raises ValueError for a table that is gone or damaged."""
     path = table_path(durable, suite)
     try:
-        data = path.read_bytes()
+        data = regular_file.read(path)
     except FileNotFoundError:
         raise ValueError(f"{path}: the examples of suite {suite.name} are gone; {ADVICE}") from None
     if (found := digest.of_bytes(data)) != suite.table:

@@ -31,7 +31,7 @@ from resources import access, credentials
 from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
 from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.lease import Holder, HomeLease
-from trainer.base import atomic, lock, proxy_bypass, scratch
+from trainer.base import atomic, lock, proxy_bypass, regular_file, scratch
 from trainer.base.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
@@ -136,7 +136,7 @@ def prepare(home: Home) -> None:
         free = shutil.disk_usage(home.root).free
         if free < SPACE:
             raise CannotStart(f"SLIPWAY_HOME {home.root}: found {free >> 20} MiB free, expected {SPACE >> 20} or more")
-        atomic.replace(home.dagster / "dagster.yaml", SETTINGS.read_bytes())
+        atomic.replace(home.dagster / "dagster.yaml", regular_file.read(SETTINGS))
 
 
 @contextlib.contextmanager

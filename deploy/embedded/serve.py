@@ -14,7 +14,7 @@ from recipes import folder
 from recipes.load import recipes_folder
 from recipes.usable import usable
 from resources.home import CODE, Home
-from trainer.base import processes
+from trainer.base import processes, regular_file
 
 PORT = "SLIPWAY_PORT"
 LOG = "instance.log"
@@ -84,7 +84,7 @@ def up(home: Home) -> InstanceUp:
     process.terminate()
     if not ended:
         raise CannotStart(f"it did not answer within {2 * instance.START_SECONDS:.0f} s, and was ended; see {log}")
-    said = log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()
+    said = regular_file.read(log)[begun:].decode(errors="replace").strip().splitlines()
     raise CannotStart(said[-1].removeprefix("slipway: ") if said else f"it ended without a word; see {log}")
 
 

@@ -16,7 +16,7 @@ from operations.chaos.cluster import ClusterTarget
 from operations.chaos.faults import FAULTS
 from operations.chaos.schedule import PlannedFault
 from operations.chaos.target import Done, JobTarget
-from trainer.base import codec
+from trainer.base import codec, regular_file
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def bring_about(
 
 def read(record: Path) -> list[Injection]:
     """The injections of a record. Raises OSError, and UndecodableRecord with the line."""
-    lines = enumerate(record.read_bytes().splitlines(), start=1)
+    lines = enumerate(regular_file.read(record).splitlines(), start=1)
     return [codec.decode(Injection, line, f"{record}, line {number}") for number, line in lines]
 
 

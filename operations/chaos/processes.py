@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resources.fleet.protocol import NODE_VARIABLE
 from resources.launchers.environment import JOB_VARIABLE
-from trainer.base import processes
+from trainer.base import processes, regular_file
 
 KEEPER = "resources.launchers.local.keeper"
 STORE = "resources.launchers.local.rendezvous"
@@ -56,7 +56,7 @@ def _process(pid: int) -> JobProcess:
 def _strings(pid: int, name: str) -> list[str]:
     """A list of strings in /proc; empty for a process that is gone, or another user's."""
     try:
-        content = Path("/proc", str(pid), name).read_bytes()
+        content = regular_file.read(Path("/proc", str(pid), name))
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
     return [part.decode(errors="replace") for part in content.split(b"\0") if part]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operations.upgrade import sweep_log
+from trainer.base import regular_file
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def outstanding(durable: Path, state: int) -> Iterator[MigratedFile | Unmigrated
     for migration in MIGRATIONS:
         if migration.leads_to > state:
             for path in sorted(durable.glob(migration.files)):
-                name, before = str(path.relative_to(durable)), path.read_bytes()
+                name, before = str(path.relative_to(durable)), regular_file.read(path)
                 try:
                     after = migration.migrated(before)
                 except ValueError as error:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from operations.upgrade.migrations import UnmigratedFile, outstanding
 from resources import state
-from trainer.base import atomic, codec, digest, listing, lock
+from trainer.base import atomic, codec, digest, listing, lock, regular_file
 
 FOLDER, FORMAT = "upgrades", "slipway.upgrade/1"
 PLAN, DONE, UNDO, UNDONE = "plan.json", "done.json", "undo.json", "undone.json"
@@ -183,14 +183,14 @@ def _planned(durable: Path, by: str, making: Path | None) -> UpgradePlan:
 
 def _put(path: Path, source: Path) -> None:
     """Put the bytes of a file in place, unless they are there, or the file has been removed since."""
-    data = source.read_bytes()
-    if path.exists() and path.read_bytes() != data:
+    data = regular_file.read(source)
+    if path.exists() and regular_file.read(path) != data:
         atomic.replace(path, data)
 
 
 def _require_known(durable: Path, change: FileChange) -> None:
     path = durable / change.path
-    if path.exists() and digest.of_bytes(path.read_bytes()) not in (change.before, change.after):
+    if path.exists() and digest.of_bytes(regular_file.read(path)) not in (change.before, change.after):
         raise ValueError(
             f"{path}: found a file that was changed since the upgrade, expected it as before or as after: "
             "what was added to it would be lost"

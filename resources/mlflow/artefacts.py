@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from resources import code, code_difference
 from resources.mlflow.shipped import ShippedLedger
 from resources.trainings.store import TrainingStore
+from trainer.base import regular_file
 from trainer.base.journal import JournalEvent
 from trainer.node import environment
 from trainer.record import files
@@ -64,5 +65,5 @@ def _deliver_code(client: "MlflowClient", run: str, path: Path) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="slipway-code-") as folder:
         clean = Path(folder, path.name)
-        clean.write_bytes(code_difference.without_secrets(path.read_bytes()).data)
+        clean.write_bytes(code_difference.without_secrets(regular_file.read(path)).data)
         client.log_artifact(run, str(clean), CODE)

@@ -113,7 +113,7 @@ def champions(durable: Path, model: str) -> list[Promotion]:
 
 def models(durable: Path) -> list[str]:
     """The models that have records here, by name."""
-    return [name for name in listing.names_if_there(durable / "models") if listing.is_folder(durable / "models" / name)]
+    return listing.folders_if_there(durable / "models")
 
 
 def is_mirrored(durable: Path, model: str) -> bool:

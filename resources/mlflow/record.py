@@ -15,7 +15,7 @@ from typing import Any
 
 from resources.trainings import accounts
 from resources.trainings.facts import TrainingFacts
-from trainer.base import atomic, codec, digest, verify
+from trainer.base import atomic, codec, digest, regular_file, verify
 from trainer.checkpoint.disk import manifest as manifests
 from trainer.checkpoint.disk import progress as progresses
 from trainer.data import mixtures
@@ -89,10 +89,10 @@ def of_checkpoint(
     """
     folder = durable / commit.folder
     try:
-        data = (folder / manifests.MANIFEST).read_bytes()
+        data = regular_file.read(folder / manifests.MANIFEST)
         verify.check_sha256(data, commit.manifest, folder)
         manifest = manifests.decode(data)
-        progress = progresses.decode((folder / progresses.PROGRESS).read_bytes())
+        progress = progresses.decode(regular_file.read(folder / progresses.PROGRESS))
     except FileNotFoundError as error:
         raise ValueError(f"{error.filename}: it is gone") from None
     specification, lineage = facts.specification, progress.lineage

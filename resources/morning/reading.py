@@ -158,7 +158,7 @@ def platform_night(durable: Path, since: float, until: float) -> NightFacts:
 
 def _nodes_and_tiers(durable: Path, found: _Night) -> None:
     register = NodeRegister(durable)
-    for node in listing.names_if_there(durable / FOLDER):
+    for node in listing.folders_if_there(durable / FOLDER):
         found.visit(f"node {node}", lambda node=node: _node(register, node, found))  # type: ignore[misc]
     for name in listing.names_if_there(durable / STORAGE, JOURNAL):
         found.visit(f"tier {name}", lambda name=name: _use(durable, name, found))  # type: ignore[misc]
@@ -244,7 +244,7 @@ def _tier_faults(found: _Night) -> Iterator[TierFault]:
 
 def _models(durable: Path, found: _Night) -> None:
     """The verdicts of the gates. What reads them imports Dagster, which takes seconds: only where there is a model."""
-    names = listing.names_if_there(durable / MODELS)
+    names = listing.folders_if_there(durable / MODELS)
     if not names:
         return
     from resources.morning import verdicts

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.api.asking import BadRequest, Message, short
-from trainer.base import parsing
+from trainer.base import parsing, regular_file
 from trainer.data import vocabulary
 from trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG
 
@@ -111,7 +111,7 @@ class GrowingText:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        return dict(parsing.value(path.read_bytes()))
+        return dict(parsing.value(regular_file.read(path)))
     except FileNotFoundError:
         return {}
 

@@ -31,3 +31,14 @@ def test_a_pipe_in_the_place_of_a_snapshot_hangs_no_sensor(platform: Platform, s
         path.unlink()
         os.mkfifo(path)
     platform.apply(sensor)
+
+
+@pytest.mark.slow
+def test_whatever_stands_among_the_records_stops_no_sensor(platform: Platform):
+    platform.finished(*Duty)
+    for folder in [path for path in platform.home.durable.rglob("*") if path.is_dir()]:
+        (folder / "a stray name").touch()
+        (folder / "stray.json").mkdir()
+        os.mkfifo(folder / "stray-pipe.json")
+    for sensor in platform.repository.sensor_defs:
+        platform.apply(sensor.name)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.base import regular_file
+
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """A full disk says nothing about its file system."""
 LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "ramfs"}
@@ -127,7 +129,7 @@ def _hard_link(scratch: Path) -> str:
 def _rename(scratch: Path) -> str:
     new, old = _file(scratch / "new", b"new"), _file(scratch / "old", b"old")
     new.rename(old)
-    return "" if old.read_bytes() == b"new" and not new.exists() else "a rename did not replace"
+    return "" if regular_file.read(old) == b"new" and not new.exists() else "a rename did not replace"
 
 
 def _rename_of_folders(scratch: Path) -> str:

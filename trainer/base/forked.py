@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from trainer.base import processes
+from trainer.base import processes, regular_file
 
 Main = Callable[[], int]
 RESET = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
@@ -136,7 +136,7 @@ def show_environment(environment: Mapping[str, str]) -> None:
 
 def _overwrite(field: int, texts: Sequence[bytes]) -> None:
     """Write texts over the memory between two addresses, of which proc(5) has the first as this field of stat."""
-    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    fields = regular_file.read(Path("/proc/self/stat")).rpartition(b")")[2].split()
     begin, end = int(fields[field - 3]), int(fields[field - 2])
     text = b"\0".join(texts)
     if begin > 0 and len(text) < end - begin:

@@ -30,6 +30,14 @@ def names_if_there(folder: Path, suffix: str = "") -> list[str]:
         return []
 
 
+def folders_if_there(folder: Path) -> list[str]:
+    """The names of the folders in a folder, sorted; none where it does not exist. Raises OSError otherwise.
+
+    Whatever else stands there is a stray, which is logged once.
+    """
+    return fitting(folder, names_if_there(folder), lambda name: is_folder(folder / name))
+
+
 def fitting(folder: Path, names: Iterable[str], fits: Callable[[str], bool]) -> list[str]:
     """The names of a folder that are what is expected there. A stray one is logged once, and the others go on."""
     found = []

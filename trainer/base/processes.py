@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainer.base import regular_file
+
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -175,7 +177,7 @@ def _pids() -> list[int]:
 def _read(pid: int, name: str) -> bytes:
     """A file of the process in /proc; empty when the process is gone or belongs to another user."""
     try:
-        return Path("/proc", str(pid), name).read_bytes()
+        return regular_file.read(Path("/proc", str(pid), name))
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainer.base import regular_file
 from trainer.diagnosis import stacks
 from trainer.diagnosis.commands import Lacking
 
@@ -48,7 +49,7 @@ def dumps(folder: Path, seconds: float) -> dict[str, bytes]:
     left = [each for each in sorted(folder.glob(f"{PREFIX}*")) if each.suffix != ".pipe"]
     if not left:
         raise Lacking("no rank has left a dump" if pipes else "no rank uses NCCL")
-    return {each.name: each.read_bytes()[:MOST_BYTES] for each in left}
+    return {each.name: regular_file.read(each)[:MOST_BYTES] for each in left}
 
 
 def _ask(pipe: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from trainer.base import regular_file
 from trainer.diagnosis import commands
 from trainer.diagnosis.commands import Lacking
 
@@ -85,7 +86,7 @@ def _pressure(what: str) -> bytes:
 
 
 def _proc(name: str) -> bytes:
-    return Path("/proc", name).read_bytes()
+    return regular_file.read(Path("/proc", name))
 
 
 def _read(path: Path) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainer.base import codec, console, parsing
+from trainer.base import codec, console, parsing, regular_file
 from trainer.base.exit_code import ExitCode
 from trainer.diagnosis import collection, folder, requests
 from trainer.diagnosis.collection import DiagnosedNode
@@ -87,7 +87,7 @@ def own_output() -> bytes:
 def _node(config: str, stacks_folder: Path | None, log: Callable[[], bytes]) -> DiagnosedNode | None:
     """This node as the job's configuration describes it; None for a job that trains nothing."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        placement: dict[str, Any] = parsing.value(Path(config).read_bytes())["placement"]
+        placement: dict[str, Any] = parsing.value(regular_file.read(Path(config)))["placement"]
         name = os.environ.get("SLIPWAY_NODE", "local")
         nvme = Path(str(placement.get("nvme") or "/").format(node=name))
         return DiagnosedNode(Path(placement["store"]), name, stacks_folder, (nvme,), log)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec, digest, parsing
+from trainer.base import atomic, codec, digest, parsing, regular_file
 from trainer.plan import question as questions
 from trainer.plan.measure import StageMeasure
 from trainer.plan.question import Question
@@ -83,4 +83,4 @@ def _key(question: Question) -> str:
 def _code() -> str:
     """The digest of the trainer's sources."""
     sources = sorted(CODE.rglob("*.py"))
-    return digest.sha256(b"\0".join(each.read_bytes() for each in sources))
+    return digest.sha256(b"\0".join(regular_file.read(each) for each in sources))

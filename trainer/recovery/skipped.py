@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec
+from trainer.base import atomic, codec, regular_file
 from trainer.record import files
 
 FORMAT = "slipway.skipped/1"
@@ -49,7 +49,7 @@ def copy(source: Path, target: Path, after: int) -> None:
     """
     for step in read(source):
         if step > after:
-            atomic.create_only(path(target, step), path(source, step).read_bytes())
+            atomic.create_only(path(target, step), regular_file.read(path(source, step)))
 
 
 def reasons(skipped: dict[int, int], step: int, within: int) -> list[int]:

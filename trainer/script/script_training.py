@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from trainer.base import console
+from trainer.base import console, regular_file
 from trainer.base.exit_code import ExitCode
 from trainer.base.processes import StopRequest, bind_to_launcher
 from trainer.base.progress import MOVED
@@ -263,7 +263,7 @@ def _exit_for(error: Exception) -> SystemExit:
 
 
 def _bytes_of(given: bytes | Path) -> bytes:
-    return given if isinstance(given, bytes) else given.read_bytes()
+    return given if isinstance(given, bytes) else regular_file.read(given)
 
 
 def node_name() -> str:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trainer.base import journal, paths
+from trainer.base import journal, paths, regular_file
 from trainer.data import shards
 
 Stamp = tuple[int, int, int]
@@ -108,7 +108,7 @@ def put(path: Path, data: bytes, nvme: Path) -> None:
     Not `atomic.replace`: nothing on the NVMe is synced to the disk, and the temporary file is locked.
     """
     with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == data:
+        if regular_file.read(path) == data:
             return
     temporary = paths.partial(nvme, path.name)
     for folder in (path.parent, temporary.parent):

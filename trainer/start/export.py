@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import atomic, digest, parsing
+from trainer.base import atomic, digest, parsing, regular_file
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.publication import Blocks
@@ -123,7 +123,7 @@ def _tokenizer_files(tokenizer: bytes, end: dict[str, Any], length: int) -> dict
 def _manifest(checkpoint: Path) -> str:
     """SHA-256 of the manifest in the checkpoint's folder."""
     try:
-        return digest.sha256((checkpoint / MANIFEST).read_bytes())
+        return digest.sha256(regular_file.read(checkpoint / MANIFEST))
     except OSError as error:
         raise ValueError(f"{checkpoint}: expected a checkpoint's folder: {error.strerror}: {MANIFEST}") from None
 
@@ -134,7 +134,7 @@ def _tokenizer(checkpoint: Path, given: Path | None, sha256: str) -> bytes | Non
     if given is None and not path.exists():
         return None
     try:
-        data = path.read_bytes()
+        data = regular_file.read(path)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     found = digest.sha256(data)

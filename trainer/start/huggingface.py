@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import parsing
+from trainer.base import parsing, regular_file
 from trainer.base.invalid import require
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
@@ -48,7 +48,7 @@ def read_settings(folder: Path) -> Settings:
     """
     path = folder / CONFIG
     try:
-        value = parsing.value(path.read_bytes())
+        value = parsing.value(regular_file.read(path))
         require(isinstance(value, dict), "", f"found {str(value)[:80]}, expected a section")
         return table.named(value.get("model_type")).read(value)
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def weight_files(folder: Path) -> list[str]:
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     try:
-        places = parsing.value((folder / INDEX).read_bytes())["weight_map"]
+        places = parsing.value(regular_file.read(folder / INDEX))["weight_map"]
         names = {Path(name).name for name in places.values()}
         outside = names & {"", ".", ".."} or {name for name in names if "\0" in name}
         require(not outside, "weight_map", f"found {outside}, expected names of files")

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import atomic, digest, parsing, verify
+from trainer.base import atomic, digest, parsing, regular_file, verify
 from trainer.checkpoint.disk import manifest
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.progress import PROGRESS
@@ -192,7 +192,7 @@ def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
             f"model.kind: found {wanted.kind!r}, expected 'decoder', the only kind that can start from a checkpoint"
         )
     try:
-        progress: dict[str, Any] = parsing.value((folder / PROGRESS).read_bytes())
+        progress: dict[str, Any] = parsing.value(regular_file.read(folder / PROGRESS))
     except OSError as error:
         raise LackingTier(f"{folder / PROGRESS}: cannot be read: {error}") from None
     except ValueError as error:
@@ -208,7 +208,7 @@ def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
 
 def _manifest(folder: Path) -> bytes:
     try:
-        return (folder / MANIFEST).read_bytes()
+        return regular_file.read(folder / MANIFEST)
     except OSError as error:
         raise LackingTier(f"{folder}: expected a checkpoint's folder: {error.strerror}: {MANIFEST}") from None
 

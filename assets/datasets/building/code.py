@@ -8,7 +8,7 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from trainer.base import atomic, digest
+from trainer.base import atomic, digest, regular_file
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("assets/datasets", "recipes", "trainer/base", "trainer/data", "trainer/objects")
@@ -32,6 +32,6 @@ LIBRARIES = (
 def digest_of_code() -> str:
     """16 hex digits of the BLAKE3 of the sources of a build and of the versions of what they use."""
     files = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-    sources = [[path.relative_to(ROOT).as_posix(), digest.of_bytes(path.read_bytes())] for path in files]
+    sources = [[path.relative_to(ROOT).as_posix(), digest.of_bytes(regular_file.read(path))] for path in files]
     versions = [platform.python_version(), *(metadata.version(name) for name in LIBRARIES)]
     return digest.of_bytes(atomic.canonical_json([sources, versions]))[:16]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, codec, digest, parsing
+from trainer.base import atomic, codec, digest, parsing, regular_file
 from trainer.base.invalid import Invalid
 from trainer.data import shards
 
@@ -95,7 +95,7 @@ class Memo:
 def _read(path: Path) -> dict[str, Any] | None:
     """The value of a file of the memo, or None when the file is missing or damaged."""
     try:
-        value = parsing.value(path.read_bytes())
+        value = parsing.value(regular_file.read(path))
         atomic.canonical_json(value)  # by which inputs are compared: numbers without an end have none
     except (FileNotFoundError, ValueError):
         return None

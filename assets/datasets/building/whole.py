@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, parsing, verify
+from trainer.base import atomic, parsing, regular_file, verify
 from trainer.data import shards
 from trainer.data.shards import ShardFile
 
@@ -66,7 +66,7 @@ def _ticked(latest: int, probe: Path) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     """The states by shard; none when the file is missing or damaged: then all shards are read."""
     try:
-        found = parsing.value(path.read_bytes())
+        found = parsing.value(regular_file.read(path))
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

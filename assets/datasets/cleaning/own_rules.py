@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from recipes.filters import require_function
-from trainer.base import digest
+from trainer.base import digest, regular_file
 from trainer.base.invalid import Invalid
 
 
@@ -42,7 +42,7 @@ def load(rules: Mapping[str, str]) -> dict[str, OwnRule]:
 def digest_of(name: str, file: str) -> str:
     """The BLAKE3 of a rule's file. Raises ValueError when it cannot be read."""
     try:
-        return digest.of_bytes(Path(file).read_bytes())
+        return digest.of_bytes(regular_file.read(Path(file)))
     except OSError as error:
         raise ValueError(f"cleaning.own_rules.{name}: expected a file of Python at {file}: {error.strerror}") from None
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building.workshop import writing
 from assets.datasets.cleaning import cleaner
-from trainer.base import atomic, parsing, verify
+from trainer.base import atomic, parsing, regular_file, verify
 
 VERDICTS = pa.schema([pa.field("key", pa.string()), pa.field("passage", pa.string())])
 """A row for each comparison: the hash of what was compared, and the passage; null where there is none."""
@@ -76,6 +76,6 @@ class Verdicts:
 
 def _read(pointer: Path) -> object:
     try:
-        return parsing.value(pointer.read_bytes())
+        return parsing.value(regular_file.read(pointer))
     except (FileNotFoundError, ValueError):
         return None

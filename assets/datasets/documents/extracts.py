@@ -17,7 +17,7 @@ from blake3 import blake3
 
 from assets.datasets.building.workshop import writing
 from assets.datasets.reading.sources import SourceFile
-from trainer.base import atomic, parsing, verify
+from trainer.base import atomic, parsing, regular_file, verify
 
 INDEX = pa.schema(
     [
@@ -72,7 +72,7 @@ def newest(durable: Path, dataset: str) -> Path:
     """
     folder = durable / "datasets" / dataset
     try:
-        found = parsing.value((folder / "extracts.json").read_bytes())
+        found = parsing.value(regular_file.read(folder / "extracts.json"))
     except FileNotFoundError:
         return folder / "extracts" / "none"
     except ValueError:
@@ -146,7 +146,7 @@ def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], 
     path = folder / "extracts" / _name_of(made)
     atomic.move(made, path)  # the same bytes if it is there, and young
     pointer = atomic.readable_json({"index": path.name})
-    if not (folder / "extracts.json").exists() or (folder / "extracts.json").read_bytes() != pointer:
+    if not (folder / "extracts.json").exists() or regular_file.read(folder / "extracts.json") != pointer:
         atomic.replace(folder / "extracts.json", pointer, shop)
     return path
 

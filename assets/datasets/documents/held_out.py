@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from trainer.base import atomic, codec
+from trainer.base import atomic, codec, regular_file
 
 LARGEST = 0.1
 """The largest share of the bytes that such a document may have: one of two equal files would be half of the corpus."""
@@ -57,7 +57,7 @@ def read(durable: Path, dataset: str) -> HeldOut | None:
 
 def restore(durable: Path, dataset: str, backup: Path) -> None:
     """Put a backed-up note in the place of one that is gone. Raises OSError."""
-    atomic.create_only(path(durable, dataset), backup.read_bytes())
+    atomic.create_only(path(durable, dataset), regular_file.read(backup))
 
 
 def path(durable: Path, dataset: str) -> Path:

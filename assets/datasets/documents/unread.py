@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from assets.datasets.building.workshop import writing
 from assets.datasets.reading.sources import SourceListing
-from trainer.base import atomic, parsing
+from trainer.base import atomic, parsing, regular_file
 
 SHOWN = 20
 """Files that the UI shows; `slipway data inspect` shows all."""
@@ -41,7 +41,7 @@ def files(durable: Path, dataset: str) -> list[LeftOutFile]:
     """
     path = _path(durable, dataset)
     try:
-        return [LeftOutFile(**parsing.value(line)) for line in path.read_bytes().splitlines()]
+        return [LeftOutFile(**parsing.value(line)) for line in regular_file.read(path).splitlines()]
     except FileNotFoundError:
         return []
     except (ValueError, TypeError):

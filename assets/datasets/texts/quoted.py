@@ -17,7 +17,7 @@ from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.phase import BuildPhase
 from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.items import ItemSearch
-from trainer.base import atomic, digest, parsing
+from trainer.base import atomic, digest, parsing, regular_file
 
 VERSION = "1"
 """The version of this code and of `ItemSearch`, raised when the same texts would give other documents."""
@@ -73,7 +73,7 @@ class _Search:
 @functools.lru_cache(maxsize=1)
 def _search_for(items: Path, shortest: int) -> ItemSearch:
     """The search for a build's items, made once in a process."""
-    return ItemSearch(parsing.value(items.read_bytes()), shortest)
+    return ItemSearch(parsing.value(regular_file.read(items)), shortest)
 
 
 def _search(search: _Search) -> Quotes:
@@ -93,7 +93,7 @@ def _search(search: _Search) -> Quotes:
 def _read(memory: Path, key: str) -> dict[str, Quotes]:
     """What was found for these items; nothing when the file is missing, damaged, or of other items."""
     try:
-        value = parsing.value(memory.read_bytes())
+        value = parsing.value(regular_file.read(memory))
         same = value["key"] == key
         return {name: [(p, i, str(t)) for p, i, t in rows] for name, rows in value["segments"].items()} if same else {}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):

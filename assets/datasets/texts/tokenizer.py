@@ -18,7 +18,7 @@ from assets.datasets.documents.extracts import segment_path
 from assets.datasets.texts import encoders, segments, sentence_pieces
 from assets.datasets.texts.encoders import TextEncoding
 from assets.datasets.texts.segments import TextPlace
-from trainer.base import atomic, digest, parsing
+from trainer.base import atomic, digest, parsing, regular_file
 from trainer.data import vocabulary
 from trainer.data.shards import TokenizerRecord
 
@@ -115,7 +115,7 @@ def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
     not, or tokens that do not decode to the text.
     """
     try:
-        data = file.read_bytes()
+        data = regular_file.read(file)
         data = sentence_pieces.converted(data) if sentence_pieces.is_model(data) else data
         encoder, exact = encoding(data), encoders.Exact(data)
         describe(data)
@@ -163,7 +163,7 @@ def read(durable: Path, sha256: str) -> bytes:
     """The JSON of a stored tokenizer. Raises ValueError when it is missing or damaged."""
     source = path(durable, sha256)
     try:
-        data = source.read_bytes()
+        data = regular_file.read(source)
     except FileNotFoundError:
         raise ValueError(f"{source}: found no tokenizer there; build the dataset again") from None
     if digest.sha256(data) != sha256:

@@ -13,7 +13,7 @@ from assets.suites.generation.answered import TaskFigures
 from assets.suites.generation.asking import Questions
 from serving.client import NotAnswered
 from serving.records import ServedVersion
-from trainer.base import codec, console, not_by_hand, parsing
+from trainer.base import codec, console, not_by_hand, parsing, regular_file
 from trainer.base.processes import bind_to_launcher
 from trainer.record import outcomes
 
@@ -23,7 +23,7 @@ KIND = "generate"
 def main(arguments: list[str]) -> int:
     """Answer what the request asks; returns 1 or 2, with a message, when it cannot be done."""
     bind_to_launcher()
-    request: dict[str, Any] = parsing.value(Path(arguments[0]).read_bytes())
+    request: dict[str, Any] = parsing.value(regular_file.read(Path(arguments[0])))
     version = codec.build(ServedVersion, request["version"])
     asked = codec.build(Questions, request["questions"])
     found: list[TaskFigures] = []

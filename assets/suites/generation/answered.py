@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainer.base import atomic, codec, digest
+from trainer.base import atomic, codec, digest, regular_file
 
 FORMAT = "slipway.generation/1"
 FOLDER = "evaluations/generation"
@@ -100,7 +100,7 @@ def examples(durable: Path, found: TaskFigures) -> list[AnsweredExample]:
 
 def _data(durable: Path, found: TaskFigures) -> bytes:
     path = durable / FOLDER / found.manifest / f"{found.table}.parquet"
-    data = path.read_bytes()
+    data = regular_file.read(path)
     if (there := digest.of_bytes(data)) != found.table:
         raise ValueError(f"{path}: found BLAKE3 {there}, expected {found.table}")
     return data

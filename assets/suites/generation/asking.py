@@ -19,7 +19,7 @@ from assets.suites.generation import answered, harness, offline
 from assets.suites.generation.answered import AnsweredExample, TaskFigures
 from serving import client
 from serving.records import ServedVersion
-from trainer.base import parsing, scratch
+from trainer.base import parsing, regular_file, scratch
 
 TOKENS = 12
 """Of an answer to an offline task, at most."""
@@ -79,7 +79,7 @@ def _foreign(
 ) -> Iterator[TaskFigures]:  # fmt: skip
     """The figures of the harness's tasks. Raises ValueError."""
     folder, by = durable / version.folder, f"lm-evaluation-harness {harness.version()}"
-    length = parsing.value((folder / "config.json").read_bytes())["max_position_embeddings"]
+    length = parsing.value(regular_file.read(folder / "config.json"))["max_position_embeddings"]
     with scratch.folder("slipway-harness") as into:
         server = harness.AskedServer(url, version.named(model), folder, length)
         found = harness.run(server, tasks, asked.include, asked.examples, into, deadline, say)

@@ -5,6 +5,7 @@ It reads without torch, so that the control plane can ask.
 
 from pathlib import Path
 
+from trainer.base import regular_file
 from trainer.checkpoint.disk import progress
 from trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
 
@@ -15,7 +16,7 @@ INITIAL = "initial"
 def read(folder: Path) -> TrainingProgress:
     """The progress that a checkpoint's folder keeps, with its lineage. Raises ValueError when it cannot be read."""
     try:
-        return progress.decode((folder / PROGRESS).read_bytes())
+        return progress.decode(regular_file.read(folder / PROGRESS))
     except (OSError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
 

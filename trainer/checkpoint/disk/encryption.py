@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
+from trainer.base import regular_file
 from trainer.checkpoint.disk import reading, resealing
 from trainer.checkpoint.disk.resealing import WrappedKeys
 from trainer.record.causes import UnfitNode
@@ -59,7 +60,7 @@ def read_key(path: Path) -> Key:
     Raises UnfitNode for a file that cannot be read, and ValueError for what is no key; neither shows its content.
     """
     try:
-        lines = [line.strip() for line in path.read_bytes().splitlines() if line.strip()] or [b""]
+        lines = [line.strip() for line in regular_file.read(path).splitlines() if line.strip()] or [b""]
     except OSError as error:
         raise UnfitNode(f"storage.key_file: {path}: cannot be read: {error.strerror}") from None
     for number, line in enumerate(lines):

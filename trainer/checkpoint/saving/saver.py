@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import paths
+from trainer.base import paths, regular_file
 from trainer.checkpoint import state
 from trainer.checkpoint.disk import encryption
 from trainer.checkpoint.disk.manifest import MANIFEST, decode
@@ -323,7 +323,7 @@ class Saver:
         """The bytes of this incarnation's commit of a step, None when it is not on record. Raises OSError."""
         for commit in reversed(fence.commits(self._store)):
             if commit.name == self._name(step):
-                return decode((Path(self._roots[commit.tier]) / commit.folder / MANIFEST).read_bytes()).bytes
+                return decode(regular_file.read(Path(self._roots[commit.tier]) / commit.folder / MANIFEST)).bytes
         return None
 
     def _report_failure(self, step: int, reason: str, blocked: float, tier: str = "") -> None:

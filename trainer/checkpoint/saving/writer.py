@@ -21,7 +21,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from trainer.base import atomic, console, digest, not_by_hand, parsing, verify
+from trainer.base import atomic, console, digest, not_by_hand, parsing, regular_file, verify
 from trainer.base.processes import die_with_parent
 from trainer.base.progress import MOVED
 from trainer.checkpoint.disk import encryption, publication, verification
@@ -287,7 +287,7 @@ def _file_at_start(request: Request, name: str) -> tuple[Path, CheckpointFile] |
     """The file of this name in the checkpoint that the incarnation began with."""
     folder = Path(request.root) / request.previous
     try:
-        manifest = decode((folder / MANIFEST).read_bytes())
+        manifest = decode(regular_file.read(folder / MANIFEST))
     except (OSError, ValueError):
         return None
     file = manifest.files.get(name)

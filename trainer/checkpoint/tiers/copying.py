@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from trainer.base import atomic
+from trainer.base import atomic, regular_file
 from trainer.checkpoint.disk import encryption
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
@@ -98,7 +98,7 @@ def bring_keys(durable: Path, into: Path) -> None:
     Raises OSError.
     """
     try:
-        data = (durable / RECORD).read_bytes()
+        data = regular_file.read(durable / RECORD)
     except (FileNotFoundError, NotADirectoryError):
         return
     atomic.replace(into / RECORD, data)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import parsing
+from trainer.base import parsing, regular_file
 from trainer.config.shapes import Data
 from trainer.models.encoder import EncoderShape
 from trainer.start.families.entries import Settings, WeightEntry, entries_of_block, only, pair
@@ -83,7 +83,7 @@ def _mask(folder: Path) -> int:
     """The id of `[MASK]`, from tokenizer.json or vocab.txt. Raises ValueError when neither has it."""
     tokenizer, vocabulary = folder / "tokenizer.json", folder / "vocab.txt"
     if tokenizer.exists():
-        added = parsing.value(tokenizer.read_bytes()).get("added_tokens", [])
+        added = parsing.value(regular_file.read(tokenizer)).get("added_tokens", [])
         found = [each["id"] for each in added if each["content"] == MASK]
     else:
         words = vocabulary.read_text().splitlines() if vocabulary.exists() else []
