@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Tests wait for processes much of the time, so that one more than there are processors does not slow the others.
 WORKERS ?= $(shell expr $$(nproc) + 1)
-# What .ci/run sets, to measure which lines the tests cover; without it they are faster.
+# What .ci/run sets, to measure which lines the tests cover; without it they take two thirds of the time.
 COVERAGE ?=
 PYTEST := $(BIN)/python -m pytest
 # Hundreds of processes import the same modules; where this is set, each of them compiles all of them again.

@@ -11,7 +11,7 @@ from tests.drills.instance import Instance, tags_of
 from tests.drills.process_table import wait_until
 from tests.drills.waiting import waiting
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 
 TICKS_SECONDS = 60.0
 """What the next tick of each sensor takes at most on a busy machine; the run in progress would go on for ever."""

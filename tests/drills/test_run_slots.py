@@ -21,7 +21,7 @@ from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until
 from tests.drills.waiting import waiting
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 RECIPE, LANE = small_recipes.ALONE, f"drill_{small_recipes.ALONE}"
 SLOTS = 2
