@@ -35,6 +35,8 @@ PUBLISHED = {
     "vit-base": 86_567_656,
 }
 UNPUBLISHED = {"llama-1m": 857_216}
+DAILY = ("gpt2-124m", "llama-70b", "bert-base", "resnet-50")
+"""One of each kind, and one that is divided over 64 GPUs: the plans of the others are made each night."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,10 @@ def test_a_model_has_as_many_parameters_as_was_published(examples: Recipes, name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*PUBLISHED, *UNPUBLISHED])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=() if each in DAILY else pytest.mark.nightly) for each in [*PUBLISHED, *UNPUBLISHED]],
+)
 def test_an_example_fits_the_hardware_that_it_is_for(examples: Recipes, name: str) -> None:
     """Measured with fake ranks at the example's own layout and number of GPUs."""
     asked = planned(examples, name, "h200-32")
