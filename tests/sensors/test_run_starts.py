@@ -12,6 +12,10 @@ from dagster import DagsterRunStatus, RunsFilter
 from dagster._core.events import EngineEventData
 
 from sensors.run_starts import run_starts
+from sensors.support import runs
+from sensors.support.runs import NewestRuns
+
+TAG = "slipway/a-test"
 
 
 @dg.op
@@ -33,7 +37,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 def run_in(instance: dg.DagsterInstance, pid: int | None) -> str:
     """A run that is starting in this process, if it is on record."""
-    run = instance.create_run_for_job(some_job, status=DagsterRunStatus.NOT_STARTED)
+    run = instance.create_run_for_job(some_job, status=DagsterRunStatus.NOT_STARTED, tags={TAG: "this"})
     starting = dg.DagsterEvent(event_type_value="PIPELINE_STARTING", job_name=run.job_name)
     instance.report_dagster_event(starting, run_id=run.run_id)
     if pid is not None:
@@ -54,6 +58,20 @@ def test_only_the_run_whose_process_is_gone_is_given_up(instance: dg.DagsterInst
     gone, lives, comes_up = run_in(instance, ended.pid), run_in(instance, os.getpid()), run_in(instance, None)
     assert tick(instance) == {gone}
     assert {instance.get_run_by_id(each).status for each in (lives, comes_up)} == {DagsterRunStatus.STARTING}  # type: ignore[union-attr]
+
+
+def test_a_run_that_was_given_up_is_requested_again_within_a_minute(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+):
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    run = run_in(instance, ended.pid)
+    assert not NewestRuns(instance, TAG, ["this"]).may_request("this")
+    assert tick(instance) == {run}
+    assert run_starts.minimum_interval_seconds is not None
+    assert run_starts.minimum_interval_seconds + runs.BACKOFF_SECONDS < 60
+    monkeypatch.setattr(runs, "BACKOFF_SECONDS", 0.0)
+    assert NewestRuns(instance, TAG, ["this"]).may_request("this")
 
 
 def test_a_process_that_died_and_that_its_parent_has_not_heard_of_is_gone(instance: dg.DagsterInstance):
