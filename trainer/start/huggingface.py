@@ -70,8 +70,6 @@ def weight_files(folder: Path) -> list[str]:
 
     Raises ValueError when there is neither, and LackingTier where there is no folder, as of a tier that is not mounted.
     """
-    if not folder.is_dir():
-        raise LackingTier(f"{folder}: found no folder, expected one with {WEIGHTS} or {INDEX}")
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     try:
@@ -81,7 +79,8 @@ def weight_files(folder: Path) -> list[str]:
         require(not outside, "weight_map", f"found {outside}, expected names of files")
         return sorted(names)
     except FileNotFoundError:
-        raise ValueError(f"{folder}: found neither {WEIGHTS} nor {INDEX}, expected one of them") from None
+        fault = ValueError if folder.is_dir() else LackingTier
+        raise fault(f"{folder}: found neither {WEIGHTS} nor {INDEX}, expected one of them") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{folder / INDEX}: expected JSON whose weight_map has the file of each tensor") from None
 
