@@ -9,8 +9,6 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Tests wait for processes much of the time, so that one more than there are processors does not slow the others.
 WORKERS ?= $(shell expr $$(nproc) + 1)
-# What .ci/run sets, to measure which lines the tests cover; without it they take two thirds of the time.
-COVERAGE ?=
 PYTEST := $(BIN)/python -m pytest
 # Hundreds of processes import the same modules; where this is set, each of them compiles all of them again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -73,23 +71,25 @@ changed: lint ## lint, and the tests of the packages that differ from BASE (the 
 
 # The type checker is one process and the tests wait often, so that both at once take little more than the tests alone.
 test: install ## lint, and beside it all tests but the slow ones
-	rm -f .coverage .coverage.*
 	$(MAKE) --no-print-directory --jobs 2 lint fast
 
 fast:
-	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile --durations 50 $(COVERAGE)
+	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile --durations 50
 
 # These wait for real processes. With RETRY=1, for a machine that has other work too, what fails beside the others runs
 # once more alone, and what fails twice fails; pytest's exit status 1 says that every test ran and some failed.
 SLOW := $(PYTEST) -m "slow and not nightly"
 test-slow: install ## the tests that take more than 5 s: real daemons, kills, drills
-	$(SLOW) --numprocesses $(WORKERS) --dist loadfile --durations 50 $(COVERAGE) || { \
-	test $$? = 1 && test -n "$(RETRY)" && $(SLOW) --last-failed --numprocesses 0 $(COVERAGE); }
+	$(SLOW) --numprocesses $(WORKERS) --dist loadfile --durations 50 || { \
+	test $$? = 1 && test -n "$(RETRY)" && $(SLOW) --last-failed --numprocesses 0; }
 
 test-nightly: install ## what is too long for each change: kills at every point, bounds of memory, whole drills
 	$(PYTEST) -m nightly --numprocesses $(WORKERS) --dist loadfile --durations 50
 
-coverage: install ## lines covered by the tests run so far, subprocesses included
+# The measure takes half as much time again. What all tests cover is more than what these do.
+coverage: install ## the fast tests, and the lines that they cover, subprocesses included: at least 85 %
+	rm -f .coverage .coverage.*
+	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=85
 
 # `corpora` needs a folder of unpacked packages, and is run by itself.
