@@ -43,7 +43,7 @@ def frozen(marked: Marked) -> list[int]:
     return sorted(set(marked.frozen()) & set(marked.running("trainer")))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_trial_outlives_the_process_that_forked_it_and_dies_with_its_node(platform: Platform, marked: Marked):
     store = open_sweep(subject(platform), platform.tiers)
     process = controlling(platform, store)
