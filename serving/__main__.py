@@ -82,13 +82,12 @@ def main(arguments: list[str]) -> int:
     records = ServingRecords(options.durable)
     try:
         names = host_names.named()
-        with contextlib.ExitStack() as held:
-            if not options.service:
-                held.enter_context(lock.within(records.folder, LOCK_SECONDS))
-            listener = _listener(options.host, options.port, options.or_any_port)
-            if options.detach and os.fork() > 0:
-                os._exit(0)  # whoever started it waits for this process alone
-            asyncio.run(run(records, listener, options.service, options.stay or bool(options.service), names))
+        if not options.service:
+            lock.until_exit(records.folder, LOCK_SECONDS)
+        listener = _listener(options.host, options.port, options.or_any_port)
+        if options.detach and os.fork() > 0:
+            os._exit(0)  # whoever started it waits for this process alone
+        asyncio.run(run(records, listener, options.service, options.stay or bool(options.service), names))
     except lock.Held:
         return 0
     except ValueError as error:

@@ -21,7 +21,7 @@ from tests.drills.process_table import kill, wait_until
 from trainer.record import causes
 from trainer.record.fence import Token
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 STEPS = 5000
 

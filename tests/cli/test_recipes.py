@@ -101,7 +101,7 @@ def test_a_recipe_is_shown_with_every_default(slipway: Call, folder: Path):
     assert both.startswith(f"# training {own.TRAINING}\n") and f"# sweep {own.SWEEP}\n" in both
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_plan_tells_what_a_changed_field_comes_to(slipway: Call, folder: Path):
     small, large = (
         json.loads(slipway("plan", own.TRAINING, f"batch.micro={micro}", "--json").out)["stages"][0]["parts"]

@@ -19,13 +19,12 @@ from trainer.record import incidents
 from trainer.record.causes import DISRUPTED, KILLED
 from trainer.record.fence import Token
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 STEPS = 150
 FINISH_SECONDS = 240.0
 
 
-@pytest.mark.nightly
 def test_a_killed_rank_costs_no_more_than_the_steps_since_the_last_checkpoint(instance: Instance):
     training, ranks = _under_way(instance, small_recipes.PAIR, "killed rank")
     assert [rank.node for rank in ranks] == ["node-0", "node-1"]
@@ -59,7 +58,6 @@ def test_a_rank_that_hangs_is_replaced_after_the_deadline(instance: Instance):
     _is_in_the_event_log(instance, training, "no progress for")
 
 
-@pytest.mark.nightly
 def test_a_job_deleted_by_hand_is_started_again_and_the_event_log_has_the_reason(instance: Instance):
     training, ranks = _under_way(instance, small_recipes.ALONE, "deleted job")
     shutil.rmtree(instance.job_folder(training, 1))

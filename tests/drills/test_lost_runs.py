@@ -11,7 +11,7 @@ from tests.drills.facts import restored_from, steps, steps_of
 from tests.drills.instance import Instance, tags_of, training_key
 from tests.drills.process_table import Watch, held, kill, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 STEPS = 150
 
@@ -36,7 +36,6 @@ def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(insta
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
 
-@pytest.mark.nightly
 def test_two_runs_launched_at_once_share_one_job(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "launched twice", steps=50)
     with Watch(training.id) as watch:
@@ -48,7 +47,6 @@ def test_two_runs_launched_at_once_share_one_job(instance: Instance):
     assert steps(training) == list(range(1, 51))
 
 
-@pytest.mark.nightly
 def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "cancelled run", steps=150)
     cancelled = instance.materialise(training)
@@ -77,7 +75,6 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     assert steps_of(training, 2) == list(range(reached + 1, 151))
 
 
-@pytest.mark.nightly
 def test_executing_a_run_of_the_job_watch_again_wants_its_training(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "executed again", steps=300)
     shown_by = instance.start_as_a_sensor_does(training)

@@ -19,7 +19,7 @@ from trainer.base.exit_code import ExitCode
 from trainer.config import resolved
 from trainer.record import fence
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 def test_a_trainer_that_slept_while_another_took_over_ends_without_a_commit(

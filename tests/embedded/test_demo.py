@@ -22,6 +22,7 @@ from deploy.embedded.instance import open_storage
 from resources.mlflow.registry import MANIFEST_TAG
 from resources.trainings.store import Trainings, TrainingStore
 from tests.embedded.slipway import ENDING_SECONDS, TEXTS, TRAINING, Slipway, interrupt, until
+from trainer.base import processes
 from trainer.record import ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -37,8 +38,8 @@ class Ended:
     code: int
     output: str
     errors: str
-    left: list[int]
-    """Processes that were still there."""
+    left: list[str]
+    """The command lines of processes that were still there."""
     logs: dict[str, int]
     """Bytes in the logs of Dagster's processes."""
     manifests: dict[Path, int]
@@ -228,7 +229,8 @@ def demo(slipway: Slipway) -> Ended:
 def ended(slipway: Slipway, code: int, output: str, errors: str) -> Ended:
     logs = {path.name: path.stat().st_size for path in slipway.home.dagster.glob("*.log")}
     manifests = {path: path.stat().st_mtime_ns for path in slipway.home.durable.glob("snapshots/*")}
-    return Ended(code, output, errors, slipway.pids(), logs, manifests)
+    left = [processes.command_line(pid) for pid in slipway.pids()]
+    return Ended(code, output, errors, left, logs, manifests)
 
 
 def table(output: str) -> dict[str, str]:

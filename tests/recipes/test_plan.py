@@ -42,7 +42,7 @@ def test_the_command_says_what_a_training_needs_and_keeps_the_measure(tmp_path: 
     assert [each.stat().st_mtime_ns for each in kept] == [before] and len(kept) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_does_not_fit_is_refused_with_what_to_change(tmp_path: Path):
     """A micro-batch of a whole batch of long sequences, on one GPU of 140 GiB."""
     fields = ("batch.micro=64", "batch.sequences=1024", "placement.ranks_per_node=1")

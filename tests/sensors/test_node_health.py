@@ -117,7 +117,7 @@ def test_a_suspect_is_measured_once_no_training_runs_on_it(platform: Platform):
     assert "node-0" in requested(platform)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_healthy_node_is_released_and_a_faulty_one_goes_to_repair(platform: Platform):
     at_once(platform)
     store = platform.wanted("", run={"steps": 1_000_000})

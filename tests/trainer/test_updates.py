@@ -48,8 +48,8 @@ def steps_of(training: Training, incarnation: int, field: str) -> dict[int, floa
     return {event["step"]: event[field] for event in training.events("step") if event["incarnation"] == incarnation}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.nightly), 2])
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_a_start_that_follows_a_kill_takes_over_the_change_after_the_same_step(training: Training, ranks: int):
     training.configure(**ENDLESS)
     step = killed_after_the_change(training, ranks)

@@ -37,17 +37,19 @@ def at_once(folder: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def within(folder: Path, seconds: float) -> Iterator[None]:
     """Hold the lock of `folder` like `exclusive`, but wait for its holder so long at most. Raises Held after that."""
-    deadline = time.monotonic() + seconds
-    with contextlib.ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(at_once(folder))
-                break
-            except Held:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(POLL_SECONDS)
+    descriptor = _take_within(folder, seconds)
+    try:
         yield
+    finally:
+        os.close(descriptor)
+
+
+def until_exit(folder: Path, seconds: float) -> None:
+    """Take the lock of `folder` as `within` does, and leave it to the kernel to release it.
+
+    Whoever then gets the lock knows that this process has ended, and not only that it is about to.
+    """
+    _take_within(folder, seconds)
 
 
 @contextlib.contextmanager
@@ -59,16 +61,38 @@ def shared(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _held(folder: Path, kind: int) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = _take(folder, kind)
     try:
-        try:
-            fcntl.flock(descriptor, kind)
-        except BlockingIOError:
-            raise Held(f"{folder} is locked by {holder_of(descriptor)}") from None
         yield
     finally:
         os.close(descriptor)
+
+
+def _take_within(folder: Path, seconds: float) -> int:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return _take(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except Held:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_SECONDS)
+
+
+def _take(folder: Path, kind: int) -> int:
+    """The descriptor that has the lock until it is closed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, kind)
+    except BlockingIOError:
+        holder = holder_of(descriptor)
+        os.close(descriptor)
+        raise Held(f"{folder} is locked by {holder}") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def holder_of(descriptor: int) -> str:

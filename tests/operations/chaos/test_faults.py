@@ -62,6 +62,7 @@ def test_a_fault_gets_its_cause_and_the_training_goes_on(stand: Stand, name: str
     gets_its_cause_and_goes_on(stand, name)
 
 
+@pytest.mark.nightly
 def test_after_all_these_faults_the_training_has_learned_what_one_without_faults_learns(
     stand: Stand, mark: Marked, tmp_path: Path
 ) -> None:

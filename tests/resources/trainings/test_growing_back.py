@@ -40,7 +40,7 @@ def on_one_of_two(lab: Lab) -> TrainingStore:
     return store
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_takes_back_a_node_that_has_returned_and_goes_on_from_its_checkpoint(lab: Lab, marked: Marked):
     store, watcher = on_one_of_two(lab), Watcher(lab)
     assert not any(watcher.look(store) for _ in range(30)), "there is nothing to grow onto"

@@ -105,7 +105,7 @@ def test_a_killed_keeper_leads_to_the_next_incarnation(lab: Lab, marked: Marked)
     lab.stopped(store)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_failures_with_checkpoints_between_them_do_not_count_against_a_training(lab: Lab, marked: Marked):
     store = lab.wanted(numbers(ENDLESS, every=20), failures=1)
     for incarnation in (1, 2):

@@ -48,3 +48,17 @@ def test_who_waits_for_a_lock_gives_up_at_the_deadline_and_is_told_who_holds_it(
         lock.within(tmp_path, 0.1).__enter__()
     with lock.within(tmp_path, 0.1):
         assert held(tmp_path) != ""
+
+
+def test_a_lock_that_is_kept_until_the_exit_is_held_while_its_process_has_not_ended(tmp_path: Path, marked: Marked):
+    """Also while its interpreter clears its modules."""
+    code = (
+        "import pathlib, sys, time; from trainer.base import lock\n"
+        "class Late:\n"
+        "    def __del__(self): time.sleep(0.5)\n"
+        "lock.until_exit(pathlib.Path(sys.argv[1]), 1.0); lock.late = Late(); print('taken', flush=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "taken\n"
+        until(lambda: held(tmp_path) == "", "the lock to be free")
+        assert marked.pids() == []

@@ -140,14 +140,14 @@ def loaded(places: Path, held: dict[str, Any]) -> dict[str, dict[str, dict[str, 
     return {name: gang.run(size, load, name, places)[0] for name, size in LAYOUTS.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(LAYOUTS, LAYOUTS)))
 def test_every_layout_loads_the_checkpoints_of_every_other(held: Any, loaded: Any, before: str, after: str) -> None:
     assert loaded[after][before] == held[before]
     assert len(held[before]) == 12 + 3 * 8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_readers_without_ranks_read_whole_tensors(places: Path, held: Any, layout: str) -> None:
     (commit,) = fence.commits(places / layout / "store")
@@ -156,7 +156,7 @@ def test_readers_without_ranks_read_whole_tensors(places: Path, held: Any, layou
     assert hashed == {name: value for name, value in held[layout].items() if "/" not in name}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_element_is_written_once(places: Path, held: Any, layout: str) -> None:
     (commit,) = fence.commits(places / layout / "store")

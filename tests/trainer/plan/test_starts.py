@@ -25,9 +25,6 @@ LAYOUTS = {
     ),
     "hybrid": question(ranks=RANKS, shard="hybrid", shard_ranks=2),
 }
-ROWS = [
-    pytest.param(name, marks=[pytest.mark.slow] if name == "llama-70b" else [pytest.mark.nightly]) for name in LAYOUTS
-]
 
 
 def started(asked: Question) -> list[dict[str, Any]]:
@@ -63,7 +60,8 @@ def described(asked: Question, rank: int, counts: bool = True) -> dict[str, Any]
     return found
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_each_rank_holds_the_parts_and_the_bytes_that_the_plan_gives_it(name: str) -> None:
     """At its beginning, tensor by tensor; and after its first step in weights, gradients and optimiser state."""
     asked = LAYOUTS[name]
