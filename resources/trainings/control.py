@@ -51,7 +51,7 @@ class TrainingControl:
     ) -> None:
         """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
-        self._submission = Submission(launcher, paths, clock, revision, hardware, sees_nodes)
+        self._submission = Submission(paths, clock, revision, hardware, sees_nodes)
         self._quotas = quotas or Quotas(paths.durable)
         self._growing = Growing(growths, paths.durable, fleet.scheduled)
         self._clock, self._grace_seconds, self._watch = clock, grace_seconds, watch
@@ -288,7 +288,7 @@ class TrainingControl:
 
     def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
-        if not self._submission.submit(store, facts, by, run, self.grace_of(facts)):
+        if not self._submission.submit(self.launcher, store, facts, by, run, self.grace_of(facts)):
             return
         store.mark_submitted(facts.incarnation, by)
         after = store.read()

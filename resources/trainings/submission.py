@@ -23,7 +23,6 @@ from trainer.record import causes
 class Submission:
     """Submits the jobs of one platform's trainings."""
 
-    launcher: Launcher
     paths: Paths
     clock: Callable[[], float]
     revision: str = ""
@@ -31,13 +30,15 @@ class Submission:
     sees_nodes: bool = False
     """Whether this process sees the nodes' NVMe folders."""
 
-    def submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str, grace: float) -> bool:
+    def submit(
+        self, launcher: Launcher, store: TrainingStore, facts: TrainingFacts, by: str, run: str, grace: float
+    ) -> bool:
         """Submit or adopt the job of the newest incarnation; False where it waits, or has ended so.
 
         Raises Unavailable where the launcher cannot be asked, and OSError.
         """
         try:
-            self.launcher.submit(self._job(facts, run, grace))
+            launcher.submit(self._job(facts, run, grace))
         except (PlatformFault, ValueError) as error:
             self._note(store, facts, error, by)
             return False
