@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 import pyarrow as pa
 
-from resources import warehouse
+from resources import sql, warehouse
 
 Value = TypeVar("Value")
 
@@ -62,10 +62,10 @@ def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema,
     """
     with _limited() as connection:
         files = [str(each) for each in tables.values() if each is not None]
-        connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files))}]")
+        connection.execute(f"SET allowed_paths = {sql.literals(files)}")
         connection.register("_columns", columns.empty_table())
         for name, each in tables.items():
-            rows_of = "" if each is None else f"UNION ALL BY NAME FROM read_parquet({_quoted(str(each))})"
+            rows_of = "" if each is None else f"UNION ALL BY NAME FROM read_parquet({sql.literal(str(each))})"
             connection.execute(f"CREATE VIEW {name} AS FROM _columns {rows_of}")
         return _asked(connection, text, most, COUNTED, "")
 
@@ -131,7 +131,3 @@ def _require_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     if found != ["SELECT"]:
         listed = ", then ".join(each.replace("_", " ") for each in found) or "no statement"
         raise ValueError(f"query {text!r}: found {listed}, expected one SELECT: nothing is changed by a query")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

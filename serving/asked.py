@@ -9,6 +9,7 @@ made of a sample of the documents that a version was trained on, so that the two
 
 import datetime
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ ASKED, TRAINED = "asked", "trained"
 LONGEST = 4096
 """Characters of a text whose tokens and language are counted, from its beginning."""
 KEPT_DAYS = 30
+NAME = re.compile(r"\d{4}-\d\d-\d\d\.[^.]+\..+")
+"""Of a file of counts: day, tokenizer and host."""
 
 
 @dataclass
@@ -92,15 +95,15 @@ class AskedRecords:
     def forget_old(self) -> None:
         """Remove the counts of days that are older than `KEPT_DAYS`. Raises OSError."""
         oldest = _days_ago(KEPT_DAYS)
-        for name in listing.names_if_there(self._folder / ASKED, ".json"):
-            if name.split(".")[0] < oldest:
-                (self._folder / ASKED / f"{name}.json").unlink(missing_ok=True)
+        for path, day, _ in self._kept():
+            if day < oldest:
+                path.unlink(missing_ok=True)
 
     def asked(self, tokenizer: str, days: int) -> TextCounts:
         """What all fronts counted today and on the days before. Raises OSError."""
         found, oldest = TextCounts(), _days_ago(days)
-        for path in self._of(tokenizer):
-            if path.name.split(".")[0] >= oldest:
+        for path, day, counted_by in self._kept():
+            if counted_by == tokenizer and day >= oldest:
                 found.join(codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts())
         return found
 
@@ -112,10 +115,13 @@ class AskedRecords:
         """How the documents of a snapshot are distributed; None where that was not counted."""
         return codec.read_if_whole(self._folder / TRAINED / f"{snapshot}.{tokenizer}.json", TextCounts, FORMAT)
 
-    def _of(self, tokenizer: str) -> Iterator[Path]:
-        for name in listing.names_if_there(self._folder / ASKED, ".json"):
-            if name.split(".")[1] == tokenizer:
-                yield self._folder / ASKED / f"{name}.json"
+    def _kept(self) -> Iterator[tuple[Path, str, str]]:
+        """The files of counts, each with its day and its tokenizer."""
+        folder = self._folder / ASKED
+        names = listing.files_if_there(folder, ".json")
+        for name in listing.fitting(folder, names, lambda name: NAME.fullmatch(name) is not None):
+            day, tokenizer, _ = name.split(".", 2)
+            yield folder / f"{name}.json", day, tokenizer
 
 
 def _days_ago(days: int) -> str:

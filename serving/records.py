@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from trainer.base import codec
+from trainer.base import codec, listing
 from trainer.record import numbered
 
 WANTED, VERDICT, ANSWERING, FRONT = (
@@ -163,11 +163,8 @@ class ServingRecords:
         self.durable, self.folder = durable, durable / SERVING
 
     def models(self) -> list[str]:
-        """The models of which anything was ever wanted."""
-        try:
-            return sorted(path.parent.name for path in self.folder.glob("*/wanted"))
-        except FileNotFoundError:
-            return []
+        """The models of which anything was ever wanted. Raises OSError where that cannot be listed."""
+        return [name for name in listing.names_if_there(self.folder) if (self.folder / name / "wanted").is_dir()]
 
     def state(self, model: str) -> ServedState:
         """The newest wish of a model. Raises UndecodableRecord, and OSError, also where that wish was lost."""

@@ -81,7 +81,7 @@ class Outbox:
     def noted(self) -> list[NotedNotice]:
         """All notices, the oldest first; a damaged one is left out, and is noted again where its cause lasts."""
         found = dict(self._unwritten)
-        for name in listing.names_if_there(self.folder / "outbox", ".json"):
+        for name in listing.files_if_there(self.folder / "outbox", ".json"):
             each = codec.read_if_whole(self._path(name), NotedNotice, FORMAT)
             if each is None:
                 self._path(name).unlink(missing_ok=True)

@@ -45,6 +45,7 @@ class Front:
         self.switches: dict[str, ModelSwitch] = {}
         self._figures = FrontFigures()
         self._unreadable: dict[str, str] = {}
+        self._unlisted = ""
         self._beside: set[asyncio.Task[None]] = set()
         self.wanted_at = time.monotonic()
         """When anything was last wanted."""
@@ -69,7 +70,7 @@ class Front:
     async def run(self) -> None:
         """Follow the records, for ever; a model whose records cannot be read keeps what it has."""
         while True:
-            for model in self._records.models():
+            for model in self._wanted():
                 if model not in self.switches:
                     switch = self.switches[model] = ModelSwitch(model, self._records, self._maker, self._url)
                     beside = (switch.quality.run(self._session), switch.asked.run())
@@ -78,6 +79,16 @@ class Front:
             if any(switch.backends for switch in self.switches.values()):
                 self.wanted_at = time.monotonic()
             await asyncio.sleep(TICK_SECONDS)
+
+    def _wanted(self) -> list[str]:
+        """The models that were ever wanted; those of before while the records cannot be listed."""
+        try:
+            return self._records.models()
+        except OSError as error:
+            if self._unlisted != str(error):
+                log.error("which models are wanted: %s", error)
+            self._unlisted = str(error)
+            return list(self.switches)
 
     async def _follow(self, model: str) -> None:
         try:

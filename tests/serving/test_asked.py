@@ -93,6 +93,18 @@ def test_old_days_are_forgotten_and_only_the_last_ones_are_joined(tmp_path: Path
     assert records.asked("a-tokenizer", 1).texts == 1 and records.asked("a-tokenizer", 999).texts == 2
 
 
+def test_what_stands_beside_the_counts_and_is_none_is_passed_over(tmp_path: Path):
+    records, today = AskedRecords(tmp_path, MODEL), asked.today()
+    records.keep(today, "a-tokenizer", "a.host.with.dots", counts(ENGLISH, 1))
+    folder = ServingRecords(tmp_path).folder / MODEL / asked.ASKED
+    for name in ("0.json", "notes.json", "2020-01-01.json", f"{today}.json"):
+        (folder / name).touch()
+    for name in ("1.json", "2020-01-01.a-tokenizer.here.json", f"{today}.a-tokenizer.here.json"):
+        (folder / name).mkdir()
+    records.forget_old()
+    assert records.asked("a-tokenizer", 1).texts == 1
+
+
 def test_questions_in_another_language_differ_from_what_was_trained_on_and_equal_ones_do_not():
     trained = counts(ENGLISH, 300)
     same, other = (live.figures(trained, counts(text, 300)) for text in (ENGLISH, GERMAN))

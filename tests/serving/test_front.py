@@ -4,12 +4,14 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serving.front.front import TICK_SECONDS
 from serving.records import ServedVersion, SwitchPolicy
 from tests.conftest import until
 from tests.serving.fronts import MODEL, Load, RunningFront, call, front, wish
@@ -139,6 +141,22 @@ def test_the_front_says_who_answers_and_what_it_has_counted(running: RunningFron
     assert 'slipway_serving_first_token_seconds_bucket{model="small",version="1",le="+Inf"}' in figures
     status, page = running.get("/")
     assert status == 200 and "http" not in page.replace("http-equiv", "")
+
+
+def test_who_answers_goes_on_while_the_records_cannot_be_listed(running: RunningFront, durable: Path):
+    """The front looks for them several times in this while."""
+    url = running.url
+    folder, aside = durable / "serving", durable / "serving-aside"
+    folder.rename(aside)
+    try:
+        folder.touch()
+        end = time.monotonic() + 10 * TICK_SECONDS
+        while time.monotonic() < end:
+            asked = {"model": MODEL, "prompt": "def f(x):", "max_tokens": 8}
+            assert call(f"{url}/v1/completions", asked)[0] == 200
+    finally:
+        folder.unlink()
+        aside.rename(folder)
 
 
 def test_a_switch_under_load_loses_no_request(running: RunningFront, durable: Path):

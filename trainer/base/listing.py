@@ -38,6 +38,14 @@ def folders_if_there(folder: Path) -> list[str]:
     return fitting(folder, names_if_there(folder), lambda name: is_folder(folder / name))
 
 
+def files_if_there(folder: Path, suffix: str = "") -> list[str]:
+    """The names of the files in a folder that end with `suffix`, as `names_if_there`.
+
+    A folder or a pipe of such a name is a stray, which is logged once.
+    """
+    return fitting(folder, names_if_there(folder, suffix), lambda name: is_file(folder / f"{name}{suffix}"))
+
+
 def fitting(folder: Path, names: Iterable[str], fits: Callable[[str], bool]) -> list[str]:
     """The names of a folder that are what is expected there. A stray one is logged once, and the others go on."""
     found = []
@@ -53,6 +61,14 @@ def fitting(folder: Path, names: Iterable[str], fits: Callable[[str], bool]) -> 
 def is_folder(path: Path) -> bool:
     """Unlike `Path.is_dir`, raises OSError where that cannot be read."""
     return stat.S_ISDIR(path.stat().st_mode)
+
+
+def is_file(path: Path) -> bool:
+    """Unlike `Path.is_file`, raises OSError where that cannot be read; a file that is gone meanwhile is none."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def is_absent(path: Path) -> bool:

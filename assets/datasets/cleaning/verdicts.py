@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building.workshop import writing
 from assets.datasets.cleaning import cleaner
+from resources import sql
 from trainer.base import atomic, parsing, regular_file, verify
 
 VERDICTS = pa.schema([pa.field("key", pa.string()), pa.field("passage", pa.string())])
@@ -36,8 +37,8 @@ class Verdicts:
         """The verdicts of the last time as SQL: a relation with the columns of VERDICTS, each key once."""
         if not self._whole():
             return "(select null::varchar as key, null::varchar as passage where false)"
-        path = str(self._path).replace("'", "''")
-        return f"(select key, any_value(passage) as passage from read_parquet('{path}') group by key)"
+        table = f"read_parquet({sql.literal(str(self._path))})"
+        return f"(select key, any_value(passage) as passage from {table} group by key)"
 
     def keep(self, recalled: pa.RecordBatch) -> None:
         """Keep verdicts of the last time, with the columns of VERDICTS; those that are not kept are forgotten."""

@@ -29,6 +29,7 @@ from assets.datasets.reading.items import Text
 from assets.datasets.texts.quoted import quoted
 from recipes.cleaning import CleaningSection, DecontaminationSection
 from recipes.dataset import ReadingSection
+from resources import sql
 from trainer.base import digest, verify
 
 FEATURES = """
@@ -86,7 +87,7 @@ def remove_near_duplicates(
     the first in `order`, SQL over `live`. `shop` is the dataset's workshop."""
     if cleaning.near_duplicates is None:
         return
-    connection.execute(FEATURES.format(segments=segments))
+    connection.execute(FEATURES.format(segments=sql.literals(segments)))
     near = near_duplicates.duplicates(connection, "features", cleaning.near_duplicates.similarity, shop)
     connection.register("near", near)
     connection.execute(NEAR.format(order=order))
@@ -115,7 +116,7 @@ def remove_contaminated(
         return
     _remove_quotes(connection, items, rule.shortest, segments, memory, shop, report)
     texts = _Texts(connection.cursor(), Path(segments[0]).parent, items)
-    connection.execute(FEATURES.format(segments=segments))
+    connection.execute(FEATURES.format(segments=sql.literals(segments)))
     connection.register("evaluation", texts.evaluation)
     connection.execute("CREATE VIEW training AS SELECT row, fingerprints FROM features WHERE split = 'train'")
     own = "SELECT row, fingerprints FROM features WHERE split = 'validation' UNION ALL " if rule.validation else ""

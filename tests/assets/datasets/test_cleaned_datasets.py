@@ -90,6 +90,14 @@ def test_the_first_of_near_duplicate_training_documents_is_kept(corpus, durable,
     assert [rows[f"{name}.txt"]["because"] for name in "abc"] == [None, "a.txt#0", "a.txt#0"]
 
 
+def test_near_duplicates_are_found_in_whatever_folder_the_platform_keeps_its_documents(tmp_path, corpus, chosen):
+    text = text_in("train", chosen)
+    write_file(corpus / "a.txt", text)
+    write_file(corpus / "b.txt", near(text, "train", chosen))
+    rows = rows_of(recipe_of(corpus), tmp_path / 'the owner\'s "home", [*] and {a}' / "durable")
+    assert [rows[f"{name}.txt"]["removed"] for name in "ab"] == [None, "near_duplicate"]
+
+
 def test_near_duplicates_are_kept_when_the_recipe_turns_the_comparison_off(corpus, durable, chosen):
     text = text_in("train", chosen)
     for name in ("a.txt", "b.txt"):

@@ -1,5 +1,6 @@
 """Messages arrive at a webhook and a server of mail, each once; one that is away loses nothing and blocks nothing."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,15 @@ def test_a_webhook_and_a_mailbox_get_each_notice_once_also_from_another_process(
         assert "What to do: nothing\nLink: https://slipway.test/assets/tiny/incident" in sent["message"]
         [letter] = mail.messages
         assert "Subject: Slipway: tiny: rank 1 was killed" in letter and "To: ada@example.org" in letter
+
+
+def test_what_stands_in_the_outbox_and_is_no_notice_is_passed_over(tmp_path: Path):
+    outbox = Outbox(tmp_path / "notifications")
+    note(outbox, "rank 1 was killed")
+    (outbox.folder / "outbox" / "a folder.json").mkdir()
+    os.mkfifo(outbox.folder / "outbox" / "a pipe.json")
+    (outbox.folder / "outbox" / "a damaged notice.json").write_text("{")
+    assert [each.notice.id for each in outbox.noted()] == ["rank 1 was killed"]
 
 
 def test_an_endpoint_that_is_away_gets_everything_later_and_the_other_one_at_once(
