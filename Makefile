@@ -77,10 +77,11 @@ fast:
 	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile --durations 50
 
 # These wait for real processes. With RETRY=1, for a machine that has other work too, what fails beside the others runs
-# once more alone, and what fails twice fails; pytest's exit status 1 says that every test ran and some failed.
+# once more alone, and what fails twice fails; pytest's exit status 1 says that every test ran and some failed. With
+# WITHIN=SECONDS, those that would begin later are skipped.
 SLOW := $(PYTEST) -m "slow and not nightly"
 test-slow: install ## the tests that take more than 5 s: real daemons, kills, drills
-	$(SLOW) --numprocesses $(WORKERS) --dist loadfile --durations 50 || { \
+	$(SLOW) --numprocesses $(WORKERS) --dist loadfile --durations 50 $(if $(WITHIN),--within $(WITHIN)) || { \
 	test $$? = 1 && test -n "$(RETRY)" && $(SLOW) --last-failed --numprocesses 0; }
 
 test-nightly: install ## what is too long for each change: kills at every point, bounds of memory, whole drills

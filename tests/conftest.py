@@ -13,7 +13,14 @@ import pytest
 
 from trainer.base import processes
 
-pytest_plugins = ["tests.s3", "tests.ceph", "tests.resources.launchers.notes", "tests.kubernetes.live", "tests.tracked"]
+pytest_plugins = [
+    "tests.s3",
+    "tests.ceph",
+    "tests.resources.launchers.notes",
+    "tests.kubernetes.live",
+    "tests.tracked",
+    "tests.time_limit",
+]
 
 # How long an example takes says how busy the machine is, and nothing of the code.
 hypothesis.settings.register_profile("slipway", deadline=None)
