@@ -61,7 +61,7 @@ lint: install ## formatter, linter, who imports whom, type checker
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/mypy .
+	$(BIN)/mypy
 
 check: lint ## lint, and the tests that start no process and import neither Dagster nor torch
 	$(PYTEST) -p tests.pure --quiet --numprocesses $(WORKERS)

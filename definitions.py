@@ -2,7 +2,7 @@
 
 Adding a YAML file under recipes/ adds its assets here, with no Python; one that cannot be used is an asset saying so.
 A run has the recipes that its code location was loaded with, whatever was written since. The resources are those of the
-embedded instance, or those of the cluster that SLIPWAY_PLATFORM describes (`resources.here`).
+embedded instance, or those of the cluster that SLIPWAY_PLATFORM describes (`slipway.resources.here`).
 """
 
 import os
@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
-from assets import keys
-from assets.broken import broken_assets
-from assets.checkpoints import checkpoint_assets
-from assets.datasets.assets import dataset_assets
-from assets.evaluation import evaluation_assets
-from assets.execution.advice import advised, advising, as_advice
-from assets.execution.resources import as_set_up
-from assets.incidents import incident_assets, overview_asset
-from assets.models import model_assets
-from assets.preflight import preflight
-from assets.serving import served_assets
-from assets.staging import staging_assets
-from assets.suites.assets import suite_assets
-from assets.sweeps.assets import sweep_assets
-from assets.training import training_assets
-from operations import (
+from slipway.assets import keys
+from slipway.assets.broken import broken_assets
+from slipway.assets.checkpoints import checkpoint_assets
+from slipway.assets.datasets.assets import dataset_assets
+from slipway.assets.evaluation import evaluation_assets
+from slipway.assets.execution.advice import advised, advising, as_advice
+from slipway.assets.execution.resources import as_set_up
+from slipway.assets.incidents import incident_assets, overview_asset
+from slipway.assets.models import model_assets
+from slipway.assets.preflight import preflight
+from slipway.assets.serving import served_assets
+from slipway.assets.staging import staging_assets
+from slipway.assets.suites.assets import suite_assets
+from slipway.assets.sweeps.assets import sweep_assets
+from slipway.assets.training import training_assets
+from slipway.operations import (
     branching,
     checkpoint_retention,
     export_retention,
@@ -50,41 +50,41 @@ from operations import (
     storage,
     trainings,
 )
-from recipes import texts
-from recipes.load import Recipes, recipes_folder
-from recipes.texts import Texts
-from recipes.usable import BrokenRecipe, UsableRecipes, made_of, usable
-from resources import platform, state
-from resources.here import Resources, cluster_resources, embedded_resources
-from resources.home import Home
-from resources.lease import HomeLease
-from resources.notify import settings as notify_settings
-from resources.notify.settings import NotificationSettings
-from resources.platform import Platform
-from sensors.checkpoint_arrivals import checkpoint_arrivals
-from sensors.incidents import incidents_sensor
-from sensors.job_watch import job_watch
-from sensors.metrics_shipping import metrics_shipping
-from sensors.network_faults import network_faults
-from sensors.node_demand import node_demand
-from sensors.node_failures import node_failures
-from sensors.node_health import node_health
-from sensors.notifications import notifications_sensor
-from sensors.offers import offers
-from sensors.openlineage import openlineage
-from sensors.promotions import promotions
-from sensors.renewals import renewals
-from sensors.retraining import retraining
-from sensors.run_starts import run_starts
-from sensors.serving import serving as serving_sensor
-from sensors.staging import staging
-from sensors.standings import standings
-from sensors.suites import suites
-from sensors.support import around, holder
-from sensors.sweep_completions import sweep_completions
-from sensors.terms import terms
-from sensors.traces import traces
-from trainer.base import proxy_bypass
+from slipway.recipes import texts
+from slipway.recipes.load import Recipes, recipes_folder
+from slipway.recipes.texts import Texts
+from slipway.recipes.usable import BrokenRecipe, UsableRecipes, made_of, usable
+from slipway.resources import platform, state
+from slipway.resources.here import Resources, cluster_resources, embedded_resources
+from slipway.resources.home import Home
+from slipway.resources.lease import HomeLease
+from slipway.resources.notify import settings as notify_settings
+from slipway.resources.notify.settings import NotificationSettings
+from slipway.resources.platform import Platform
+from slipway.sensors.checkpoint_arrivals import checkpoint_arrivals
+from slipway.sensors.incidents import incidents_sensor
+from slipway.sensors.job_watch import job_watch
+from slipway.sensors.metrics_shipping import metrics_shipping
+from slipway.sensors.network_faults import network_faults
+from slipway.sensors.node_demand import node_demand
+from slipway.sensors.node_failures import node_failures
+from slipway.sensors.node_health import node_health
+from slipway.sensors.notifications import notifications_sensor
+from slipway.sensors.offers import offers
+from slipway.sensors.openlineage import openlineage
+from slipway.sensors.promotions import promotions
+from slipway.sensors.renewals import renewals
+from slipway.sensors.retraining import retraining
+from slipway.sensors.run_starts import run_starts
+from slipway.sensors.serving import serving as serving_sensor
+from slipway.sensors.staging import staging
+from slipway.sensors.standings import standings
+from slipway.sensors.suites import suites
+from slipway.sensors.support import around, holder
+from slipway.sensors.sweep_completions import sweep_completions
+from slipway.sensors.terms import terms
+from slipway.sensors.traces import traces
+from slipway.trainer.base import proxy_bypass
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -225,7 +225,7 @@ def build(
 
 def of_cluster(recipes: Recipes, settings: Platform, broken: Sequence[BrokenRecipe] = ()) -> dg.Definitions:
     """The definitions of these recipes on a cluster."""
-    from assets.execution.executor import cluster_executor
+    from slipway.assets.execution.executor import cluster_executor
 
     resources = cluster_resources(settings)
     executor = cluster_executor(settings.compute)

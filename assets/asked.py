@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.datasets.texts.checks import sample
-from resources.warehouse import stability_index
-from serving import asked
-from serving.api.texts import ServedTokenizer
-from serving.asked import AskedRecords, TextCounts
-from serving.records import ServedVersion
-from trainer.data import snapshots
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.data.shards import TextSnapshot
-from trainer.data.snapshots import Snapshot
+from slipway.assets.datasets.texts.checks import sample
+from slipway.resources.warehouse import stability_index
+from slipway.serving import asked
+from slipway.serving.api.texts import ServedTokenizer
+from slipway.serving.asked import AskedRecords, TextCounts
+from slipway.serving.records import ServedVersion
+from slipway.trainer.data import snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.data.shards import TextSnapshot
+from slipway.trainer.data.snapshots import Snapshot
 
 DAYS = 7
 """Today and so many days before are compared."""

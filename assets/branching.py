@@ -3,14 +3,14 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from assets.training import TERMS, terms_now
-from recipes import assignments
-from recipes.training import TrainingRecipe
-from resources.trainings import branching
-from resources.trainings.records import Terms
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base.invalid import Invalid
-from trainer.config import changing
+from slipway.assets.training import TERMS, terms_now
+from slipway.recipes import assignments
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.trainings import branching
+from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import changing
 
 
 def branch(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets import keys
-from recipes.usable import BrokenRecipe
+from slipway.assets import keys
+from slipway.recipes.usable import BrokenRecipe
 
 NOUN = "recipe"
 AFTER = (

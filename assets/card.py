@@ -6,9 +6,9 @@ It says nothing that is not on record; what is not known is listed.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resources.mlflow import record as records
-from resources.mlflow.promotion import Judgement, Promotion
-from resources.mlflow.record import FIELDS, ModelRecord
+from slipway.resources.mlflow import record as records
+from slipway.resources.mlflow.promotion import Judgement, Promotion
+from slipway.resources.mlflow.record import FIELDS, ModelRecord
 
 LONGEST = 300
 """Characters of a value in a table; longer ones are cut."""

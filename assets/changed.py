@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
-from resources.trainings import updating
-from resources.trainings.updating import KnownChange
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.updating import KnownChange
 
 
 def description(change: KnownChange) -> str:

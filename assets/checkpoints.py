@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from assets import keys
-from recipes.training import ModelRecipe, TrainingRecipe
-from resources.trainings.checkpoint_faults import CheckpointFault
-from resources.trainings.facts import TrainingFacts
-from trainer.record.fence import Commit
+from slipway.assets import keys
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.resources.trainings.checkpoint_faults import CheckpointFault
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.record.fence import Commit
 
 
 def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:

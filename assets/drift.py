@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from assets.datasets.images import checks as of_images
-from assets.datasets.snapshots.outcomes import table_of
-from assets.datasets.texts import checks as of_texts
-from resources.tiers import Tiers
-from trainer.data import snapshots
-from trainer.data.images import ImageSnapshot
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.data.shards import TextSnapshot
+from slipway.assets.datasets.images import checks as of_images
+from slipway.assets.datasets.snapshots.outcomes import table_of
+from slipway.assets.datasets.texts import checks as of_texts
+from slipway.resources.tiers import Tiers
+from slipway.trainer.data import snapshots
+from slipway.trainer.data.images import ImageSnapshot
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.data.shards import TextSnapshot
 
 Snapshot = TextSnapshot | ImageSnapshot
 

@@ -1,22 +1,23 @@
-"""Evaluation: measures each checkpoint on the whole validation split, by a process or by a job (`assets.measuring`)."""
+"""Evaluation: measures each checkpoint on the whole validation split, by a process or by a job
+(`slipway.assets.measuring`)."""
 
 from pathlib import Path
 
 import dagster as dg
 
-from assets import keys, plots
-from assets.execution import pods
-from assets.measuring import Measuring, in_a_run
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from trainer.base import codec
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.record import fence, files
-from trainer.record.scores import Score
+from slipway.assets import keys, plots
+from slipway.assets.execution import pods
+from slipway.assets.measuring import Measuring, in_a_run
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.scores import Score
 
 
 def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:

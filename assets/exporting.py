@@ -6,16 +6,16 @@ Both write one tensor after the other and hold no more than one.
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.measuring import evaluation_of
-from resources.compute.protocol import Compute
-from resources.short_jobs import size
-from resources.short_jobs.attempts import ShortJob
-from resources.short_jobs.running import Say, ShortJobFailed
-from resources.tiers import Tiers
-from resources.trainings.records import Terms
-from trainer.base import digest, regular_file
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.record.fence import Commit
+from slipway.assets.measuring import evaluation_of
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.short_jobs import size
+from slipway.resources.short_jobs.attempts import ShortJob
+from slipway.resources.short_jobs.running import Say, ShortJobFailed
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.records import Terms
+from slipway.trainer.base import digest, regular_file
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.record.fence import Commit
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Exporting:
     ) -> str:
         """Write the new folder `target` here, or have a job do so; returns the SHA-256 of its manifest.
 
-        Raises as `is_for_a_job`, `export` and `trainer.start.export.export` do.
+        Raises as `is_for_a_job`, `export` and `slipway.trainer.start.export.export` do.
         """
         if self.is_for_a_job(commit, terms, target):
             return self.export(commit, terms, target, tokenizer, precision, file_bytes)
-        from trainer.start import export  # with what reads weights, which a job needs not
+        from slipway.trainer.start import export  # with what reads weights, which a job needs not
 
         folder = self.tiers.durable_path / commit.folder
         return export.export(folder, target, commit.manifest, tokenizer, precision, file_bytes)
@@ -72,7 +72,7 @@ class Exporting:
                 "precision": precision,
                 "file_bytes": file_bytes,
             },
-            command=("python", "-m", "trainer.export"),
+            command=("python", "-P", "-m", "slipway.trainer.export"),
             request={
                 "checkpoint": str(self.tiers.durable_path / commit.folder),
                 "manifest": commit.manifest,

@@ -1,10 +1,10 @@
 """The gate: judges a registered checkpoint by its recipe's policy, against the data and against the champion of now.
 
-Candidate and champion are measured on the same examples (`assets.gates.yardstick`), and what is compared is the paired
-difference of their losses with its interval (`assets.gates.paired`). If the suite became another one while they were
-measured, both are measured anew. A champion that cannot be measured is not beaten: the candidate waits for a person.
-What the gate finds is one immutable record with the hashes of all that went into it, without which
-`resources.mlflow.promotion` promotes nothing.
+Candidate and champion are measured on the same examples (`slipway.assets.gates.yardstick`), and what is compared is the
+paired difference of their losses with its interval (`slipway.assets.gates.paired`). If the suite became another one
+while they were measured, both are measured anew. A champion that cannot be measured is not beaten: the candidate waits
+for a person. What the gate finds is one immutable record with the hashes of all that went into it, without which
+`slipway.resources.mlflow.promotion` promotes nothing.
 """
 
 import contextlib
@@ -12,34 +12,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assets.evaluation import evaluate
-from assets.gates import answering, checks, exposure, guessing, lineage, task_limits, verdict, yardstick
-from assets.gates.checks import CheckOutcome, Rivals
-from assets.gates.yardstick import Yardstick
-from assets.generating import Generating
-from assets.measuring import Measuring
-from assets.suites.measured import ExampleTable, ModelFigures
-from recipes.suite import SuiteRecipe
-from recipes.training import ModelRecipe
-from resources.mlflow import record
-from resources.mlflow.promotion import Judgement, NotJudged, NotPromoted, Promotion, Promotions
-from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry, Version
-from resources.mlflow.tracking import Tracking
-from resources.short_jobs import size
-from resources.tiers import Tiers
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Terms
-from resources.trainings.roots import trainings
-from resources.trainings.verification import verify
-from trainer.base import atomic, digest
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.data import mixtures
-from trainer.data.shards import TextSnapshot
-from trainer.data.snapshots import Snapshot, read
-from trainer.record.fence import Commit, Token
-from trainer.record.scores import Score
+from slipway.assets.evaluation import evaluate
+from slipway.assets.gates import answering, checks, exposure, guessing, lineage, task_limits, verdict, yardstick
+from slipway.assets.gates.checks import CheckOutcome, Rivals
+from slipway.assets.gates.yardstick import Yardstick
+from slipway.assets.generating import Generating
+from slipway.assets.measuring import Measuring
+from slipway.assets.suites.measured import ExampleTable, ModelFigures
+from slipway.recipes.suite import SuiteRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.mlflow import record
+from slipway.resources.mlflow.promotion import Judgement, NotJudged, NotPromoted, Promotion, Promotions
+from slipway.resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry, Version
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.short_jobs import size
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.verification import verify
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.data import mixtures
+from slipway.trainer.data.shards import TextSnapshot
+from slipway.trainer.data.snapshots import Snapshot, read
+from slipway.trainer.record.fence import Commit, Token
+from slipway.trainer.record.scores import Score
 
 
 class UnmeasurableChampion(Exception):

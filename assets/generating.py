@@ -12,19 +12,19 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterExecutionInterruptedError
 
-from assets.measuring import Measuring
-from assets.serving import Serving
-from assets.suites.generation import answered, asking, harness
-from assets.suites.generation.answered import TaskFigures
-from assets.suites.generation.asking import Questions
-from recipes.suite import GenerationSection
-from resources.mlflow.registry import Version
-from resources.short_jobs import size
-from resources.short_jobs.attempts import ShortJob
-from resources.short_jobs.running import ShortJobFailed
-from resources.trainings.roots import trainings
-from serving.records import ServedVersion
-from trainer.base import codec
+from slipway.assets.measuring import Measuring
+from slipway.assets.serving import Serving
+from slipway.assets.suites.generation import answered, asking, harness
+from slipway.assets.suites.generation.answered import TaskFigures
+from slipway.assets.suites.generation.asking import Questions
+from slipway.recipes.suite import GenerationSection
+from slipway.resources.mlflow.registry import Version
+from slipway.resources.short_jobs import size
+from slipway.resources.short_jobs.attempts import ShortJob
+from slipway.resources.short_jobs.running import ShortJobFailed
+from slipway.resources.trainings.roots import trainings
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base import codec
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Generating:
             kind="generate",
             about=f"version {version.number} of {self.model}",
             identity={"manifest": served.manifest, "questions": questions, "harness": harness.version()},
-            command=("python", "-m", "assets.suites.generation"),
+            command=("python", "-P", "-m", "slipway.assets.suites.generation"),
             request={
                 "durable": str(tiers.durable_path),
                 "model": self.model,

@@ -1,7 +1,7 @@
 """Incidents: an external asset with a partition for each, and the overview of all of them for the morning after.
 
-What an incident shows is computed from its records (`resources.trainings.incident_reports`); the sensor `incidents`
-reports it, again when something about it has changed.
+What an incident shows is computed from its records (`slipway.resources.trainings.incident_reports`); the sensor
+`incidents` reports it, again when something about it has changed.
 """
 
 import json
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import figures, keys, plots
-from recipes.training import TrainingRecipe
-from resources.trainings import post_mortem
-from resources.trainings.incident_reports import RECOVERING, WAITING, IncidentReport
-from trainer.base import codec, digest
-from trainer.base.counting import counted
-from trainer.record.accounting import buckets
+from slipway.assets import figures, keys, plots
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.trainings import post_mortem
+from slipway.resources.trainings.incident_reports import RECOVERING, WAITING, IncidentReport
+from slipway.trainer.base import codec, digest
+from slipway.trainer.base.counting import counted
+from slipway.trainer.record.accounting import buckets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,18 +7,18 @@ before anything runs. An alias is read at that moment; the training keeps the ve
 from pathlib import Path
 from typing import TypeVar
 
-from assets.datasets.texts import tokenizer
-from recipes.initial import InitSection
-from recipes.training import ModelRecipe, TrainingRecipe
-from resources.mlflow.promotion import Promotions
-from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from trainer.base import regular_file
-from trainer.data import contents, snapshots, vocabulary
-from trainer.data.shards import TokenizerRecord
-from trainer.start import huggingface, initial
+from slipway.assets.datasets.texts import tokenizer
+from slipway.recipes.initial import InitSection
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.resources.mlflow.promotion import Promotions
+from slipway.resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.base import regular_file
+from slipway.trainer.data import contents, snapshots, vocabulary
+from slipway.trainer.data.shards import TokenizerRecord
+from slipway.trainer.start import huggingface, initial
 
 Recipe = TypeVar("Recipe", bound=TrainingRecipe)
 

@@ -1,6 +1,6 @@
 """Names in the asset graph: lanes, asset keys, partitions. One place, so that assets and sensors agree.
 
-A key begins with the lane of its recipe, or of its registered model (`recipes.lanes`). Partition keys:
+A key begins with the lane of its recipe, or of its registered model (`slipway.recipes.lanes`). Partition keys:
 a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
 ``<training>.<incarnation>.<generation>[.<step>[.<number>]]`` for its incidents, ``<sweep>.<n>`` for trials.
 """
@@ -9,7 +9,7 @@ import re
 
 import dagster as dg
 
-from recipes import lanes
+from slipway.recipes import lanes
 
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
 PREFLIGHT = dg.AssetKey(["platform", "preflight"])
@@ -19,7 +19,7 @@ BISECTS_TAG = "slipway/bisects"
 """On a run that bisects nodes: the incident after which it does."""
 TRAINING_TAG = "slipway/training"
 NAME_TAG = "slipway/name"
-"""On a run of a training, its name for people (`resources.trainings.naming`)."""
+"""On a run of a training, its name for people (`slipway.resources.trainings.naming`)."""
 SWEEP_TAG = "slipway/sweep"
 SHOWS_TAG = "slipway/shows"
 """On a run that only shows a training: such a run does not want the training itself."""

@@ -1,7 +1,7 @@
 """Measuring checkpoints: small ones in one process beside this one, large ones by jobs on as many ranks as they need.
 
-Both run `trainer.evaluate`, and find the same. A job outlives this process: whoever wants the same measurement adopts
-it. A checkpoint's job depends on nothing but the checkpoint and the text that it is measured on.
+Both run `slipway.trainer.evaluate`, and find the same. A job outlives this process: whoever wants the same measurement
+adopts it. A checkpoint's job depends on nothing but the checkpoint and the text that it is measured on.
 """
 
 import sys
@@ -13,28 +13,28 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterExecutionInterruptedError, DagsterRunStatus
 
-from resources import watched
-from resources.compute.protocol import Compute
-from resources.home import CODE
-from resources.short_jobs import size
-from resources.short_jobs.attempts import ShortJob
-from resources.short_jobs.running import Say, ShortJobFailed
-from resources.short_jobs.size import CheckpointSize
-from resources.tiers import Tiers
-from resources.trainings.job import with_fabric
-from resources.trainings.records import Terms
-from trainer.base import codec, scratch
-from trainer.base.invalid import Invalid
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import copying
-from trainer.checkpoint.tiers.folder_tier import FolderTier, NodesTier
-from trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
-from trainer.config import evaluating, resolved
-from trainer.config.evaluating import RankPlaces
-from trainer.config.operation import Evaluation
-from trainer.plan import room
-from trainer.record.fence import Commit
-from trainer.record.scores import FORMAT, Score, Scores
+from slipway.resources import watched
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.short_jobs import size
+from slipway.resources.short_jobs.attempts import ShortJob
+from slipway.resources.short_jobs.running import Say, ShortJobFailed
+from slipway.resources.short_jobs.size import CheckpointSize
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.job import with_fabric
+from slipway.resources.trainings.records import Terms
+from slipway.trainer.base import codec, scratch
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import copying
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier, NodesTier
+from slipway.trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
+from slipway.trainer.config import evaluating, resolved
+from slipway.trainer.config.evaluating import RankPlaces
+from slipway.trainer.config.operation import Evaluation
+from slipway.trainer.plan import room
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import FORMAT, Score, Scores
 
 SPLIT = "validation"
 WHOLE: Mapping[str, Any] = {}
@@ -174,7 +174,7 @@ class Measuring:
             kind="evaluate",
             about=f"checkpoint {commit.folder}",
             identity={**about, "cause": cause, "source": request.get("source", [])},
-            command=("python", "-m", "trainer.evaluate"),
+            command=("python", "-P", "-m", "slipway.trainer.evaluate"),
             request=request,
             nodes=places.nodes,
             ranks_per_node=places.ranks_per_node,
@@ -204,7 +204,7 @@ class Measuring:
         with scratch.folder("slipway-evaluation") as folder:
             request, output = folder / "request.json", folder / "scores.json"
             codec.replace(request, {**self._request(snapshot, commits, root, each), "output": str(output)})
-            command = [sys.executable, "-m", "trainer.evaluate", str(request)]
+            command = [sys.executable, "-P", "-m", "slipway.trainer.evaluate", str(request)]
             try:
                 done = watched.run(command, CODE)
             except watched.Idle as idle:

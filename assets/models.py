@@ -1,8 +1,8 @@
 """Models: the best checkpoint of a training as candidate, and the champion that it becomes when the checks pass.
 
-`assets.gate` judges the candidate; what it finds is shown as checks, one with a picture of the interval, and is the
-record that the promotion needs. Materialising the champion therefore promotes nothing that did not pass. In a run that
-has judged the candidate too, a rejection is no failure: the champion's partition says why there is none.
+`slipway.assets.gate` judges the candidate; what it finds is shown as checks, one with a picture of the interval, and is
+the record that the promotion needs. Materialising the champion therefore promotes nothing that did not pass. In a run
+that has judged the candidate too, a rejection is no failure: the champion's partition says why there is none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,25 +10,25 @@ from typing import Any
 
 import dagster as dg
 
-from assets import card, keys, plots, stages
-from assets.evaluation import best
-from assets.execution import pods
-from assets.gate import Gate
-from assets.gates.checks import CHECKS
-from assets.measuring import in_a_run
-from recipes.suite import SuiteRecipe
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.mlflow import identity, record
-from resources.mlflow.promotion import Judgement, NotAPromoter, NotPromoted
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from trainer.data import snapshots
-from trainer.record.fence import Commit
-from trainer.record.scores import Score
+from slipway.assets import card, keys, plots, stages
+from slipway.assets.evaluation import best
+from slipway.assets.execution import pods
+from slipway.assets.gate import Gate
+from slipway.assets.gates.checks import CHECKS
+from slipway.assets.measuring import in_a_run
+from slipway.recipes.suite import SuiteRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow import identity, record
+from slipway.resources.mlflow.promotion import Judgement, NotAPromoter, NotPromoted
+from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.data import snapshots
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import Score
 
 
 def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list[dg.AssetsDefinition]:

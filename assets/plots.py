@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.figures import new_figure, small_png
+from slipway.assets.figures import new_figure, small_png
 
 if TYPE_CHECKING:  # matplotlib takes a second to import: only the steps that draw pay it
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ def png_markdown(figure: "Figure", title: str = "plot") -> dg.MarkdownMetadataVa
 
 
 def png(data: bytes, title: str) -> dg.MarkdownMetadataValue:
-    """A PNG as Markdown; it should have no more than `assets.figures.MOST_BYTES`."""
+    """A PNG as Markdown; it should have no more than `slipway.assets.figures.MOST_BYTES`."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(data).decode()})")
 
 

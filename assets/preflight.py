@@ -2,7 +2,7 @@
 
 On a node in quarantine it is the diagnosis, and on one that joins the fleet the condition for its first work: without
 a fault the node works, on probation; with one it goes to repair. On any other node it only measures, and a fault makes
-the node a suspect. Each leaves a record of its verdict (`resources.fleet.health.preflights`).
+the node a suspect. Each leaves a record of its verdict (`slipway.resources.fleet.health.preflights`).
 """
 
 import time
@@ -11,12 +11,12 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import keys
-from assets.execution import on_nodes, pods
-from resources.compute.protocol import Compute
-from resources.fleet.health.preflights import PreflightRecord
-from resources.tiers import Tiers
-from trainer.node_task import PreflightTask, Result
+from slipway.assets import keys
+from slipway.assets.execution import on_nodes, pods
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.fleet.health.preflights import PreflightRecord
+from slipway.resources.tiers import Tiers
+from slipway.trainer.node_task import PreflightTask, Result
 
 
 class PreflightConfig(dg.Config):

@@ -8,17 +8,17 @@ is better, with its paired interval below 0, it comes back.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assets.gate import Gate
-from assets.gates import checks, paired, yardstick
-from assets.gates.paired import PairedDifference
-from assets.suites import measured
-from assets.suites.measured import ExampleTable, ModelFigures
-from recipes.training import ModelRecipe
-from resources.mlflow.promotion import Promotion
-from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, TRAINING_TAG
-from resources.trainings.roots import trainings
-from trainer.data.snapshots import Snapshot, read
-from trainer.record.fence import Commit, Token
+from slipway.assets.gate import Gate
+from slipway.assets.gates import checks, paired, yardstick
+from slipway.assets.gates.paired import PairedDifference
+from slipway.assets.suites import measured
+from slipway.assets.suites.measured import ExampleTable, ModelFigures
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.mlflow.promotion import Promotion
+from slipway.resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, TRAINING_TAG
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.data.snapshots import Snapshot, read
+from slipway.trainer.record.fence import Commit, Token
 
 
 @dataclass(frozen=True)

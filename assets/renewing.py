@@ -14,20 +14,20 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, training_data
-from assets.initial import with_initial_weights
-from assets.training import specification, terms
-from recipes.initial import InitSection
-from recipes.renewal import RenewalSection
-from recipes.training import ModelRecipe, TrainingRecipe
-from resources.mlflow.promotion import champion
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings import costs, naming
-from resources.trainings.roots import trainings
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import lock
-from trainer.data import contents, snapshots
+from slipway.assets import keys, training_data
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.training import specification, terms
+from slipway.recipes.initial import InitSection
+from slipway.recipes.renewal import RenewalSection
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.resources.mlflow.promotion import champion
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import costs, naming
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import lock
+from slipway.trainer.data import contents, snapshots
 
 BUDGET_DAYS = 30
 HOUR, DAY = 3600.0, 86_400.0

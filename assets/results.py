@@ -15,15 +15,15 @@ from typing import Any
 
 import dagster as dg
 
-from assets import changed, keys, plots, spent
-from resources.event_log import materialised
-from resources.pages.training import address
-from resources.trainings import course, naming
-from resources.trainings.facts import TrainingFacts
-from resources.unavailable import Unavailable
-from trainer.base.journal import JournalEvent
-from trainer.figures import measures
-from trainer.record import ledger
+from slipway.assets import changed, keys, plots, spent
+from slipway.resources.event_log import materialised
+from slipway.resources.pages.training import address
+from slipway.resources.trainings import course, naming
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.figures import measures
+from slipway.trainer.record import ledger
 
 LOCK = "result.lock"
 LOCK_SECONDS = 10.0

@@ -1,7 +1,7 @@
 """Served: what answers for a model. Wanting a version exports it, verified, and the front does the rest.
 
 One asset a registered model, whichever recipes lead to it. Its front switches from version to version
-(`serving.front`), and `sensors.serving` shows on the asset what answers.
+(`slipway.serving.front`), and `slipway.sensors.serving` shows on the asset what answers.
 """
 
 import contextlib
@@ -12,26 +12,26 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import asked, keys
-from assets.execution import pods
-from assets.exporting import Exporting
-from recipes.training import ModelRecipe
-from resources import exports
-from resources.compute.protocol import Compute
-from resources.mlflow import answerers, identity
-from resources.mlflow.promotion import Promotion, champion
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Version
-from resources.serving import wishes
-from resources.serving.wishes import NotServed
-from resources.short_jobs.running import Say
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from serving.records import Answering, ServedState, ServedVersion, ServingRecords, SwitchPolicy
-from trainer.base import digest, regular_file
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.verification import read_manifest, verify_file
-from trainer.record.fence import Commit, Token, Unreadable
+from slipway.assets import asked, keys
+from slipway.assets.execution import pods
+from slipway.assets.exporting import Exporting
+from slipway.recipes.training import ModelRecipe
+from slipway.resources import exports
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow import answerers, identity
+from slipway.resources.mlflow.promotion import Promotion, champion
+from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Version
+from slipway.resources.serving import wishes
+from slipway.resources.serving.wishes import NotServed
+from slipway.resources.short_jobs.running import Say
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.serving.records import Answering, ServedState, ServedVersion, ServingRecords, SwitchPolicy
+from slipway.trainer.base import digest, regular_file
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.verification import read_manifest, verify_file
+from slipway.trainer.record.fence import Commit, Token, Unreadable
 
 SERVES_TAG = "slipway/serves"
 POLL_SECONDS = 0.2
@@ -128,7 +128,7 @@ class Serving:
 
     def _export(self, version: Version, commit: Commit) -> str:
         """Raises ValueError, DamagedCheckpoint, and OSError."""
-        from trainer.start import export  # with all families of models, which few runs need
+        from slipway.trainer.start import export  # with all families of models, which few runs need
 
         target = self.records.export(version.model, version.manifest)
         precision = self.compute.serving(self.tiers).precision

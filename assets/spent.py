@@ -6,12 +6,12 @@ from typing import Any
 
 import dagster as dg
 
-from assets import plots
-from resources import platform
-from resources.trainings import accounts, costs
-from resources.trainings.quotas import Quotas
-from trainer.record.accounting import buckets
-from trainer.record.accounting.account import Account, lost_by
+from slipway.assets import plots
+from slipway.resources import platform
+from slipway.resources.trainings import accounts, costs
+from slipway.resources.trainings.quotas import Quotas
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.account import Account, lost_by
 
 COLUMNS = 60
 """Of the picture: the time from begin to end in so many equal parts."""

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assets.unseen import UNSEEN
-from trainer.base import listing, parsing, regular_file
-from trainer.data import mixtures, snapshots
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.data.snapshots import Snapshot
+from slipway.assets.unseen import UNSEEN
+from slipway.trainer.base import listing, parsing, regular_file
+from slipway.trainer.data import mixtures, snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.data.snapshots import Snapshot
 
 STEPS = "steps"
 SOURCE = "source"

@@ -4,14 +4,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.execution import on_nodes, pods
-from recipes.dataset import DatasetRecipe
-from resources import receipts
-from resources.compute.protocol import Compute
-from resources.tiers import Tiers
-from trainer.node_task import Result, StageTask
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.execution import on_nodes, pods
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import receipts
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.tiers import Tiers
+from slipway.trainer.node_task import Result, StageTask
 
 BANDWIDTH = "read_bandwidth"
 BY_THE_RANKS = "trainings here bring what their steps read (placement.staging: auto, parts or window)"

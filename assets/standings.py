@@ -6,11 +6,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots, spent
-from resources.pages.training import address
-from resources.trainings import accounts
-from resources.trainings.curves import VALIDATION, CurveFold
-from resources.trainings.standing import TrainingStanding
+from slipway.assets import keys, plots, spent
+from slipway.resources.pages.training import address
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.curves import VALIDATION, CurveFold
+from slipway.resources.trainings.standing import TrainingStanding
 
 STATE, WORDS = "state", "standing"
 FIGURES = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")

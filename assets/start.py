@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from assets import training_data
-from assets.initial import with_initial_weights
-from assets.training import specification, terms
-from recipes.training import TrainingRecipe
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
+from slipway.assets import training_data
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.training import specification, terms
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
 
 
 def start(

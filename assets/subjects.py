@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import keys
-from resources.trainings.roots import TRIALS
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.resources.trainings.roots import TRIALS
+from slipway.resources.trainings.store import TrainingStore
 
 
 @dataclass(frozen=True)

@@ -13,30 +13,30 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, results, unseen
-from assets.execution import pods
-from recipes import assignments
-from recipes.layout_faults import layout_faults
-from recipes.script import ScriptRecipe
-from recipes.strict import validate
-from recipes.training import ModelRecipe, TrainingRecipe
-from resources.compute.protocol import Compute
-from resources.mlflow import identity
-from resources.tiers import Tiers
-from resources.trainings import budgets, naming, scripts
-from resources.trainings.changes import sentence
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Specification, Terms
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
-from trainer.base.journal import JournalEvent
-from trainer.config.resolved import NUMBERS, OPERATION
-from trainer.data import contents, snapshots
-from trainer.figures import measures
-from trainer.record import ledger
+from slipway.assets import keys, results, unseen
+from slipway.assets.execution import pods
+from slipway.recipes import assignments
+from slipway.recipes.layout_faults import layout_faults
+from slipway.recipes.script import ScriptRecipe
+from slipway.recipes.strict import validate
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow import identity
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import budgets, naming, scripts
+from slipway.resources.trainings.changes import sentence
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.config.resolved import NUMBERS, OPERATION
+from slipway.trainer.data import contents, snapshots
+from slipway.trainer.figures import measures
+from slipway.trainer.record import ledger
 
 TERMS = ("placement", *OPERATION)
 """The sections of a recipe that are terms; the others decide what a training is."""
@@ -67,7 +67,7 @@ def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: st
 
 def _check_mix(recipe: ModelRecipe, snapshot: snapshots.Snapshot) -> None:
     """Raises ValueError for a mix that the datasets cannot give, by name: too little text, or too many passes."""
-    from trainer.loading.needs import SnapshotReading  # imports what no other recipe needs here
+    from slipway.trainer.loading.needs import SnapshotReading  # imports what no other recipe needs here
 
     len(SnapshotReading(snapshot, recipe.batch, recipe.run, recipe.validation, mix=recipe.mix).order)
 

@@ -7,11 +7,11 @@ whoever asks gets the same one.
 import functools
 from pathlib import Path
 
-from assets.datasets.snapshots import pointer
-from recipes.training import TrainingRecipe
-from trainer.data import mixtures, shards, snapshots
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.data.snapshots import Snapshot
+from slipway.assets.datasets.snapshots import pointer
+from slipway.recipes.training import TrainingRecipe
+from slipway.trainer.data import mixtures, shards, snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.data.snapshots import Snapshot
 
 
 def current(recipe: TrainingRecipe, durable: Path) -> str | None:

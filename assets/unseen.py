@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.building.workshop import writing_content
-from assets.datasets.snapshots.outcomes import table_of
-from recipes.initial import InitSection
-from resources import warehouse
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from trainer.base.paths import CHECKPOINTS
-from trainer.checkpoint.disk import ancestors
-from trainer.data import mixtures, shards, snapshots
-from trainer.data.mixtures import MixtureSnapshot
+from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.snapshots.outcomes import table_of
+from slipway.recipes.initial import InitSection
+from slipway.resources import warehouse
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.base.paths import CHECKPOINTS
+from slipway.trainer.checkpoint.disk import ancestors
+from slipway.trainer.data import mixtures, shards, snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
 
 UNSEEN = "unseen"
 """The field of a manifest's `source` that names the snapshot from which documents were left out, and why."""

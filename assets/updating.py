@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from assets.branching import recipe_of, terms_with
-from recipes import assignments
-from recipes.training import TrainingRecipe
-from resources.trainings import updating
-from resources.trainings.store import TrainingStore
-from resources.trainings.updating import FieldUpdate
+from slipway.assets.branching import recipe_of, terms_with
+from slipway.recipes import assignments
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.updating import FieldUpdate
 
 
 def update(

@@ -25,15 +25,15 @@ import torch
 
 from benchmarks.peers import pictures
 from benchmarks.peers import steps as stepping
-from trainer.base import atomic
-from trainer.config import operation, resolved, sections, shapes
-from trainer.config.hardware import peak_flops
-from trainer.models import build
-from trainer.models.decoder import DecoderShape
-from trainer.models.encoder import EncoderShape
-from trainer.models.resnet import ResNetShape
-from trainer.models.vit import VisionShape
-from trainer.record import ledger
+from slipway.trainer.base import atomic
+from slipway.trainer.config import operation, resolved, sections, shapes
+from slipway.trainer.config.hardware import peak_flops
+from slipway.trainer.models import build
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.models.resnet import ResNetShape
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.record import ledger
 
 V100, A100 = 125e12, 312e12
 """Dense FLOP/s in 16 bits, by NVIDIA's data sheets."""
@@ -227,7 +227,7 @@ def _run(config: resolved.Config, ranks: int) -> Reached:
     path = store.parent / "config.json"
     path.write_bytes(atomic.readable_json(resolved.dump(config)))
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
-    command = [sys.executable, "-m", *agent, "trainer", str(path)]
+    command = [sys.executable, "-m", *agent, "slipway.trainer", str(path)]
     done = subprocess.run(command, env={**os.environ, **THREADS}, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"benchmarks.acceptance: {config.model.kind} on {ranks} ranks failed:\n{done.stderr[-2000:]}")

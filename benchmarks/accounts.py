@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from resources.trainings import accounts
-from trainer.base import journal
-from trainer.record import fence, files
-from trainer.record.fence import Token
+from slipway.resources.trainings import accounts
+from slipway.trainer.base import journal
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Token
 
 STEPS_IN_A_BLOCK = 10_000
 NEW_EVENTS = 100

@@ -16,10 +16,10 @@ from datatrove.pipeline.filters.c4_filters import C4QualityFilter
 from datatrove.pipeline.filters.gopher_quality_filter import STOP_WORDS
 from datatrove.pipeline.filters.gopher_repetition_filter import find_all_duplicate
 
-from assets.datasets.cleaning import lines, rules
-from assets.datasets.cleaning.statistics import TextStatistics
-from recipes.cleaning import C4, GOPHER
-from recipes.filters import LinesSection
+from slipway.assets.datasets.cleaning import lines, rules
+from slipway.assets.datasets.cleaning.statistics import TextStatistics
+from slipway.recipes.cleaning import C4, GOPHER
+from slipway.recipes.filters import LinesSection
 
 SHORTEST = 200
 """Characters of a docstring that counts as a text."""

@@ -22,26 +22,26 @@ import time
 import uuid
 from pathlib import Path
 
-from assets import keys
 from benchmarks.peers.chaos import Peer
-from operations.chaos import course, schedule
-from operations.chaos.faults import FAULTS, usual
-from operations.chaos.report import ChaosReport, judged
-from operations.chaos.target import JobTarget
-from operations.simulation.play import play
-from operations.simulation.settings import SILENT, Scenario
-from resources import embedded
-from resources.fleet import embedded as embedded_fleet
-from resources.launchers.protocol import JobState
-from resources.trainings import accounts
-from resources.trainings.job import job_name
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.operations.chaos import course, schedule
+from slipway.operations.chaos.faults import FAULTS, usual
+from slipway.operations.chaos.report import ChaosReport, judged
+from slipway.operations.chaos.target import JobTarget
+from slipway.operations.simulation.play import play
+from slipway.operations.simulation.settings import SILENT, Scenario
+from slipway.resources import embedded
+from slipway.resources.fleet import embedded as embedded_fleet
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import processes
+from slipway.trainer.record import causes, incidents, ledger
+from slipway.trainer.record.accounting import buckets
 from tests.drills import small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import kill, wait_until
-from trainer.base import processes
-from trainer.record import causes, incidents, ledger
-from trainer.record.accounting import buckets
 
 MARK = "SLIPWAY_CHAOS"
 FOUND_LATE = (causes.HUNG, causes.NETWORK, causes.CORRUPTION)

@@ -31,14 +31,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from benchmarks import checkpoint_faults, checkpoint_plan
-from trainer.checkpoint import state
-from trainer.checkpoint.disk import contents
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.saving import saver
-from trainer.config.layout import Mesh
-from trainer.config.operation import Placement
-from trainer.node.world import World
-from trainer.record import fence
+from slipway.trainer.checkpoint import state
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.saving import saver
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
 
 RANKS, WIDTH = 2, 2048
 WORK, PRODUCTS = 512, 8

@@ -16,9 +16,9 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from trainer.base import atomic, digest
-from trainer.checkpoint.disk import contents, publication, tensor_table
-from trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, CheckpointManifest, Chunk, TensorEntry
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.checkpoint.disk import contents, publication, tensor_table
+from slipway.trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, CheckpointManifest, Chunk, TensorEntry
 
 FLIPS, TRUNCATIONS = 40, 5
 Reader = Callable[[], object]

@@ -22,15 +22,15 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainer.base import atomic
-from trainer.checkpoint import state
-from trainer.checkpoint.disk import tensor_table
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.saving import planning, saver
-from trainer.config.layout import Mesh
-from trainer.config.operation import Placement
-from trainer.node.world import World
-from trainer.record import fence
+from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint import state
+from slipway.trainer.checkpoint.disk import tensor_table
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.saving import planning, saver
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
 
 RANKS, LAYERS, THINNER = 256, 80, 16
 WIDTH, HIDDEN, KEYS, VOCABULARY = (size // THINNER for size in (8192, 28672, 1024, 128256))

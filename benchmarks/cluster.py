@@ -21,17 +21,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from resources.fleet.kubernetes.fleet import KubernetesFleet
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import CONFIG_MAPS
-from resources.launchers.kubernetes import access, names, orders
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.launchers.protocol import Job, JobState
-from resources.trainings import job as training_job
-from resources.trainings.store import TrainingStore
+from slipway.resources.fleet.kubernetes.fleet import KubernetesFleet
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.mirror import Mirror
+from slipway.resources.kubernetes.objects import CONFIG_MAPS
+from slipway.resources.launchers.kubernetes import access, names, orders
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.launchers.protocol import Job, JobState
+from slipway.resources.trainings import job as training_job
+from slipway.resources.trainings.store import TrainingStore
 from tests.conftest import until
 from tests.kubernetes import run
 from tests.kubernetes.grounds import RealGround

@@ -20,16 +20,16 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from trainer.config import resolved, sections
-from trainer.config.layout import Mesh
-from trainer.config.operation import Placement
-from trainer.data.sequences import Tokens
-from trainer.loading import order
-from trainer.models.decoder import DecoderShape
-from trainer.models.model import Data
-from trainer.node.world import World
-from trainer.step.engine import Engine
-from trainer.step.schedule import learning_rate
+from slipway.trainer.config import resolved, sections
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.data.sequences import Tokens
+from slipway.trainer.loading import order
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.model import Data
+from slipway.trainer.node.world import World
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.schedule import learning_rate
 
 STEPS, RANKS, BATCH, LENGTH, VOCABULARY, HELD_OUT = 256, 2, 16, 32, 128, 64
 MODEL = DecoderShape(layers=2, width=64, heads=4, kv_heads=2, hidden=192)

@@ -20,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.building.build_log import quiet
-from assets.datasets.building.workshop import workshop
-from assets.datasets.cleaning import minhash
-from assets.datasets.documents import document_table, extracts
-from assets.datasets.documents.extracts import Extracts
-from assets.datasets.texts import segments
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.building.build_log import quiet
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.cleaning import minhash
+from slipway.assets.datasets.documents import document_table, extracts
+from slipway.assets.datasets.documents.extracts import Extracts
+from slipway.assets.datasets.texts import segments
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.recipes.dataset import DatasetRecipe
 
 IN_A_SEGMENT = 50_000
 IN_A_FILE = 1000

@@ -26,16 +26,16 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from assets.datasets.build import build
-from assets.datasets.documents import document_table
-from assets.datasets.page import PAGE
-from assets.datasets.texts import steps
-from assets.datasets.texts.checks import CHECKS, outcomes
-from assets.datasets.texts.excerpts import beginning
-from recipes.dataset import DatasetRecipe
-from resources import warehouse
-from resources.tiers import Tiers
-from trainer.data import shards
+from slipway.assets.datasets.build import build
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.page import PAGE
+from slipway.assets.datasets.texts import steps
+from slipway.assets.datasets.texts.checks import CHECKS, outcomes
+from slipway.assets.datasets.texts.excerpts import beginning
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import warehouse
+from slipway.resources.tiers import Tiers
+from slipway.trainer.data import shards
 
 EXAMPLES = """
     SELECT name || '#' || number, because FROM read_parquet($table)

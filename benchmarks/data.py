@@ -30,12 +30,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.datasets.cleaning.cleaner import Cleaner
-from assets.datasets.documents import document_table
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.texts import steps, tokenizer, tokens
-from recipes.dataset import DatasetRecipe
-from trainer.data import shards
+from slipway.assets.datasets.cleaning.cleaner import Cleaner
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.texts import steps, tokenizer, tokens
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data import shards
 
 RULES = {
     "words_at_least": 5,

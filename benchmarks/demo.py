@@ -23,10 +23,10 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterEventType
 
-from resources.home import Home
-from resources.launchers.environment import JOB_VARIABLE
-from resources.trainings.store import Trainings
-from trainer.base import processes
+from slipway.resources.home import Home
+from slipway.resources.launchers.environment import JOB_VARIABLE
+from slipway.resources.trainings.store import Trainings
+from slipway.trainer.base import processes
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE_SECONDS = 0.5
@@ -143,7 +143,7 @@ def _run(home: Home, usage: Usage) -> int:
     """The demo's exit code; it prints to standard error."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "demo"],
+        [sys.executable, "-m", "slipway.cli", "demo"],
         cwd=ROOT,
         env={**environ, "SLIPWAY_HOME": str(home.root), "PYTHONPATH": str(ROOT)},
         stdout=sys.stderr,
@@ -162,7 +162,7 @@ def _part_of_process(pid: int) -> str:
         # A trial is called <sweep>.<n>, a training's name has no dot.
         return "sweep" if "." in job else "training"
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    return "evaluation" if b"trainer.evaluate" in command else "Dagster, its steps, and the demo itself"
+    return "evaluation" if b"slipway.trainer.evaluate" in command else "Dagster, its steps, and the demo itself"
 
 
 def _reap() -> None:

@@ -28,12 +28,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from assets.datasets.building import workers
-from assets.datasets.documents import extraction
-from assets.datasets.texts import steps, tokenizer
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.documents import extraction
+from slipway.assets.datasets.texts import steps, tokenizer
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data import shards
 from tests.assets.datasets import dask
-from trainer.data import shards
 
 OLD = 1_700_000_000
 """When all files seem to have been written: long ago, so that no build waits for them to be still."""
@@ -117,7 +117,7 @@ def _built(recipe: DatasetRecipe, durable: Path, cluster: dask.Cluster | None) -
 
 def _build(recipe_json: str, durable_path: str, scheduler: str) -> None:
     """Make documents and snapshot, and print what it took."""
-    from assets.datasets.building.dask_cluster import DaskCluster
+    from slipway.assets.datasets.building.dask_cluster import DaskCluster
 
     recipe, durable, cluster = DatasetRecipe.model_validate_json(recipe_json), Path(durable_path), None
     if scheduler:

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from trainer.record import fence
-from trainer.record.fence import Commit, Exit, Superseded, Token
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit, Exit, Superseded, Token
 
 FORK = multiprocessing.get_context("fork")
 SURVIVED, REFUSED, LOST = "survived", "refused", "lost"

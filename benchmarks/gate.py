@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from deploy.cluster import render
+from slipway.deploy.cluster import render
 from tests.deploy.restricted import violations
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,7 +54,7 @@ def main() -> None:
 def parts(tools: Path | None) -> Iterator[tuple[str, list[str]]]:
     """The commands of the gate by name; those of linters only where there are any."""
     python = [sys.executable, "-m"]
-    yield "render", [*python, "cli", "cluster", "render"]
+    yield "render", [*python, "slipway.cli", "cluster", "render"]
     yield "committed", ["git", "diff", "--exit-code", "--stat", "--", "deploy"]
     yield (
         "objects",

@@ -21,23 +21,23 @@ from pathlib import Path
 import dagster as dg
 import numpy as np
 
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps
-from assets.gates import checks, paired
-from assets.gates.checks import Rivals
-from assets.models import lineage
-from recipes.gate import GateSection
-from resources.mlflow import record
-from resources.mlflow.registry import Registry
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps
+from slipway.assets.gates import checks, paired
+from slipway.assets.gates.checks import Rivals
+from slipway.assets.models import lineage
+from slipway.recipes.gate import GateSection
+from slipway.resources.mlflow import record
+from slipway.resources.mlflow.registry import Registry
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest
+from slipway.trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
+from slipway.trainer.data import snapshots
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.record.fence import Commit, Token
+from slipway.trainer.record.scores import Score
 from tests.assets.datasets.corpora import make_corpus
 from tests.sensors.platform import Platform, write_recipes
-from trainer.base import digest
-from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest
-from trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
-from trainer.data import snapshots
-from trainer.data.snapshots import Snapshot
-from trainer.record.fence import Commit, Token
-from trainer.record.scores import Score
 
 POLICY = GateSection(margin=0.02)
 EXAMPLES = (100, 300, 1000)

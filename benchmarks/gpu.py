@@ -18,14 +18,14 @@ from typing import Literal
 import torch
 
 from benchmarks.peers import steps as stepping
-from trainer.config.hardware import peak_flops
-from trainer.config.operation import Layout
-from trainer.config.resolved import Config
-from trainer.config.sections import Batch, Precision
-from trainer.config.shapes import Data
-from trainer.models import build
-from trainer.models.decoder import DecoderShape
-from trainer.step.parallel.eight_bits import LEAST_CAPABILITY
+from slipway.trainer.config.hardware import peak_flops
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Batch, Precision
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models import build
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.step.parallel.eight_bits import LEAST_CAPABILITY
 
 MODELS = {
     "1B": (

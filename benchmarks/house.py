@@ -21,12 +21,11 @@ import networkx  # comes with torch
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-PACKAGES = ("assets", "cli", "deploy", "operations", "recipes", "resources", "sensors", "trainer")
 RANK = """
-import trainer.loop
+import slipway.trainer.loop
 from torch import nn
-from trainer.config.sections import Optimiser
-from trainer.step import optimisers
+from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.step import optimisers
 optimisers.build(nn.Linear(8, 8), Optimiser(kind="adamw", learning_rate=1e-3))
 """
 """What every rank of a training imports before its first step."""
@@ -55,13 +54,18 @@ def starts(rounds: int) -> None:
 
     peers = {name: wall(str(BIN / name), "--help") for name in ("dagster", "mlflow")}
     show("slipway --help", "s", wall(str(BIN / "slipway"), "--help"), peers, 0.3)
-    show("import of a sensor", "CPU-s", processor("import sensors.job_watch"), {"dagster": processor("import dagster")})
+    show(
+        "import of a sensor",
+        "CPU-s",
+        processor("import slipway.sensors.job_watch"),
+        {"dagster": processor("import dagster")},
+    )
     show("imports of a rank", "CPU-s", processor(RANK), {"torch": processor("import torch")}, 1.3)
 
 
 def rooms() -> None:
     """Print the numbers of rooms, arrows and circles."""
-    graph = grimp.build_graph(*PACKAGES)
+    graph = grimp.build_graph("slipway")
     room = {module: module if graph.find_children(module) else module.rpartition(".")[0] for module in graph.modules}
     arrows = networkx.DiGraph(
         (room[importer], room[imported])

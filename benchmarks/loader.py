@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from trainer.config.mix import parts
-from trainer.data import shards
-from trainer.data.sequences import Sequences, Tokens
-from trainer.loading.blend import Blend, Source
-from trainer.loading.order import Order, SampleOrder
+from slipway.trainer.config.mix import parts
+from slipway.trainer.data import shards
+from slipway.trainer.data.sequences import Sequences, Tokens
+from slipway.trainer.loading.blend import Blend, Source
+from slipway.trainer.loading.order import Order, SampleOrder
 
 BATCH, ROUNDS = 512, 4
 SHARD = 1 << 22

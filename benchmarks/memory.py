@@ -22,11 +22,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.datasets.cleaning import near_duplicates
-from assets.datasets.documents import document_table, extraction
-from assets.datasets.reading import sources
-from assets.datasets.texts import snapshot, steps, tokens
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.cleaning import near_duplicates
+from slipway.assets.datasets.documents import document_table, extraction
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.texts import snapshot, steps, tokens
+from slipway.recipes.dataset import DatasetRecipe
 
 OLD = 1_700_000_000
 """When all files seem to have been written: long ago, so that no build waits for them to be still."""

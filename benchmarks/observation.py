@@ -18,19 +18,19 @@ from typing import Any
 import torch
 
 from benchmarks.peers import steps
-from trainer.config import resolved
-from trainer.config.operation import Layout, Observation
-from trainer.config.recovery import Recovery
-from trainer.config.sections import Batch
-from trainer.figures.timeline import Timeline
-from trainer.loop import Trainer
-from trainer.models.decoder import DecoderShape
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.record.phases import TRAINING
-from trainer.record.recorder import RankRecorder
-from trainer.recovery.batches import BatchJudge
-from trainer.recovery.pace import StepPace
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Layout, Observation
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.sections import Batch
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.loop import Trainer
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.record.phases import TRAINING
+from slipway.trainer.record.recorder import RankRecorder
+from slipway.trainer.recovery.batches import BatchJudge
+from slipway.trainer.recovery.pace import StepPace
 
 WARMUP = 5
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import recipes
 from benchmarks.parts.lines import print_line
-from recipes.load import load
-from recipes.plan import planned
+from slipway import recipes
+from slipway.recipes.load import load
+from slipway.recipes.plan import planned
+from slipway.trainer.plan import asking
 from tests.trainer.plan.layouts import LAYOUTS, measured_peaks
-from trainer.plan import asking
 
 EXAMPLES = Path(recipes.__file__).parent / "examples"
 SIZES = {256: 30.0, 2048: 60.0}

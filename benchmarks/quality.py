@@ -22,13 +22,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from assets.datasets.cleaning import minhash, near_duplicates, ngrams, pii
-from assets.datasets.cleaning.decontamination import contaminated
-from assets.datasets.cleaning.items import ItemSearch
-from assets.datasets.cleaning.language import language_of
 from benchmarks import agreement
 from benchmarks.cases.personal import Case, cases
-from recipes.cleaning import DecontaminationSection
+from slipway.assets.datasets.cleaning import minhash, near_duplicates, ngrams, pii
+from slipway.assets.datasets.cleaning.decontamination import contaminated
+from slipway.assets.datasets.cleaning.items import ItemSearch
+from slipway.assets.datasets.cleaning.language import language_of
+from slipway.recipes.cleaning import DecontaminationSection
 
 WORDS = [f"w{number}" for number in range(5000)]
 SEED = 17

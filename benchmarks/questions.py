@@ -34,16 +34,16 @@ from playwright.sync_api import Error
 from benchmarks.peers import dagster_alone, logged, mlflow_alone, ray_alone
 from benchmarks.peers.asked import Peer, PeerAnswer
 from benchmarks.peers.logged import Logged
-from resources.home import Home
-from resources.mlflow import promotion
-from resources.mlflow.registry import TRAINING_TAG
-from resources.trainings import incident_reports
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.home import Home
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.registry import TRAINING_TAG
+from slipway.resources.trainings import incident_reports
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import listing, processes
 from tests.browser import window as browser
 from tests.browser.window import Window
 from tests.conftest import Marked, until
 from tests.embedded.slipway import free_port
-from trainer.base import listing, processes
 
 QUESTIONS = Path(__file__).parent / "cases" / "questions.json"
 BESIDE = ("mlflow", "dagster")
@@ -142,7 +142,7 @@ def working(home: Home, recipe: str) -> Iterator[Place]:
     port = free_port()
     environ = {**os.environ, "SLIPWAY_HOME": str(home.root), "SLIPWAY_PORT": str(port), "PYTHONPATH": str(Path.cwd())}
     with (home.root / "dev.log").open("wb") as log:
-        dev = subprocess.Popen([sys.executable, "-m", "cli", "dev"], env=environ, stdout=log, stderr=log)
+        dev = subprocess.Popen([sys.executable, "-m", "slipway.cli", "dev"], env=environ, stdout=log, stderr=log)
     try:
         until(
             lambda: b"Slipway is at" in (home.root / "dev.log").read_bytes(), "the instance answers", PATIENCE_SECONDS
@@ -162,11 +162,21 @@ def working(home: Home, recipe: str) -> Iterator[Place]:
 def _started(home: Home, recipe: str, environ: Mapping[str, str]) -> TrainingStore:
     """A training that has gone on after one of its ranks was killed."""
     fields = [f"run.steps={STEPS}", "checkpoint.every=5"]
-    command = [sys.executable, "-m", "cli", "run", recipe, *fields, "--again", f"asked {time.time():.0f}", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "slipway.cli",
+        "run",
+        recipe,
+        *fields,
+        "--again",
+        f"asked {time.time():.0f}",
+        "--json",
+    ]
     made = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=True)
     store = Trainings(home.durable / "trainings").store(json.loads(made.stdout)["training"])
     until(lambda: store.commits(), "a checkpoint is committed", PATIENCE_SECONDS)
-    os.kill(Marked({MARK: os.environ[MARK]}).running("trainer")[0], signal.SIGKILL)
+    os.kill(Marked({MARK: os.environ[MARK]}).running("slipway.trainer")[0], signal.SIGKILL)
     until(lambda: _is_over(store), "it has gone on after the fault", PATIENCE_SECONDS)
     return store
 

@@ -31,19 +31,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.peers import steps
-from resources.fleet import embedded
-from resources.fleet.embedded import EmbeddedFleet
-from resources.fleet.protocol import NODE_VARIABLE
-from resources.launchers.environment import JOB_VARIABLE
-from resources.launchers.local.launcher import LocalLauncher
-from resources.launchers.protocol import Job
-from trainer.base import processes
-from trainer.config import resolved
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch
-from trainer.models.decoder import DecoderShape
-from trainer.record import fence, ledger
-from trainer.record.fence import Token
+from slipway.resources.fleet import embedded
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.fleet.protocol import NODE_VARIABLE
+from slipway.resources.launchers.environment import JOB_VARIABLE
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.launchers.protocol import Job
+from slipway.trainer.base import processes
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.record import fence, ledger
+from slipway.trainer.record.fence import Token
 
 EVERY, PATIENCE = 5, 240.0
 NODES = ("node-0", "node-1")
@@ -100,7 +100,7 @@ def _ours(folder: Path, case: str) -> Parts:
     assert fence.claim(store, Token(1), nodes=NODES, cause="a benchmark", by="a benchmark")
     environment = {"SLIPWAY_INCARNATION": "1", "OMP_NUM_THREADS": "1"}
     config = resolved.dump(settings)
-    job = Job("restart-i1", ("python", "-m", "trainer"), config, NODES, least=1, environment=environment)
+    job = Job("restart-i1", ("python", "-m", "slipway.trainer"), config, NODES, least=1, environment=environment)
     launcher.submit(job)
     try:
         _until(lambda: fence.commits(store), "the first checkpoint")
@@ -118,7 +118,7 @@ def _kill(case: str, job: Job, fleet: EmbeddedFleet) -> float:
         embedded.kill(fleet.folder, NODES[case == "node"])
         return begun
     of_node = processes.carrying({JOB_VARIABLE: job.name, NODE_VARIABLE: NODES[1]})
-    [rank] = [pid for pid in of_node if _arguments(pid)[1:3] == ["-m", "trainer"]]
+    [rank] = [pid for pid in of_node if _arguments(pid)[1:3] == ["-m", "slipway.trainer"]]
     begun = time.time()
     os.kill(rank, signal.SIGKILL)
     return begun

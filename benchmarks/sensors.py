@@ -20,22 +20,22 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterRunStatus
 
-from assets import keys
-from assets.checkpoints import checkpoint_materialisation
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps
-from resources.compute.embedded import EmbeddedCompute
-from resources.fleet.protocol import Node
-from resources.launchers.protocol import JobState, Status
-from resources.mlflow.shipped import ShippedLedger
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.checkpoints import checkpoint_materialisation
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.launchers.protocol import JobState, Status
+from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence, files, heartbeat
+from slipway.trainer.record.ledger import Ledger
+from slipway.trainer.record.scores import Score
 from tests.assets.datasets.corpora import make_corpus
 from tests.sensors.platform import TINY, Platform, write_recipes
-from trainer.base import codec
-from trainer.record import fence, files, heartbeat
-from trainer.record.ledger import Ledger
-from trainer.record.scores import Score
 
 SENSORS = (
     "job_watch",

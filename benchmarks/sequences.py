@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch, Communication, Optimiser, Run
-from trainer.config.shapes import Data
-from trainer.data import shards
-from trainer.data.documents import Documented, DocumentedSequences
-from trainer.data.sequences import Sequences
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder
-from trainer.models.decoder.presets import PRESETS
-from trainer.plan import stages
-from trainer.plan.question import Question
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch, Communication, Optimiser, Run
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data import shards
+from slipway.trainer.data.documents import Documented, DocumentedSequences
+from slipway.trainer.data.sequences import Sequences
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.models.decoder.presets import PRESETS
+from slipway.trainer.plan import stages
+from slipway.trainer.plan.question import Question
 
 TOKENS, LENGTH, DOCUMENT = 32_000_000, 1024, 600
 """Tokens that are read, of a sequence of the step, and of a document."""

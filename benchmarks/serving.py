@@ -23,10 +23,10 @@ from pathlib import Path
 
 import aiohttp
 
-from serving.records import ServedVersion
+from slipway.serving.records import ServedVersion
+from slipway.trainer.models.decoder import DecoderShape
 from tests.serving.fronts import MODEL, Load, front
 from tests.serving.models import exported
-from trainer.models.decoder import DecoderShape
 
 SHAPE = DecoderShape(layers=8, width=512, heads=8, kv_heads=4, hidden=1408)
 LENGTH = 512
@@ -145,10 +145,10 @@ def processor_seconds(clients: list[int], tokens: int, llama: str) -> Iterator[d
     import torch
     import transformers
 
-    from serving.engine import weights
-    from serving.engine.batching import AnswerEngine, Sequence
-    from serving.engine.network import Cache, InferenceDecoder
-    from serving.engine.plain import Sampling
+    from slipway.serving.engine import weights
+    from slipway.serving.engine.batching import AnswerEngine, Sequence
+    from slipway.serving.engine.network import Cache, InferenceDecoder
+    from slipway.serving.engine.plain import Sampling
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.parts.lines import print_line
-from operations.simulation import studies
-from operations.simulation.play import play
-from operations.simulation.settings import Scenario
-from trainer.base.invalid import Invalid
+from slipway.operations.simulation import studies
+from slipway.operations.simulation.play import play
+from slipway.operations.simulation.settings import Scenario
+from slipway.trainer.base.invalid import Invalid
 
 LLAMA_3 = Scenario(gpus=16_384, spares=1000, detect=60, hang=600, restart=300, restore=60, warm_up=60, stall=5)
 """Assumed: a minute to detect, ten for a hang, seven to start again (their figures are not published)."""

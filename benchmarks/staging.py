@@ -21,16 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.base import digest
-from trainer.data import shards
-from trainer.data.sequences import Sequences
-from trainer.loading.batches import Batches
-from trainer.loading.order import Order
-from trainer.loading.sources import Sources
-from trainer.loading.window import DataCourse, ShardWindow
-from trainer.objects.origins import Folder
-from trainer.staging import leases
-from trainer.staging.stage import stage
+from slipway.trainer.base import digest
+from slipway.trainer.data import shards
+from slipway.trainer.data.sequences import Sequences
+from slipway.trainer.loading.batches import Batches
+from slipway.trainer.loading.order import Order
+from slipway.trainer.loading.sources import Sources
+from slipway.trainer.loading.window import DataCourse, ShardWindow
+from slipway.trainer.objects.origins import Folder
+from slipway.trainer.staging import leases
+from slipway.trainer.staging.stage import stage
 
 MEGABYTE = 1_000_000
 SMALLEST, LARGEST = 16, 256

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic
-from trainer.config import resolved
+from slipway.trainer.base import atomic
+from slipway.trainer.config import resolved
 
 LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "DDP, 2 ranks": (2, {}),

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.peers import steps as stepping
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch
-from trainer.models.decoder import DecoderShape
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch
+from slipway.trainer.models.decoder import DecoderShape
 
 SIZES = {
     "small": (

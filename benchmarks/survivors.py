@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.peers import steps
-from trainer.base import atomic, journal, processes
-from trainer.config import resolved
-from trainer.config.operation import Layout
-from trainer.config.recovery import Recovery
-from trainer.config.sections import Batch
-from trainer.models.decoder import DecoderShape
-from trainer.record import fence, ledger
+from slipway.trainer.base import atomic, journal, processes
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.sections import Batch
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.record import fence, ledger
 
 SMALL = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
 BATCH = Batch(sequences=4, length=128, micro=4)
@@ -75,7 +75,7 @@ def _recoveries(ranks: int, way: Way, kills: int) -> dict[str, float]:
 def _hosted() -> "tuple[subprocess.Popen[bytes], int]":
     """The store of a job, in a process of its own, and its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "resources.launchers.local.rendezvous", str(listener.fileno())]
+        command = [sys.executable, "-m", "slipway.resources.launchers.local.rendezvous", str(listener.fileno())]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
         return process, listener.getsockname()[1]
 
@@ -84,7 +84,7 @@ def _start(config: Path, ranks: int, port: int) -> "subprocess.Popen[bytes]":
     """The supervisor of a node with all ranks."""
     shape = ["--nnodes=1", f"--nproc-per-node={ranks}", "--rdzv-id=survivors", f"--rdzv-endpoint=127.0.0.1:{port}"]
     return subprocess.Popen(
-        [sys.executable, "-m", "trainer.supervisor", *shape, str(config)],
+        [sys.executable, "-m", "slipway.trainer.supervisor", *shape, str(config)],
         env={**os.environ, "SLIPWAY_INCARNATION": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -93,7 +93,7 @@ def _start(config: Path, ranks: int, port: int) -> "subprocess.Popen[bytes]":
 
 def _recovery(job: "subprocess.Popen[bytes]", store: Path) -> dict[str, float]:
     time.sleep(PAUSE)  # so that kills are not all of the first steps
-    ranks = [pid for pid in processes.children(job.pid) if " -m trainer " in f"{processes.command_line(pid)} "]
+    ranks = [pid for pid in processes.children(job.pid) if " -m slipway.trainer " in f"{processes.command_line(pid)} "]
     begun = time.time()
     os.kill(max(ranks), signal.SIGKILL)
     events = _until_step(job, store, begun)

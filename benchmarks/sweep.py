@@ -23,13 +23,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assets.sweeps.actions import Continue, Start, StartBranch, Stop, next_actions
-from assets.sweeps.decisions import decide
-from assets.sweeps.events import Budgeted, Ended, Event, Opened, Paused, Reported, Started
-from assets.sweeps.samplers import TrialSampler
-from assets.sweeps.state import SweepState, fold
-from assets.sweeps.store import SweepStore
 from benchmarks.peers.sweep import EPOCHS, ETA, RUNGS, SearchOutcome, curve, outcome
+from slipway.assets.sweeps.actions import Continue, Start, StartBranch, Stop, next_actions
+from slipway.assets.sweeps.decisions import decide
+from slipway.assets.sweeps.events import Budgeted, Ended, Event, Opened, Paused, Reported, Started
+from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.state import SweepState, fold
+from slipway.assets.sweeps.store import SweepStore
 
 PEERS = ("none", "optuna-halving", "optuna-hyperband", "optuna-median")
 OURS = ("promotion", "stopping", "hyperband", "median")

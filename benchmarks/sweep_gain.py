@@ -15,24 +15,24 @@ import tempfile
 import time
 from pathlib import Path
 
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps as lane
-from assets.evaluation import evaluate
-from assets.measuring import Measuring
-from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.controller import Controller
-from assets.sweeps.full_scale import led_to
-from assets.training import specification, terms
-from definitions import build
-from recipes.load import Recipes, load, recipes_folder
-from recipes.training import ModelRecipe
-from resources.compute.embedded import EmbeddedCompute
-from resources.here import embedded_resources
-from resources.home import Home
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.decision import Action
-from resources.trainings.roots import trainings
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps as lane
+from slipway.assets.evaluation import evaluate
+from slipway.assets.measuring import Measuring
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.assets.sweeps.controller import Controller
+from slipway.assets.sweeps.full_scale import led_to
+from slipway.assets.training import specification, terms
+from slipway.definitions import build
+from slipway.recipes.load import Recipes, load, recipes_folder
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.here import embedded_resources
+from slipway.resources.home import Home
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.roots import trainings
 
 BY = "benchmark"
 AIM = 0.0

@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.parts.lines import print_line
-from trainer.figures.step_trace import StepTracer
-from trainer.figures.timeline import Timeline
-from trainer.record import spans
-from trainer.record.recorder import RankRecorder
-from trainer.record.tokens import Token
+from slipway.trainer.figures.step_trace import StepTracer
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.record import spans
+from slipway.trainer.record.recorder import RankRecorder
+from slipway.trainer.record.tokens import Token
 
 PARTS = ("data", *("forward", "backward") * 8, "communication", "optimiser", "communication")
 STEP_SECONDS = 0.01

@@ -32,18 +32,18 @@ import dagster as dg
 import torch
 
 from benchmarks.sensors import BY, unsynced
-from resources.mlflow.shipped import ShippedLedger
-from resources.mlflow.tracking import STEP_METRICS, Delivery, Tracking
-from resources.trainings.decision import Action
-from resources.trainings.store import TrainingStore
+from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.mlflow.tracking import STEP_METRICS, Delivery, Tracking
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import processes
+from slipway.trainer.figures.node_usage import EVERY_SECONDS, NodeUsage
+from slipway.trainer.figures.usage import Usage
+from slipway.trainer.record import fence, ledger
+from slipway.trainer.record.phases import TRAINING
+from slipway.trainer.record.recorder import RankRecorder
 from tests.conftest import until
 from tests.sensors.platform import TINY, Platform, make_home
-from trainer.base import processes
-from trainer.figures.node_usage import EVERY_SECONDS, NodeUsage
-from trainer.figures.usage import Usage
-from trainer.record import fence, ledger
-from trainer.record.phases import TRAINING
-from trainer.record.recorder import RankRecorder
 
 PARTS = ("step", "kills", "outage", "ticks")
 HOUR = 3600

@@ -26,26 +26,26 @@ from typing import Any
 
 import dagster as dg
 
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps as lane
-from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.controller import Controller
-from assets.sweeps.events import Asked, Started
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trials import trials_of
 from benchmarks.sensors import ReadyFleet, unsynced
-from resources.launchers.protocol import Job, JobState, Status
-from resources.trainings.control import TrainingControl
-from resources.trainings.duties import Duty
-from resources.trainings.glance import GlancedLauncher
-from resources.trainings.job import Paths
-from resources.trainings.traces import LOOK_SECONDS
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps as lane
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.assets.sweeps.controller import Controller
+from slipway.assets.sweeps.events import Asked, Started
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trials import trials_of
+from slipway.resources.launchers.protocol import Job, JobState, Status
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.glance import GlancedLauncher
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.traces import LOOK_SECONDS
+from slipway.trainer.record import fence, heartbeat, ledger
+from slipway.trainer.record.ledger import Ledger
 from tests.assets.datasets.corpora import make_corpus
 from tests.sensors.platform import SEARCH, Platform, write_recipes
-from trainer.record import fence, heartbeat, ledger
-from trainer.record.ledger import Ledger
 
 BY = "benchmark"
 TRIAL = {"run.steps": 20, "validation.every": 10, "validation.sequences": 4, "checkpoint.every": 20}

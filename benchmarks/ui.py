@@ -31,30 +31,30 @@ from typing import Any
 import dagster as dg
 from playwright.sync_api import Request
 
-from assets import keys
-from assets.checkpoints import checkpoint_materialisation
-from assets.sweeps import showing
-from assets.sweeps.report import kept as sweep_pages
-from assets.sweeps.store import SweepStore, sweep_id
 from benchmarks.peers import dagster_alone
 from benchmarks.sensors import BY, committed, is_closed, unsynced
-from deploy.embedded import instance as embedded
-from operations.metrics.serve import PlatformExporter, PlatformPlaces
-from resources import embedded as resources
-from resources.home import Home
-from resources.pages import kept
-from resources.pages.reading import TrainingReader
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.checkpoints import checkpoint_materialisation
+from slipway.assets.sweeps import showing
+from slipway.assets.sweeps.report import kept as sweep_pages
+from slipway.assets.sweeps.store import SweepStore, sweep_id
+from slipway.deploy.embedded import instance as embedded
+from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.resources import embedded as resources
+from slipway.resources.home import Home
+from slipway.resources.pages import kept
+from slipway.resources.pages.reading import TrainingReader
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import listing, processes
+from slipway.trainer.record import fence
+from slipway.trainer.record.ledger import Ledger
 from tests.assets.sweeps import simulation
 from tests.browser import window as browser
 from tests.browser.window import Window
 from tests.conftest import Marked, until
 from tests.embedded.slipway import free_port
 from tests.sensors.platform import SEARCH, TINY, Platform, make_home
-from trainer.base import listing, processes
-from trainer.record import fence
-from trainer.record.ledger import Ledger
 
 PARTS = ("pages", "live", "report")
 MARK = "SLIPWAY_BENCHMARK"
@@ -172,7 +172,7 @@ def served(platform: Platform) -> Iterator[Site]:
     environ |= {"SLIPWAY_PORT": str(port), "PYTHONPATH": str(Path.cwd())}
     output = home.root / "dev.log"
     with output.open("wb") as log:
-        dev = subprocess.Popen([sys.executable, "-m", "cli", "dev"], env=environ, stdout=log, stderr=log)
+        dev = subprocess.Popen([sys.executable, "-m", "slipway.cli", "dev"], env=environ, stdout=log, stderr=log)
     try:
         until(lambda: b"Slipway is at" in output.read_bytes(), "the instance answers", PATIENCE_SECONDS)
         ended = max(platform.trainings.stores(), key=lambda store: store.id)
@@ -244,7 +244,7 @@ def live(site: Site, window: Window) -> None:
     words = window.page.locator("#standing p").first
     until(lambda: "Running, step" in words.inner_text(), "the page says that it runs", PATIENCE_SECONDS)
     show("from a step in the ledger to the page", statistics.median(_lag(store, words.inner_text) for _ in range(5)))
-    [rank] = Marked({MARK: os.environ[MARK]}).running("trainer")
+    [rank] = Marked({MARK: os.environ[MARK]}).running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
     show("from a stopped rank to the page", _seconds(lambda: _until_said(words.inner_text, "Hanging for")), aim=12.0)
     os.kill(rank, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""``python -m cli`` is the command `slipway`: a process that ends as soon as it has said its last word.
+"""``python -m slipway.cli`` is the command `slipway`: a process that ends as soon as it has said its last word.
 
 Python takes every module apart before it ends a process. After Dagster was imported, that takes 0.4 s of a processor,
 which are half a minute on a busy machine, and nobody needs it: what is to be done at the end has been done before.
@@ -8,7 +8,7 @@ import atexit
 import os
 import sys
 
-from cli.main import FAILED, main
+from slipway.cli.main import FAILED, main
 
 
 def command() -> None:

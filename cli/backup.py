@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import output, place
-from cli.verbs import AsJson, group, verb
-from trainer.base.counting import counted
+from slipway.cli import output, place
+from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base.counting import counted
 
 if TYPE_CHECKING:
-    from cli.place import Workplace
-    from operations.metadata_restore import Restored
-    from operations.upgrade.upgrading import UpgradePlan
+    from slipway.cli.place import Workplace
+    from slipway.operations.metadata_restore import Restored
+    from slipway.operations.upgrade.upgrading import UpgradePlan
 
 app = group("Upkeep.")
 
@@ -27,8 +27,8 @@ def backup(json: AsJson = False) -> None:
     Dagster's and MLflow's databases go to the backup tier (SLIPWAY_BACKUP; on a cluster, tiers.backup), or to the
     durable one without it.
     """
-    from operations.metadata_backup import back_up
-    from recipes.load import recipes_folder
+    from slipway.operations.metadata_backup import back_up
+    from slipway.recipes.load import recipes_folder
 
     here = place.here()
     if (home := here.home) is not None and not home.dagster.is_dir():
@@ -79,7 +79,7 @@ def upgrade(
     The instance must be down. The databases are backed up first, and a copy of each file that changes is kept, so that
     it can be taken back. An upgrade that was interrupted is finished by the next one, or when the instance starts.
     """
-    from operations.upgrade import upgrading
+    from slipway.operations.upgrade import upgrading
 
     if dry_run and undo:
         raise ValueError("--dry-run and --undo: found both, expected one of them")
@@ -113,13 +113,13 @@ def _kept_down(here: "Workplace", command: str) -> Iterator[None]:
     """Meanwhile no instance decides here, and in a home none can start. Raises ValueError and CannotStart
     while one does."""
     if (home := here.home) is None:
-        from resources import postgresql
+        from slipway.resources import postgresql
 
         for service in postgresql.services():
             postgresql.require_alone(service)
         yield
         return
-    from deploy.embedded import instance, occupancy
+    from slipway.deploy.embedded import instance, occupancy
 
     with occupancy.kept_down(home, command):
         if elsewhere := instance.decides_elsewhere(home):
@@ -130,7 +130,7 @@ def _kept_down(here: "Workplace", command: str) -> Iterator[None]:
 
 
 def _restored(here: "Workplace", backup: str) -> "Restored":
-    from operations import metadata_restore
+    from slipway.operations import metadata_restore
 
     if here.home is not None:
         return metadata_restore.restore(here.home, here.tiers, place.who(), backup)
@@ -141,8 +141,8 @@ def _backed_up(here: "Workplace") -> str:
     """A backup of the databases before an upgrade; empty where there are none yet."""
     if here.home is not None and not here.home.dagster.is_dir():
         return ""
-    from operations.metadata_backup import back_up
-    from recipes.load import recipes_folder
+    from slipway.operations.metadata_backup import back_up
+    from slipway.recipes.load import recipes_folder
 
     with here.storage() as instance:
         return back_up(instance, here.tiers, here.tracking, recipes_folder()).folder

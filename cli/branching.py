@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, names, output, place, trainings
-from cli.recipes import usable
-from cli.verbs import AsJson, group, verb
+from slipway.cli import complete, names, output, place, trainings
+from slipway.cli.recipes import usable
+from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from recipes.training import TrainingRecipe
-    from resources.trainings.store import TrainingStore
+    from slipway.recipes.training import TrainingRecipe
+    from slipway.resources.trainings.store import TrainingStore
 
 app = group("Branches, replays and changes of trainings.")
 SECTION = "Trainings"
@@ -47,8 +47,8 @@ def branch(
     It has its full state: the weights, the optimiser's state, the random state and the place in the data. The parent
     goes on untouched.
     """
-    from assets import branching
-    from resources.trainings.by_hand import begin
+    from slipway.assets import branching
+    from slipway.resources.trainings.by_hand import begin
 
     given, step = names.with_step(checkpoint)
     here = place.here()
@@ -84,8 +84,8 @@ def replay(
 
     Exit code 0 says that they are bitwise equal, 3 within the tolerance, 1 different, 2 that they cannot be replayed.
     """
-    from recipes import assignments
-    from resources.trainings.replays import replay as replayed
+    from slipway.recipes import assignments
+    from slipway.resources.trainings.replays import replay as replayed
 
     given, step = names.with_step(checkpoint)
     if step is None:
@@ -110,8 +110,8 @@ def set_(
     The learning rate and its schedule, intervals and deadlines hold between two steps, by all ranks after the same one.
     Other ways of running hold from the next start on. What would make it another training is refused.
     """
-    from assets.updating import update
-    from resources.trainings import updating
+    from slipway.assets.updating import update
+    from slipway.resources.trainings import updating
 
     here = place.here()
     store = here.training(training, lambda each: not each.read().succeeded, "unfinished training")
@@ -129,7 +129,7 @@ def set_(
 
 def _restart(here: place.Workplace, store: "TrainingStore") -> None:
     """Stop a training with a checkpoint, and start it again from there."""
-    from resources.trainings import by_hand
+    from slipway.resources.trainings import by_hand
 
     why = "started anew with what was set"
     with output.progress(f"starting {store.id} anew: its job saves a checkpoint"):

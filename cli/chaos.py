@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import output, place
-from cli.verbs import AsJson, group, verb
+from slipway.cli import output, place
+from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from operations.chaos.cluster import ClusterTarget
-    from operations.chaos.report import ChaosReport
-    from operations.chaos.target import JobTarget
+    from slipway.operations.chaos.cluster import ClusterTarget
+    from slipway.operations.chaos.report import ChaosReport
+    from slipway.operations.chaos.target import JobTarget
 
 app = group("Faults on purpose.")
 SETTLE_SECONDS = 60.0
@@ -42,8 +42,8 @@ def chaos(
     nodes cordoned, and ranks asked; the rest is for an embedded instance. At the end, each fault stands beside the
     incident that was recorded for it. Exit code 1 says that a cause is wrong or missing.
     """
-    from operations.chaos import course, schedule
-    from operations.chaos.faults import FAULTS, possible, usual
+    from slipway.operations.chaos import course, schedule
+    from slipway.operations.chaos.faults import FAULTS, possible, usual
 
     here = place.here()
     names, can = fault or usual(here.home is None), possible(here.home is None)
@@ -80,11 +80,11 @@ def _must_be_meant(here: place.Workplace, namespace: str) -> None:
 
 def _targets() -> "list[JobTarget | ClusterTarget]":
     """The trainings that make steps now."""
-    from operations.chaos.cluster import ClusterTarget
-    from operations.chaos.target import JobTarget
-    from resources.compute import cordon
-    from resources.kubernetes.client import Client
-    from resources.launchers.protocol import JobState
+    from slipway.operations.chaos.cluster import ClusterTarget
+    from slipway.operations.chaos.target import JobTarget
+    from slipway.resources.compute import cordon
+    from slipway.resources.kubernetes.client import Client
+    from slipway.resources.launchers.protocol import JobState
 
     here, found = place.here(), list[JobTarget | ClusterTarget]()
     for store in here.stores().values():
@@ -103,8 +103,8 @@ def _targets() -> "list[JobTarget | ClusterTarget]":
 
 def _settled(record: Path) -> "ChaosReport":
     """The report, once each fault has its incident, or the time for it is over."""
-    from operations.chaos import course, report
-    from trainer.record import incidents, ledger
+    from slipway.operations.chaos import course, report
+    from slipway.trainer.record import incidents, ledger
 
     injections = course.read(record) if record.exists() else []
     deadline = time.monotonic() + SETTLE_SECONDS

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, names, output, place
-from cli.verbs import AsJson, group, verb
-from trainer.base.counting import counted
+from slipway.cli import complete, names, output, place
+from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base.counting import counted
 
 if TYPE_CHECKING:
-    from resources.trainings.store import TrainingStore
-    from trainer.record.fence import Commit
+    from slipway.resources.trainings.store import TrainingStore
+    from slipway.trainer.record.fence import Commit
 
 app = group("The checkpoints of trainings: list, verify, export, reseal, release.")
 
@@ -32,8 +32,8 @@ Checkpoint = Annotated[
 @verb(app, "slipway checkpoints list tiny-dec", name="list")
 def list_(training: Training, json: AsJson = False) -> None:
     """List the checkpoints of a training, and who holds them."""
-    from resources.trainings import release as release_
-    from trainer.checkpoint.tiers import replicas
+    from slipway.resources.trainings import release as release_
+    from slipway.trainer.checkpoint.tiers import replicas
 
     here = place.here()
     store = here.training(training, _has_checkpoints, "training with checkpoints")
@@ -67,7 +67,7 @@ def verify(
     Nothing is changed: the trainer or the evaluation that needs a damaged checkpoint sets it aside, and `release` takes
     that back.
     """
-    from resources.trainings.verification import verify as verified
+    from slipway.resources.trainings.verification import verify as verified
 
     here = place.here()
     store, commit = _find(here, checkpoint)
@@ -98,7 +98,7 @@ def export(
     `evaluation.process_gigabytes` of its recipe is written by a job, where jobs see the new folder: on a cluster, on
     the durable tier.
     """
-    from trainer.start import export as exports
+    from slipway.trainer.start import export as exports
 
     if "/" in checkpoint:
         with output.progress(f"exporting {checkpoint}"):
@@ -127,7 +127,7 @@ def exported(
     file_bytes: int,
 ) -> str:
     """Export a checkpoint that a training has committed; returns the SHA-256 of the export's manifest."""
-    from assets.exporting import Exporting
+    from slipway.assets.exporting import Exporting
 
     with output.progress(f"exporting {store.id}@{commit.step}") as shown:
         exporting = Exporting(here.tiers, here.compute, shown.update)
@@ -147,7 +147,7 @@ def reseal(
     are wrapped. It can be interrupted at any moment, and goes on when it is called again. It ends with 1 while
     something needs an older key.
     """
-    from resources.trainings import resealing
+    from slipway.resources.trainings import resealing
 
     here = place.here()
     with output.progress("sealing checkpoints"):
@@ -170,7 +170,7 @@ def release(
 
     Every byte of a copy is read and compared first. What was set aside, why, and who took it back stays on record.
     """
-    from resources.trainings import release as releases
+    from slipway.resources.trainings import release as releases
 
     here = place.here()
     training, step = names.with_step(checkpoint)

@@ -1,7 +1,7 @@
 """The cluster's files: the objects of each cluster as plain YAML, and the schema of the chart's values."""
 
-from cli import output
-from cli.verbs import AsJson, group, verb
+from slipway.cli import output
+from slipway.cli.verbs import AsJson, group, verb
 
 app = group("The files that install Slipway on a cluster: render, schema.")
 
@@ -12,7 +12,7 @@ def render(json: AsJson = False) -> None:
 
     From the chart and the overlays.
     """
-    from deploy.cluster import render as rendering
+    from slipway.deploy.cluster import render as rendering
 
     with output.progress("rendering"):
         written = rendering.write()
@@ -22,7 +22,7 @@ def render(json: AsJson = False) -> None:
 @verb(app, "slipway cluster schema")
 def schema() -> None:
     """Write the schema of the chart's values beside the chart."""
-    from deploy.cluster import values
+    from slipway.deploy.cluster import values
 
     values.SCHEMA.write_text(values.schema())
     print(values.SCHEMA)

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from cli import place
+from slipway.cli import place
 
 
 def trainings(incomplete: str) -> list[str]:
@@ -53,6 +53,6 @@ def datasets(incomplete: str) -> list[str]:
 
 
 def _recipes(kind: str, incomplete: str) -> Iterator[str]:
-    from recipes import folder
+    from slipway.recipes import folder
 
     yield from (path.stem for path in (folder.selected() / kind).glob(f"{incomplete}*.yaml"))

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from cli import complete, data_lines, names, output, place
-from cli.recipes import usable
-from cli.verbs import AsJson, group, verb
-from trainer.base import listing
-from trainer.base.byte_size import words
-from trainer.base.counting import counted
+from slipway.cli import complete, data_lines, names, output, place
+from slipway.cli.recipes import usable
+from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base import listing
+from slipway.trainer.base.byte_size import words
+from slipway.trainer.base.counting import counted
 
 app = group("Datasets: build, list, diff, inspect, takedown, stage, replicate, gc, scrub.")
 
@@ -30,13 +30,13 @@ def build(dataset: Dataset, json: AsJson = False) -> None:
 
     What has not changed is not made again. The dataset points at it once its checks have passed.
     """
-    from recipes.load import recipes_folder
-    from recipes.usable import usable_with
+    from slipway.recipes.load import recipes_folder
+    from slipway.recipes.usable import usable_with
 
     here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
     recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
     with output.progress(f"building {name}") as shown, here.dagster() as instance:
-        from assets.datasets.build import build as built
+        from slipway.assets.datasets.build import build as built
 
         sha256 = built(recipe, here.tiers, instance, lambda line: shown.update(f"building {name}: {line}"))
     if json:
@@ -47,7 +47,7 @@ def build(dataset: Dataset, json: AsJson = False) -> None:
 @verb(app, "slipway data list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the datasets that have a snapshot."""
-    from assets.datasets.snapshots.history import history
+    from slipway.assets.datasets.snapshots.history import history
 
     here = place.here()
     found = {name: history(here.durable, name)[-1] for name in _known(here)}
@@ -67,7 +67,7 @@ def list_(json: AsJson = False) -> None:
 @verb(app, "slipway data history python-stdlib")
 def history(dataset: Dataset, json: AsJson = False) -> None:
     """List the snapshots of a dataset, the latest last."""
-    from assets.datasets.snapshots import history as snapshots
+    from slipway.assets.datasets.snapshots import history as snapshots
 
     here = place.here()
     found = snapshots.history(here.durable, _made(dataset, here))
@@ -90,8 +90,8 @@ def diff(
 
     Documents, also by rule, language and source, tokens, shards, and the bytes that nodes would have to fetch.
     """
-    from assets.datasets.snapshots.difference import difference
-    from assets.datasets.snapshots.history import find
+    from slipway.assets.datasets.snapshots.difference import difference
+    from slipway.assets.datasets.snapshots.history import find
 
     here = place.here()
     name = _made(dataset, here)
@@ -118,8 +118,8 @@ def inspect(
 
     Each reason with examples: what shows it, and how the document begins; and the files that are not read.
     """
-    from assets.datasets import inspection
-    from assets.datasets.snapshots.history import find
+    from slipway.assets.datasets import inspection
+    from slipway.assets.datasets.snapshots.history import find
 
     here = place.here()
     made = find(here.durable, _made(dataset, here), snapshot)
@@ -164,9 +164,9 @@ def takedown(
     may mean many: without --apply, they only say what they would take down.
     A text stays out from whichever file it comes, as long as it is the same.
     """
-    from assets.datasets.takedown_search import TakedownSelection
-    from recipes.load import recipes_folder
-    from recipes.usable import usable_with
+    from slipway.assets.datasets.takedown_search import TakedownSelection
+    from slipway.recipes.load import recipes_folder
+    from slipway.recipes.usable import usable_with
 
     all_urls = [*(url or ()), *(data_lines.listed_urls(urls) if urls else ())]
     what = TakedownSelection(tuple(all_urls), tuple(under or ()), tuple(documents or ()))
@@ -176,7 +176,7 @@ def takedown(
     here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
     recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
     with output.progress(f"looking for them in {name}") as shown, here.dagster() as instance:
-        from operations import takedown as operation
+        from slipway.operations import takedown as operation
 
         asked = operation.TakedownRequest(what, why, place.who(changes=doing), near)
         where = (recipe, here.tiers, here.tracking)
@@ -207,9 +207,9 @@ def stage(
 
     By default from the durable tier. Nodes start this by themselves; by hand it warms one up.
     """
-    from trainer.base.progress import every
-    from trainer.staging import stage as staging
-    from trainer.staging.parts import WHOLE, SnapshotPart
+    from slipway.trainer.base.progress import every
+    from slipway.trainer.staging import stage as staging
+    from slipway.trainer.staging.parts import WHOLE, SnapshotPart
 
     part = SnapshotPart(node, tuple(nodes.split(","))) if nodes else WHOLE
     sha256 = _sha256(snapshot)
@@ -232,7 +232,7 @@ def replicate(
 
     Whole or not at all; what is there already is not sent again.
     """
-    from trainer.staging import publishing
+    from slipway.trainer.staging import publishing
 
     sha256 = _sha256(snapshot)
     with output.progress(f"replicating {sha256[:12]} to {to}"):
@@ -251,7 +251,7 @@ def gc(
 
     No kept snapshot, no unfinished training, no registered model. Without --apply, only say what would go.
     """
-    from operations.garbage import collected
+    from slipway.operations.garbage import collected
 
     here = place.here()
     with output.progress("looking for what nothing refers to") as shown:
@@ -273,12 +273,12 @@ def scrub(
     What is damaged comes from the backup tier, or another place that staging asks. Each night the job `scrub` reads a
     seventh. Fails when something is lost or could not be read.
     """
-    from operations import scrub as scrubbing
-    from trainer.base.progress import every
+    from slipway.operations import scrub as scrubbing
+    from slipway.trainer.base.progress import every
 
     here = place.here()
     with output.progress("reading the datasets again") as shown, here.dagster() as instance:
-        from assets.datasets.build import build as built
+        from slipway.assets.datasets.build import build as built
 
         recipes = usable().datasets if rebuild else None
         report = every(1.0, lambda progress: shown.update(f"reading the datasets again: {progress}"))
@@ -303,7 +303,7 @@ def _known(here: place.Workplace) -> list[str]:
 
 def _made(given: str, here: place.Workplace) -> str:
     """The dataset with a snapshot that is meant. Raises ValueError, for a recipe's without one too."""
-    from assets.datasets.snapshots.history import none_of
+    from slipway.assets.datasets.snapshots.history import none_of
 
     made, recipes = _known(here), complete.datasets(given)
     if recipes and not any(name.startswith(given) for name in made):
@@ -315,8 +315,8 @@ def _sha256(given: str) -> str:
     """The snapshot that is meant: named in full, or as a dataset's present one. Raises ValueError."""
     if len(given) == 64 and set(given) <= set("0123456789abcdef"):
         return given
-    from assets.datasets.snapshots.history import none_of
-    from assets.datasets.snapshots.pointer import current
+    from slipway.assets.datasets.snapshots.history import none_of
+    from slipway.assets.datasets.snapshots.pointer import current
 
     here = place.here()
     name = _made(given, here)

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import category
 
-from trainer.base.byte_size import words
-from trainer.base.counting import counted
+from slipway.trainer.base.byte_size import words
+from slipway.trainer.base.counting import counted
 
 if TYPE_CHECKING:
-    from assets.datasets.garbage import Garbage
-    from assets.datasets.inspection import Inspection
-    from assets.datasets.snapshots.difference import SnapshotDifference
-    from operations.takedown import TakedownReport
+    from slipway.assets.datasets.garbage import Garbage
+    from slipway.assets.datasets.inspection import Inspection
+    from slipway.assets.datasets.snapshots.difference import SnapshotDifference
+    from slipway.operations.takedown import TakedownReport
 
 SHOWN = 10
 """Rules, languages and sources that a comparison of snapshots shows of each, those that differ most first."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import checkpoints, models, output, place
-from cli.verbs import AsJson, verb
+from slipway.cli import checkpoints, models, output, place
+from slipway.cli.verbs import AsJson, verb
 
 if TYPE_CHECKING:
-    from resources.mlflow.registry import Version
-    from resources.trainings.store import TrainingStore
-    from trainer.record.fence import Commit
+    from slipway.resources.mlflow.registry import Version
+    from slipway.resources.trainings.store import TrainingStore
+    from slipway.trainer.record.fence import Commit
 
 SECTION = "Serving"
 
@@ -64,8 +64,8 @@ def gc(
     No version that answers or answered before, no canary, no job, no training that starts from it. The job
     export_retention does so each night. Without --apply, only say what would go.
     """
-    from operations.export_retention import ExportLimits, retain
-    from recipes.load import load, recipes_folder
+    from slipway.operations.export_retention import ExportLimits, retain
+    from slipway.recipes.load import load, recipes_folder
 
     here, limits = place.here(), ExportLimits(versions=versions, hours=hours, days=days)
     with output.progress("looking for what nothing loads") as shown:

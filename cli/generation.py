@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cli import models, output
-from cli.models import Model
-from cli.verbs import AsJson, verb
+from slipway.cli import models, output
+from slipway.cli.models import Model
+from slipway.cli.verbs import AsJson, verb
 
 SECTION = "Serving"
 
@@ -39,8 +39,8 @@ def evaluate(
 
     copying, counting and adding come with Slipway; others are those of lm-evaluation-harness, where it is installed.
     """
-    from assets.generating import Generating
-    from assets.suites.generation import answered, asking, offline
+    from slipway.assets.generating import Generating
+    from slipway.assets.suites.generation import answered, asking, offline
 
     gate = models.gate_of(model)
     held = gate.promotions.champion_version()

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import ages, output, place
-from cli.verbs import AsJson, Sections, verb
+from slipway.cli import ages, output, place
+from slipway.cli.verbs import AsJson, Sections, verb
 
 if TYPE_CHECKING:
-    from resources.trainings.store import TrainingStore
+    from slipway.resources.trainings.store import TrainingStore
 
 app = typer.Typer(cls=Sections, invoke_without_command=True, rich_markup_mode=None)
 
@@ -46,9 +46,9 @@ def _morning(
     here: place.Workplace, seconds: float, store: "TrainingStore | None", page: Path | None, json: bool
 ) -> None:
     """Everything since so many seconds ago."""
-    from resources.morning import page as pages
-    from resources.morning import reading, text
-    from resources.morning.report import report
+    from slipway.resources.morning import page as pages
+    from slipway.resources.morning import reading, text
+    from slipway.resources.morning.report import report
 
     now = time.time()
     with output.progress("reading the records"):
@@ -63,7 +63,7 @@ def _morning(
 
 def _list(here: place.Workplace, store: "TrainingStore | None", json: bool) -> None:
     """All incidents, a line each."""
-    from resources.trainings import incident_reports, post_mortem
+    from slipway.resources.trainings import incident_reports, post_mortem
 
     with output.progress("reading the incidents"):
         found = incident_reports.of_all([store] if store else here.stores().values())
@@ -100,8 +100,8 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Print the post-mortem of an incident."""
-    from cli import names
-    from resources.trainings import incident_reports, post_mortem
+    from slipway.cli import names
+    from slipway.resources.trainings import incident_reports, post_mortem
 
     here = place.here()
     with output.progress("reading the incidents"):

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cli import output, place
-from cli.verbs import AsJson, VerbInterrupted, group, verb
+from slipway.cli import output, place
+from slipway.cli.verbs import AsJson, VerbInterrupted, group, verb
 
 app = group("The instance on this machine.")
 SECTION = "Instance"
@@ -22,11 +22,11 @@ def demo(
     From corpus to a champion that answers, through the daemon and its sensors; what is made already is not made again.
     """
     home = place.here().embedded(ELSEWHERE)
-    from deploy.embedded.serve import port
-    from recipes.load import load, recipes_folder
+    from slipway.deploy.embedded.serve import port
+    from slipway.recipes.load import load, recipes_folder
 
     recipes, chosen = load(recipes_folder()), port()
-    from deploy.embedded import demo
+    from slipway.deploy.embedded import demo
 
     try:
         code = demo.run(recipes, home, chosen, serve)
@@ -42,7 +42,7 @@ def dev() -> None:
     The UI is on http://127.0.0.1:3000 (SLIPWAY_PORT). Trainings go on when it ends.
     """
     home = place.here().embedded(ELSEWHERE)
-    from deploy.embedded.serve import port, serve
+    from slipway.deploy.embedded.serve import port, serve
 
     port()
     for training in serve(home):
@@ -56,7 +56,7 @@ def up(json: AsJson = False) -> None:
     It returns when the UI answers on SLIPWAY_PORT (3000); `slipway down` ends it.
     """
     home = place.here().embedded(ELSEWHERE)
-    from deploy.embedded import serve
+    from slipway.deploy.embedded import serve
 
     serve.port()
     with output.progress("starting the instance"):
@@ -70,7 +70,7 @@ def up(json: AsJson = False) -> None:
 def down() -> None:
     """End the instance; trainings go on without it."""
     home = place.here().embedded(ELSEWHERE)
-    from deploy.embedded import jobs, serve
+    from slipway.deploy.embedded import jobs, serve
 
     with output.progress("ending the instance"):
         ended = serve.down(home)
@@ -88,7 +88,7 @@ def init(
     With a commented example of each kind. Whatever is called in the folder uses it, and so does an instance with
     SLIPWAY_RECIPES=FOLDER.
     """
-    from recipes.own import make
+    from slipway.recipes.own import make
 
     for path in make(folder):
         print(path)

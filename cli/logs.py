@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import ages, complete, output, place
-from cli.trainings import SECTION, Id
-from cli.verbs import AsJson, group, verb
+from slipway.cli import ages, complete, output, place
+from slipway.cli.trainings import SECTION, Id
+from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from resources.trainings.log_lines import LogLine
+    from slipway.resources.trainings.log_lines import LogLine
 
 app = group("Logs.")
 FOLLOW_SECONDS = 1.0
@@ -37,7 +37,7 @@ def logs(
 
     All starts and nodes, each line with its time, start, node and rank. With --json, a JSON object a line.
     """
-    from resources.trainings import log_lines
+    from slipway.resources.trainings import log_lines
 
     here = place.here()
     store = here.training(training, lambda each: each.newest_claim() is not None, "started training")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cli import (
+from slipway.cli import (
     backup,
     branching,
     chaos,
@@ -33,9 +33,9 @@ from cli import (
     sweeps,
     trainings,
 )
-from cli.verbs import Sections, VerbInterrupted
-from resources.errors import is_for_people, sentence
-from trainer.base import proxy_bypass
+from slipway.cli.verbs import Sections, VerbInterrupted
+from slipway.resources.errors import is_for_people, sentence
+from slipway.trainer.base import proxy_bypass
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DAGSTERS_INTERRUPTION = "DagsterExecutionInterruptedError"

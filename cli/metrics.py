@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import output, place
-from cli.verbs import group, verb
+from slipway.cli import output, place
+from slipway.cli.verbs import group, verb
 
 if TYPE_CHECKING:
-    from operations.metrics.serve import PlatformExporter
+    from slipway.operations.metrics.serve import PlatformExporter
 
 app = group("Metrics for Prometheus: serve, show, render.")
 
@@ -30,7 +30,7 @@ def serve(
 
     Read-only. A scrape reads what is new; a part that cannot be read is named in slipway_unreadable.
     """
-    from trainer.base import exporting
+    from slipway.trainer.base import exporting
 
     with _exporter(jobs) as exporter:
         served = exporting.server(host, port, exporter.text, exporter.problems)
@@ -54,7 +54,7 @@ def render() -> None:
 
     From deploy/monitoring/, with the tables of docs/monitoring.md and the alerts of docs/runbook.md.
     """
-    from deploy.monitoring import render as made
+    from slipway.deploy.monitoring import render as made
 
     for path in made.write():
         print(path)
@@ -63,8 +63,8 @@ def render() -> None:
 @contextlib.contextmanager
 def _exporter(jobs: bool) -> "Iterator[PlatformExporter]":
     """The exporter of this place."""
-    from operations.metrics.dagster import DagsterReader
-    from operations.metrics.serve import PlatformExporter, PlatformPlaces
+    from slipway.operations.metrics.dagster import DagsterReader
+    from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
 
     here = place.here()
     tiers = {"durable": here.durable}

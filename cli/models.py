@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import names, output, place
-from cli.recipes import usable
-from cli.verbs import AsJson, group, verb
+from slipway.cli import names, output, place
+from slipway.cli.recipes import usable
+from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assets.gate import Gate
-    from resources.mlflow.promotion import Promotion
-    from resources.mlflow.registry import Registry, Version
+    from slipway.assets.gate import Gate
+    from slipway.resources.mlflow.promotion import Promotion
+    from slipway.resources.mlflow.registry import Registry, Version
 
 app = group("Registered models: list, show, promote, rollback, export, serve, ask.")
 
@@ -24,7 +24,7 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its name, or the be
 @verb(app, "slipway models list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the registered models with their champions."""
-    from resources.mlflow.promotion import Promotions
+    from slipway.resources.mlflow.promotion import Promotions
 
     with output.progress("asking the registry"):
         here = place.here()
@@ -57,8 +57,8 @@ def show(
 
     Of each version that is not the champion, why.
     """
-    from resources.mlflow.promotion import Promotions
-    from resources.mlflow.registry import CHAMPION
+    from slipway.resources.mlflow.promotion import Promotions
+    from slipway.resources.mlflow.registry import CHAMPION
 
     here = place.here()
     name = _name(here, model)
@@ -127,7 +127,7 @@ def rollback(
 
     Its bytes must be what was committed.
     """
-    from resources.mlflow import promotion
+    from slipway.resources.mlflow import promotion
 
     if although_lost and version is None:
         raise typer.BadParameter("expected a VERSION beside --although-lost: nobody knows which one was before")
@@ -156,8 +156,8 @@ def demote(
 
     Where it is served, it stops answering. The next candidate that passes becomes champion.
     """
-    from assets.serving import after_demotion
-    from serving.records import ServingRecords
+    from slipway.assets.serving import after_demotion
+    from slipway.serving.records import ServingRecords
 
     gate = gate_of(model)
     held = gate.promotions.champion()
@@ -177,7 +177,7 @@ def approve(
 
     It must pass its checks all the same.
     """
-    from resources.mlflow import holding
+    from slipway.resources.mlflow import holding
 
     gate = gate_of(model)
     found = version_of(gate, version)
@@ -194,7 +194,7 @@ def freeze(
 
     A rollback is possible all the same.
     """
-    from resources.mlflow import holding
+    from slipway.resources.mlflow import holding
 
     gate = gate_of(model)
     held = holding.set_freeze(gate.promotions.folder, place.who(), why)
@@ -223,8 +223,8 @@ def card(
 
     All that is on record about it, and what is not known.
     """
-    from assets import card as cards
-    from resources.mlflow import record
+    from slipway.assets import card as cards
+    from slipway.resources.mlflow import record
 
     gate = gate_of(model)
     held = gate.promotions.champion()
@@ -248,7 +248,7 @@ def _sentence(made: "Promotion") -> str:
 
 def chosen(model: str, version: int | None) -> "Version":
     """The version of this number, or else the champion, of the model that a name means. Raises ValueError."""
-    from assets.serving import champion_of
+    from slipway.assets.serving import champion_of
 
     if version is not None:
         return version_of(gate_of(model), version)
@@ -265,8 +265,8 @@ def gate_of(model: str) -> "Gate":
     here = place.here()
     name = _name(here, model)
 
-    from assets.gate import Gate
-    from assets.measuring import Measuring
+    from slipway.assets.gate import Gate
+    from slipway.assets.measuring import Measuring
 
     recipes = usable()
     measuring = Measuring(here.tiers, here.compute, output.note)
@@ -285,9 +285,9 @@ def version_of(gate: "Gate", number: int) -> "Version":
 
 def _standing(here: place.Workplace, version: "Version", promoted: "Sequence[Promotion]") -> str:
     """What became of a version that is not the champion."""
-    from assets.gates import verdict
-    from resources.mlflow import waiting
-    from resources.mlflow.promotion import judged
+    from slipway.assets.gates import verdict
+    from slipway.resources.mlflow import waiting
+    from slipway.resources.mlflow.promotion import judged
 
     judgement = judged(here.durable, version.model, version.manifest)
     rival = judgement.champion if judgement else ""
@@ -307,7 +307,7 @@ def _name(here: place.Workplace, model: str) -> str:
     Each has a folder on the durable tier from its registration on: a wrong name is refused before anything slow is
     imported or asked.
     """
-    from resources.mlflow import promotion
+    from slipway.resources.mlflow import promotion
 
     known = promotion.models(here.durable) if _has_registry(here) else []
     try:
@@ -323,8 +323,8 @@ def _name(here: place.Workplace, model: str) -> str:
 
 def _models_of_recipes() -> set[str]:
     """The models to which the recipes here lead; none where these cannot be read."""
-    from recipes.load import load, recipes_folder
-    from recipes.problems import InvalidRecipes
+    from slipway.recipes.load import load, recipes_folder
+    from slipway.recipes.problems import InvalidRecipes
 
     with contextlib.suppress(InvalidRecipes, OSError):
         return {each.registered_model for each in load(recipes_folder()).trainings.values()}
@@ -333,7 +333,7 @@ def _models_of_recipes() -> set[str]:
 
 def _registry(here: place.Workplace) -> "Registry | None":
     """The registry; None in a home where nothing has been tracked yet, so that looking there makes no database."""
-    from resources.mlflow.registry import Registry
+    from slipway.resources.mlflow.registry import Registry
 
     return Registry(here.tracking, here.durable) if _has_registry(here) else None
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, names, output, place
-from cli.verbs import AsJson, group, verb
-from trainer.preflight.arguments import expectation, size
+from slipway.cli import complete, names, output, place
+from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.preflight.arguments import expectation, size
 
 if TYPE_CHECKING:
-    from resources.fleet.health.standing import NodeRecord
-    from resources.fleet.kubernetes.cordon import Act, Cordon
+    from slipway.resources.fleet.health.standing import NodeRecord
+    from slipway.resources.fleet.kubernetes.cordon import Act, Cordon
 
 app = group("The nodes of the fleet: list, quarantine, preflight, kill.")
 
@@ -47,7 +47,7 @@ def _read(read: Callable[[str], object], given: str) -> str:
 @verb(app, "slipway nodes list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the nodes, and whether each can take work."""
-    from resources.fleet.health.guarded import GuardedFleet
+    from slipway.resources.fleet.health.guarded import GuardedFleet
 
     here = place.here()
     door = here.node_health
@@ -137,8 +137,8 @@ def bisect(
     """
     import uuid
 
-    from resources.node_tasks.network import NetworkCheck
-    from trainer.node_task import CollectiveTask
+    from slipway.resources.node_tasks.network import NetworkCheck
+    from slipway.trainer.node_task import CollectiveTask
 
     here = place.here()
     suspects, peers = [_full(node) for node in nodes], [_full(node) for node in good or ()]
@@ -198,10 +198,10 @@ def preflight(
 ) -> None:
     """Measure this machine's hardware, and judge it.
 
-    Exit code 1 says that something is faulty. On several nodes at once: torchrun ... -m trainer.preflight, which
-    takes the same options.
+    Exit code 1 says that something is faulty. On several nodes at once: torchrun ... -m slipway.trainer.preflight,
+    which takes the same options.
     """
-    from trainer.preflight.__main__ import main
+    from slipway.trainer.preflight.__main__ import main
 
     place_to_measure = _there(folder or Path(tempfile.gettempdir()), "--folder")
     options = ["--folder", str(place_to_measure), "--disk-size", disk_size, "--seconds", str(seconds)]
@@ -236,7 +236,7 @@ def kill(node: Node, json: AsJson = False) -> None:
 
     As a power cut would; it comes back after a minute.
     """
-    from resources.fleet import embedded
+    from slipway.resources.fleet import embedded
 
     home = place.here().embedded("a node of a cluster is taken out of service with slipway nodes cordon")
     name = _full(node)
@@ -258,7 +258,7 @@ def clean(
 
     What was used least recently goes first; what is in use stays.
     """
-    from trainer.staging.retention import retain
+    from slipway.trainer.staging.retention import retain
 
     with output.progress("cleaning"):
         retained = retain(_there(nvme, "--nvme"), gigabytes, days, dry_run)
@@ -280,7 +280,7 @@ def _full(given: str) -> str:
 
 def _set(node: str, standing: str, why: str, json: bool) -> None:
     """Put a node where a person wants it, and say so."""
-    from resources.fleet.health.standing import Standing
+    from slipway.resources.fleet.health.standing import Standing
 
     door, name = place.here().node_health, _full(node)
     record = door.set_by_hand(name, Standing(standing), place.who(), why)
@@ -291,7 +291,7 @@ def _set(node: str, standing: str, why: str, json: bool) -> None:
 
 
 def _cordon() -> "Cordon":
-    from resources.compute.cordon import of_platform
+    from slipway.resources.compute.cordon import of_platform
 
     return of_platform(place.here().cluster("an embedded node is taken away with slipway nodes kill"))
 

@@ -1,7 +1,7 @@
 """Notifications by hand: whether each address takes a message."""
 
-from cli import output, place
-from cli.verbs import AsJson, group, verb
+from slipway.cli import output, place
+from slipway.cli.verbs import AsJson, group, verb
 
 app = group("Notifications: whom Slipway tells of incidents, and of what waits for a person.")
 
@@ -12,7 +12,7 @@ def test(json: AsJson = False) -> None:
 
     An address is named by its kind and its line in the file, since it holds a password or a token.
     """
-    from resources.notify import trial
+    from slipway.resources.notify import trial
 
     outcomes: dict[str, str] = {}
     with output.progress("sending to each address"):

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
-    from resources.compute.protocol import Compute
-    from resources.cost_settings import CostSettings
-    from resources.fleet.health.door import NodeHealth
-    from resources.fleet.protocol import Fleet
-    from resources.here import Resources
-    from resources.home import Home
-    from resources.launchers.protocol import Launcher
-    from resources.mlflow.tracking import Tracking
-    from resources.notify.settings import NotificationSettings
-    from resources.platform import Platform
-    from resources.tiers import Tiers
-    from resources.trainings.control import TrainingControl
-    from resources.trainings.costs import Prices
-    from resources.trainings.quotas import Quotas
-    from resources.trainings.store import Trainings, TrainingStore
+    from slipway.resources.compute.protocol import Compute
+    from slipway.resources.cost_settings import CostSettings
+    from slipway.resources.fleet.health.door import NodeHealth
+    from slipway.resources.fleet.protocol import Fleet
+    from slipway.resources.here import Resources
+    from slipway.resources.home import Home
+    from slipway.resources.launchers.protocol import Launcher
+    from slipway.resources.mlflow.tracking import Tracking
+    from slipway.resources.notify.settings import NotificationSettings
+    from slipway.resources.platform import Platform
+    from slipway.resources.tiers import Tiers
+    from slipway.resources.trainings.control import TrainingControl
+    from slipway.resources.trainings.costs import Prices
+    from slipway.resources.trainings.quotas import Quotas
+    from slipway.resources.trainings.store import Trainings, TrainingStore
 
 PLATFORM = "SLIPWAY_PLATFORM"
 
@@ -55,7 +55,7 @@ class Workplace:
 
     @functools.cached_property
     def _settings(self) -> "Platform":
-        from resources import platform, state
+        from slipway.resources import platform, state
 
         assert self.file is not None
         settings = platform.load(self.file)
@@ -70,13 +70,13 @@ class Workplace:
     @property
     def cost_settings(self) -> Path:
         """The file in which prices and quotas stand."""
-        from resources import cost_settings
+        from slipway.resources import cost_settings
 
         return self.home.root / cost_settings.FILE if self.home else self.file  # type: ignore[return-value]
 
     @functools.cached_property
     def _costs(self) -> "CostSettings":
-        from resources import cost_settings
+        from slipway.resources import cost_settings
 
         return cost_settings.of_home(self.home.root) if self.home else self._settings
 
@@ -88,14 +88,14 @@ class Workplace:
     @property
     def quotas(self) -> "Quotas":
         """How much each team may use, and has used; nobody has a quota where the settings do not say."""
-        from resources.trainings.quotas import Quotas
+        from slipway.resources.trainings.quotas import Quotas
 
         return Quotas(self.durable, self._costs.quotas)
 
     @property
     def notifications(self) -> "NotificationSettings":
         """Whom to tell. Raises ValueError where nobody is."""
-        from resources.notify import settings
+        from slipway.resources.notify import settings
 
         found = settings.of_home(self.home.root) if self.home else self._settings.notifications
         if found is None:
@@ -106,7 +106,7 @@ class Workplace:
     @functools.cached_property
     def resources(self) -> "Resources":
         """The resources, as the definitions have them."""
-        from resources import here
+        from slipway.resources import here
 
         return here.embedded_resources(self.home) if self.home else here.cluster_resources(self._settings)
 
@@ -127,7 +127,7 @@ class Workplace:
         """What runs the jobs."""
         if self.home is None:
             return self.compute.launcher()
-        from resources import embedded
+        from slipway.resources import embedded
 
         return embedded.launcher(self.home)
 
@@ -136,7 +136,7 @@ class Workplace:
         """The nodes."""
         if self.home is None:
             return self.compute.fleet()
-        from resources import embedded
+        from slipway.resources import embedded
 
         return embedded.fleet(self.home)
 
@@ -145,7 +145,7 @@ class Workplace:
         """The one door to the standings of the nodes."""
         if self.home is None:
             return self.compute.node_health(self.tiers)
-        from resources import embedded
+        from slipway.resources import embedded
 
         return embedded.node_health(self.home)
 
@@ -158,8 +158,8 @@ class Workplace:
     def dagster(self) -> "Iterator[DagsterInstance]":
         """Dagster's storage, for what is materialised from here. Raises ValueError where a cluster's is not set up."""
         if self.home is not None:
-            from deploy.embedded import instance
-            from operations.upgrade import upgrading
+            from slipway.deploy.embedded import instance
+            from slipway.operations.upgrade import upgrading
 
             instance.prepare(self.home)
             upgrading.ready(self.home.durable)
@@ -171,7 +171,7 @@ class Workplace:
         """As `dagster`, of a home that is as it is: for an upgrade."""
         from dagster import DagsterInstance
 
-        from deploy.embedded.instance import open_storage
+        from slipway.deploy.embedded.instance import open_storage
 
         if self.home is None and not os.environ.get("DAGSTER_HOME"):
             raise ValueError("DAGSTER_HOME: found nothing, expected the folder of the platform's Dagster settings")
@@ -180,13 +180,13 @@ class Workplace:
 
     @property
     def trainings(self) -> "Trainings":
-        from resources.trainings.store import Trainings
+        from slipway.resources.trainings.store import Trainings
 
         return Trainings(self.durable / "trainings")
 
     def stores(self, trials: bool = True) -> "dict[str, TrainingStore]":
         """All trainings ever proposed, by id, and the sweeps' trials."""
-        from resources.trainings import roots as known
+        from slipway.resources.trainings import roots as known
 
         roots = [self.trainings, *(known.trials_below(self.durable).values() if trials else ())]
         return {store.id: store for root in roots for store in root.stores()}
@@ -198,7 +198,7 @@ class Workplace:
 
         One whose records cannot be read fits nothing, and does not stand in the way of the others. Raises ValueError.
         """
-        from cli import names
+        from slipway.cli import names
 
         known = self.stores()
         if given in known:
@@ -210,8 +210,8 @@ class Workplace:
 
 def here(environ: Mapping[str, str] = os.environ) -> Workplace:
     """The place that the environment describes. Raises ValueError when the home is a file, or of a newer release."""
-    from resources import state
-    from resources.home import Home
+    from slipway.resources import state
+    from slipway.resources.home import Home
 
     if environ.get(PLATFORM):
         return Workplace(None, Path(environ[PLATFORM]))
@@ -234,11 +234,11 @@ def who(environ: Mapping[str, str] = os.environ, changes: bool = True) -> str:
 
     Raises ValueError for one who may only look, unless the command `changes` nothing.
     """
-    from resources.mlflow import identity
+    from slipway.resources.mlflow import identity
 
     asker = identity.of_process()
     if changes and environ.get(PLATFORM):
-        from resources import access
+        from slipway.resources import access
 
         if refusal := access.of_settings(environ).refusal(asker.person):
             raise ValueError(f"{environ[PLATFORM]}: operators: {refusal}")

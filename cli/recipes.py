@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, names, output, place
-from cli.verbs import AsJson, group, verb
+from slipway.cli import complete, names, output, place
+from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from recipes.load import Recipes
-    from recipes.problems import RecipeFault
+    from slipway.recipes.load import Recipes
+    from slipway.recipes.problems import RecipeFault
 
 app = group("Recipes: check, new, show.")
 KINDS = ("dataset", "suite", "training", "sweep")
@@ -29,9 +29,9 @@ def check(
     A line for each, or every problem with its file, line and field.
     Those in use are held to the nodes of an embedded instance too.
     """
-    from assets.sweeps import slots
-    from recipes.load import load, recipes_folder
-    from recipes.problems import InvalidRecipes
+    from slipway.assets.sweeps import slots
+    from slipway.recipes.load import load, recipes_folder
+    from slipway.recipes.problems import InvalidRecipes
 
     def of_the_fleet(found: "Recipes") -> "Iterable[tuple[str, str, RecipeFault]]":
         return slots.faults(place.here().fleet, found)
@@ -59,8 +59,8 @@ def check(
 
 def usable() -> "Recipes":
     """The recipes in use that can be used; the problems of the others are noted. Raises InvalidRecipes."""
-    from recipes import usable as among
-    from recipes.load import recipes_folder
+    from slipway.recipes import usable as among
+    from slipway.recipes.load import recipes_folder
 
     found = among.usable(recipes_folder())
     for each in found.broken:
@@ -79,8 +79,8 @@ def new(
 
     The fields that have a default are comments.
     """
-    from recipes import new as recipes
-    from recipes.load import recipes_folder
+    from slipway.recipes import new as recipes
+    from slipway.recipes.load import recipes_folder
 
     print(recipes.write(recipes_folder(), names.resolved(kind, KINDS, "kind of recipe"), name))
 
@@ -99,7 +99,7 @@ def show(
     """
     import yaml
 
-    from recipes.parts import Recipe
+    from slipway.recipes.parts import Recipe
 
     recipes = usable()
     kinds: dict[str, Mapping[str, Recipe]] = {

@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import models, names, output, place
-from cli.models import Model
-from cli.verbs import AsJson, verb
-from trainer.base import regular_file
+from slipway.cli import models, names, output, place
+from slipway.cli.models import Model
+from slipway.cli.verbs import AsJson, verb
+from slipway.trainer.base import regular_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assets.serving import Serving
-    from serving.records import ServedState, ServingRecords
+    from slipway.assets.serving import Serving
+    from slipway.serving.records import ServedState, ServingRecords
 
 SECTION = "Serving"
 SETTLE_SECONDS = 300.0
@@ -41,7 +41,7 @@ def serve(
     The version before answers until the new one is ready; no request is lost. With --percent the new version gets that
     share of the requests, and all of them once nothing speaks against it, or none.
     """
-    from resources.serving import wishes
+    from slipway.resources.serving import wishes
 
     if back and stop:
         raise typer.BadParameter("expected one of --back and --stop")
@@ -69,7 +69,7 @@ def serve(
 @verb(models.app, "slipway models served", section=SECTION)
 def served(json: AsJson = False) -> None:
     """Show which versions answer, and where."""
-    from serving.records import ServingRecords
+    from slipway.serving.records import ServingRecords
 
     records = ServingRecords(place.here().durable)
     models_served = [_served(records, model) for model in records.models()]
@@ -106,8 +106,8 @@ def ask(
     json: AsJson = False,
 ) -> None:
     """Ask a served model; its answer appears as it is made."""
-    from serving import client
-    from serving.records import ServingRecords
+    from slipway.serving import client
+    from slipway.serving.records import ServingRecords
 
     records = ServingRecords(place.here().durable)
     name = names.resolved(model, records.models(), "served model")
@@ -126,7 +126,7 @@ def ask(
 
 def fitting(export: "Path") -> int:
     """So many new tokens are asked for unless a person says how many: a short model has room for no more."""
-    from trainer.base import parsing
+    from slipway.trainer.base import parsing
 
     try:
         shape = parsing.value(regular_file.read(export / "config.json"))
@@ -137,14 +137,14 @@ def fitting(export: "Path") -> int:
 
 
 def _serve(serving: "Serving", model: str, version: int | None, percent: float, by: str, why: str) -> "ServedState":
-    from serving.records import SwitchPolicy
+    from slipway.serving.records import SwitchPolicy
 
     found = models.chosen(model, version)
     return serving.serve(found, SwitchPolicy(share=percent / 100), version is None, by, why)
 
 
 def _serving() -> "Serving":
-    from assets.serving import Serving
+    from slipway.assets.serving import Serving
 
     here = place.here()
     return Serving(here.tiers, here.compute, output.note)

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import output
-from cli.verbs import AsJson, group, verb
+from slipway.cli import output
+from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from operations.simulation.play import SimulatedTime
+    from slipway.operations.simulation.play import SimulatedTime
 
 app = group("Simulation.")
 SECTION = "Trainings"
@@ -30,9 +30,9 @@ def simulate(
 
     The failures are those that Llama 3's training published; the costs are measured ones. Times are seconds.
     """
-    from operations.simulation import fields as given
-    from operations.simulation import studies
-    from operations.simulation.play import play
+    from slipway.operations.simulation import fields as given
+    from slipway.operations.simulation import studies
+    from slipway.operations.simulation.play import play
 
     scenario = given.scenario(gpus, fields or [])
     with output.progress("playing"):

@@ -3,17 +3,17 @@
 import time
 from typing import TYPE_CHECKING
 
-from cli import output, place
-from cli.recipes import usable
-from trainer.base.counting import counted
+from slipway.cli import output, place
+from slipway.cli.recipes import usable
+from slipway.trainer.base.counting import counted
 
 if TYPE_CHECKING:
-    from resources.trainings.store import TrainingStore
+    from slipway.resources.trainings.store import TrainingStore
 
 
 def answer(here: place.Workplace, query: str, trials: bool, most: int, json: bool) -> None:
     """Print what a query over all trainings' accounts gives, its first `most` rows."""
-    from resources.trainings import account_tables
+    from slipway.resources.trainings import account_tables
 
     with output.progress("reading the ledgers"):
         used = here.quotas.standings(time.time())
@@ -51,7 +51,7 @@ def quotas(here: place.Workplace, json: bool) -> None:
 
 def _owners() -> dict[str, str]:
     """The owner of each recipe by its name; none while the recipes cannot be read."""
-    from recipes.problems import InvalidRecipes
+    from slipway.recipes.problems import InvalidRecipes
 
     try:
         known = usable()
@@ -71,7 +71,7 @@ def _cell(value: object) -> object:
 
 def account(store: "TrainingStore") -> dict[str, object] | None:
     """What the training's time was spent on, for a script; None before it was wanted."""
-    from resources.trainings import accounts
+    from slipway.resources.trainings import accounts
 
     if (found := accounts.of_if_any(store.folder)) is None:
         return None
@@ -87,7 +87,7 @@ def account(store: "TrainingStore") -> dict[str, object] | None:
 
 def ettr(store: "TrainingStore") -> float | None:
     """The training's ETTR by Meta's definition; None before it was wanted."""
-    from resources.trainings import accounts
+    from slipway.resources.trainings import accounts
 
     found = accounts.of_if_any(store.folder)
     return None if found is None else found[1].ettr_meta
@@ -95,8 +95,8 @@ def ettr(store: "TrainingStore") -> float | None:
 
 def fields(store: "TrainingStore") -> dict[str, object]:
     """Fields on what the training's time was spent on; none before it was wanted."""
-    from resources.trainings import accounts
-    from trainer.record.accounting import buckets
+    from slipway.resources.trainings import accounts
+    from slipway.trainer.record.accounting import buckets
 
     found = accounts.of_if_any(store.folder)
     if found is None or found[0].wall <= 0:

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, names, output, place, trainings
-from cli.verbs import AsJson, group, verb
-from trainer.base.counting import counted
-from trainer.config.profiles import PROFILES
+from slipway.cli import complete, names, output, place, trainings
+from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base.counting import counted
+from slipway.trainer.config.profiles import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from recipes.load import Recipes
-    from recipes.training import ModelRecipe
-    from trainer.config.operation import Storage
-    from trainer.data.snapshots import Snapshot
-    from trainer.plan.measure import StageMeasure
-    from trainer.plan.question import Question
-    from trainer.plan.room import Room
-    from trainer.plan.shards import ShardsVerdict
-    from trainer.plan.verdict import PlanVerdict
+    from slipway.recipes.load import Recipes
+    from slipway.recipes.training import ModelRecipe
+    from slipway.trainer.config.operation import Storage
+    from slipway.trainer.data.snapshots import Snapshot
+    from slipway.trainer.plan.measure import StageMeasure
+    from slipway.trainer.plan.question import Question
+    from slipway.trainer.plan.room import Room
+    from slipway.trainer.plan.shards import ShardsVerdict
+    from slipway.trainer.plan.verdict import PlanVerdict
 
 app = group("Starting trainings.")
 SECTION = "Trainings"
@@ -62,10 +62,10 @@ def plan(
 
     Exit code 1 says that it does not fit.
     """
-    from recipes import assignments, folder
-    from recipes.plan import grace_warning, planned
-    from trainer.plan.report import report
-    from trainer.plan.shards import report_shards, room_of
+    from slipway.recipes import assignments, folder
+    from slipway.recipes.plan import grace_warning, planned
+    from slipway.trainer.plan.report import report
+    from slipway.trainer.plan.shards import report_shards, room_of
 
     chosen = _named(recipe)
     recipes = assignments.load_with(folder.selected(), "trainings", chosen, fields or ())
@@ -94,8 +94,8 @@ def _shards(
     recipes: "Recipes", recipe: str, snapshot: "Snapshot | None", gigabytes: float | None, room: int | None, nodes: int
 ) -> "ShardsVerdict":
     """How the nodes would hold the dataset's present snapshot, or one of this size."""
-    from recipes.plan import planned_shards
-    from trainer.plan.shards import judge_shards
+    from slipway.recipes.plan import planned_shards
+    from slipway.trainer.plan.shards import judge_shards
 
     training = recipes.trainings[recipe]
     shards = planned_shards(recipes, recipe, snapshot, gigabytes)
@@ -107,16 +107,16 @@ def _snapshot(training: "ModelRecipe") -> "Snapshot | None":
     durable = place.here().durable
     if not (durable / "datasets").is_dir():
         return None
-    from assets import training_data
+    from slipway.assets import training_data
 
     return training_data.read(training, durable)
 
 
 def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVerdict":
     """The verdict, and where it is bad, what to change."""
-    from trainer.plan.advice import advice
-    from trainer.plan.asking import ask
-    from trainer.plan.verdict import judge
+    from slipway.trainer.plan.advice import advice
+    from slipway.trainer.plan.asking import ask
+    from slipway.trainer.plan.verdict import judge
 
     def measured(asked: "Question") -> "Sequence[StageMeasure]":
         return ask(asked, _cache())
@@ -146,13 +146,13 @@ def run(
 
     It trains on the present snapshot of the recipe's dataset, and goes on when this command has ended.
     """
-    from recipes import assignments, folder
+    from slipway.recipes import assignments, folder
 
     here, chosen = place.here(), _named(recipe)
     known = assignments.load_with(folder.selected(), "trainings", chosen, fields or ()).all_trainings
     with output.progress(f"starting {chosen}"):
-        from assets.start import start
-        from resources.trainings.by_hand import begin
+        from slipway.assets.start import start
+        from slipway.resources.trainings.by_hand import begin
 
         store = start(known[chosen], here.tiers, here.tracking, place.who(), again, fields or ())
         waiting = begin(here.control, store, place.who())

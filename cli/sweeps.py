@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import complete, names, output, place
-from cli.verbs import AsJson, group, verb
-from trainer.base.counting import counted
+from slipway.cli import complete, names, output, place
+from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base.counting import counted
 
 if TYPE_CHECKING:
-    from assets.sweeps.state import SweepState
-    from assets.sweeps.store import SweepStore
+    from slipway.assets.sweeps.state import SweepState
+    from slipway.assets.sweeps.store import SweepStore
 
 app = group("Sweeps of a training: start, list, show, pause, resume, stop, add, set.")
 
@@ -38,9 +38,9 @@ def start(
     It searches on the present snapshot of its training's dataset. The sensors of
     `slipway up` run it; its best parameters are then trained at full length.
     """
-    from assets.sweeps.assets import begun_sweep
-    from recipes.load import recipes_folder
-    from recipes.usable import usable_with
+    from slipway.assets.sweeps.assets import begun_sweep
+    from slipway.recipes.load import recipes_folder
+    from slipway.recipes.usable import usable_with
 
     chosen = names.resolved(recipe, complete.sweep_recipes(""), "sweep recipe")
     here, known = place.here(), usable_with(recipes_folder(), "sweeps", chosen)
@@ -104,14 +104,14 @@ def show(
     The page needs nothing beside it, and has the pictures too. While the sweep runs, and once it has ended, the same
     page lies in the sweep's folder.
     """
-    from assets.sweeps.report import kept, text
+    from slipway.assets.sweeps.report import kept, text
 
     store, state = _opened(sweep)
     with output.progress(f"reading {store.sweep}"):
         made = kept.report_of(store, state)
     if html is not None:
-        from assets.sweeps.report import page
-        from trainer.base import atomic
+        from slipway.assets.sweeps.report import page
+        from slipway.trainer.base import atomic
 
         with output.progress(f"drawing {store.sweep}"):
             atomic.replace(html, page.html(made).encode())
@@ -131,7 +131,7 @@ def export(
 
     optuna-dashboard shows it, and optuna.load_study reads it.
     """
-    from assets.sweeps import optuna_export
+    from slipway.assets.sweeps import optuna_export
 
     store, state = _opened(sweep)
     with output.progress(f"writing {counted(len(state.trials), 'trial')} to {file}"):
@@ -145,7 +145,7 @@ def pause(sweep: Id, why: Why = "paused by hand") -> None:
 
     Nothing new is started until it is resumed.
     """
-    from assets.sweeps import steering
+    from slipway.assets.sweeps import steering
 
     store = _store(sweep)
     steering.pause(store, place.who(), why)
@@ -158,7 +158,7 @@ def resume(sweep: Id, why: Why = "resumed by hand") -> None:
 
     Each trial goes on from its checkpoint, to where it was going.
     """
-    from assets.sweeps import steering
+    from slipway.assets.sweeps import steering
 
     store = _store(sweep)
     steering.resume(store, place.who(), why)
@@ -171,7 +171,7 @@ def stop(sweep: Id, why: Why = "stopped by hand") -> None:
 
     Its trials are stopped, what it has found so far stays, and no training follows from it.
     """
-    from assets.sweeps import steering
+    from slipway.assets.sweeps import steering
 
     store = _store(sweep)
     steering.stop(store, place.who(), why)
@@ -189,7 +189,7 @@ def add(
 
     While it runs, or after it has completed: it is the same sweep, and goes on.
     """
-    from assets.sweeps import steering
+    from slipway.assets.sweeps import steering
 
     store = _store(sweep)
     _say_changes(store, steering.add(store, trials, place.who(), why), json)
@@ -207,7 +207,7 @@ def set_(
     trials, parallel, limits.retries, limits.failed_trials and goal.at_most.
     It is the same sweep, and goes on. What decides what it searches is refused: that is another sweep.
     """
-    from assets.sweeps import steering
+    from slipway.assets.sweeps import steering
 
     store = _store(sweep)
     _say_changes(store, steering.spend(store, fields, place.who(), why), json)
@@ -236,7 +236,7 @@ def _opened(given: str) -> "tuple[SweepStore, SweepState]":
 
 
 def _stores(here: place.Workplace) -> "dict[str, SweepStore]":
-    from assets.sweeps.store import sweeps
+    from slipway.assets.sweeps.store import sweeps
 
     return {store.sweep: store for store in sweeps(here.durable / "sweeps")}
 

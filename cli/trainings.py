@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, output, place, spent
-from cli.verbs import AsJson, group, verb
+from slipway.cli import complete, output, place, spent
+from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from resources.trainings.store import TrainingStore
+    from slipway.resources.trainings.store import TrainingStore
 
 app = group("Trainings.")
 SECTION = "Trainings"
@@ -44,7 +44,7 @@ def ls(
     ETTR is the share of the time since a training was wanted that went into steps which were kept (Meta's definition).
     With --sql, what their time was spent on: SELECT cause, sum(seconds) FROM lost GROUP BY cause.
     """
-    from resources.trainings.summary import summary
+    from slipway.resources.trainings.summary import summary
 
     here = place.here()
     if sql:
@@ -80,8 +80,8 @@ def ls(
 @verb(app, "slipway show tiny-dec", section=SECTION)
 def show(training: Id, json: AsJson = False) -> None:
     """Show a training: what it is, and where it stands."""
-    from resources.trainings import incident_reports, post_mortem, updating
-    from resources.trainings.summary import summary
+    from slipway.resources.trainings import incident_reports, post_mortem, updating
+    from slipway.resources.trainings.summary import summary
 
     here = place.here()
     store = here.training(training)
@@ -133,8 +133,8 @@ def show(training: Id, json: AsJson = False) -> None:
 
 def _left_out(here: place.Workplace, snapshot: str) -> str:
     """Which validation documents a snapshot is without, in a sentence; empty for none, or without its manifest."""
-    from assets import unseen
-    from trainer.data import snapshots
+    from slipway.assets import unseen
+    from slipway.trainer.data import snapshots
 
     try:
         return unseen.sentence(snapshots.read(here.durable, snapshot))
@@ -154,7 +154,7 @@ def follow(here: place.Workplace, store: "TrainingStore", bring: bool = False) -
 
     With `bring`, also take the steps that are due to it, as an instance would. Raises ValueError when it failed.
     """
-    from resources.trainings.news import until_ended
+    from slipway.resources.trainings.news import until_ended
 
     try:
         for line in until_ended(store, here.control if bring else None, place.who() if bring else ""):
@@ -195,7 +195,7 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
 
     From its newest checkpoint.
     """
-    from resources.trainings import by_hand
+    from slipway.resources.trainings import by_hand
 
     here = place.here()
     store = here.training(training, _is_down, "stopped training")
@@ -219,7 +219,7 @@ def rm(
     Its checkpoints are let go, and the hourly retention removes those that no model, branch or reader refers to; until
     then `slipway resume` keeps them. Its ledger and its incidents stay.
     """
-    from operations import deleting
+    from slipway.operations import deleting
 
     here = place.here()
     store = here.training(training, lambda each: each.read().over, "training that has ended")
@@ -236,7 +236,7 @@ def rm(
 
 
 def _stop(given: str, why: str) -> None:
-    from resources.trainings import by_hand
+    from slipway.resources.trainings import by_hand
 
     here = place.here()
     store = here.training(given, lambda each: each.read().unfinished, "running training")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 from typer.core import TyperGroup
 
-from cli import place
+from slipway.cli import place
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

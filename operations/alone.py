@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import dagster as dg
 
-from assets import subjects
-from resources.event_log import observed
-from resources.tiers import Tiers
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings, trials
-from resources.trainings.store import TrainingStore
+from slipway.assets import subjects
+from slipway.resources.event_log import observed
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings, trials
+from slipway.resources.trainings.store import TrainingStore
 
 Context = dg.OpExecutionContext | dg.AssetExecutionContext | dg.AssetCheckExecutionContext
 

@@ -8,16 +8,16 @@ import tempfile
 import dagster as dg
 from pydantic import Field
 
-from assets import branching, keys, updating
-from assets.execution import pods
-from operations.asking import about
-from recipes import assignments
-from recipes.training import TrainingRecipe
-from resources.compute.protocol import Compute
-from resources.mlflow import identity
-from resources.tiers import Tiers
-from resources.trainings import replays
-from resources.trainings.roots import trainings
+from slipway.assets import branching, keys, updating
+from slipway.assets.execution import pods
+from slipway.operations.asking import about
+from slipway.recipes import assignments
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow import identity
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import replays
+from slipway.resources.trainings.roots import trainings
 
 FIELDS = "FIELD=VALUE, as a recipe names them: optimiser.learning_rate=0.001"
 

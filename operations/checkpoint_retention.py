@@ -13,26 +13,26 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.evaluation import best, evaluated, score_of
-from assets.execution import on_nodes, pods
-from operations import references
-from operations.references import Reasons, ReferenceReader, References
-from resources.compute.protocol import Compute
-from resources.mlflow.registry import Registry
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings import late_copies
-from resources.trainings.branching import let_go_if_abandoned
-from resources.trainings.duties import Duty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.retention import Patience, condemned, decide
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import byte_size, paths
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.retention import holds, rules
-from trainer.checkpoint.retention.removal import Records, Remover
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailable
-from trainer.node_task import DiscardTask
+from slipway.assets.evaluation import best, evaluated, score_of
+from slipway.assets.execution import on_nodes, pods
+from slipway.operations import references
+from slipway.operations.references import Reasons, ReferenceReader, References
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow.registry import Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import late_copies
+from slipway.resources.trainings.branching import let_go_if_abandoned
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.retention import Patience, condemned, decide
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import byte_size, paths
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.retention import holds, rules
+from slipway.trainer.checkpoint.retention.removal import Records, Remover
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailable
+from slipway.trainer.node_task import DiscardTask
 
 
 class CheckpointLimits(dg.Config):

@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from operations.checkpoint_retention import reasons_to_stay
-from operations.references import ReferenceReader
-from resources.mlflow.registry import Registry
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.checkpoint.tiers.tier import DURABLE
+from slipway.operations.checkpoint_retention import reasons_to_stay
+from slipway.operations.references import ReferenceReader
+from slipway.resources.mlflow.registry import Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,20 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.execution import pods
-from operations.references import Reasons, ReferenceReader, References
-from recipes.load import Recipes
-from resources import exports
-from resources.exports import Export
-from resources.serving import wishes
-from resources.short_jobs import attempts
-from resources.short_jobs.running import Say
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from serving.records import ServedVersion, ServingRecords
-from trainer.base import lock, removal
-from trainer.base.counting import counted
-from trainer.checkpoint.tiers.tier import DURABLE
+from slipway.assets.execution import pods
+from slipway.operations.references import Reasons, ReferenceReader, References
+from slipway.recipes.load import Recipes
+from slipway.resources import exports
+from slipway.resources.exports import Export
+from slipway.resources.serving import wishes
+from slipway.resources.short_jobs import attempts
+from slipway.resources.short_jobs.running import Say
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.serving.records import ServedVersion, ServingRecords
+from slipway.trainer.base import lock, removal
+from slipway.trainer.base.counting import counted
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
 
 NAME = "export_retention"
 HOUR, DAY = 3600.0, 86_400.0

@@ -11,18 +11,18 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import keys
-from assets.execution import pods
-from assets.exporting import Exporting
-from operations.asking import about
-from recipes.training import ModelRecipe
-from resources import exports
-from resources.compute.protocol import Compute
-from resources.tiers import Tiers
-from resources.trainings.branching import commit_at
-from resources.trainings.roots import trainings
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.assets import keys
+from slipway.assets.execution import pods
+from slipway.assets.exporting import Exporting
+from slipway.operations.asking import about
+from slipway.recipes.training import ModelRecipe
+from slipway.resources import exports
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.branching import commit_at
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 class WeightType(enum.Enum):

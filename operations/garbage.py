@@ -8,15 +8,15 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.datasets import garbage
-from assets.datasets.building.build_log import BuildLog, quiet
-from assets.datasets.garbage import Garbage
-from assets.execution import pods
-from operations import references
-from resources.mlflow.registry import Registry
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from trainer.base.counting import counted
+from slipway.assets.datasets import garbage
+from slipway.assets.datasets.building.build_log import BuildLog, quiet
+from slipway.assets.datasets.garbage import Garbage
+from slipway.assets.execution import pods
+from slipway.operations import references
+from slipway.resources.mlflow.registry import Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.trainer.base.counting import counted
 
 
 class GarbageConfig(dg.Config):

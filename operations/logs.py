@@ -3,13 +3,13 @@
 import dagster as dg
 from pydantic import Field
 
-from assets.execution import pods
-from resources.compute.protocol import Compute
-from resources.tiers import Tiers
-from resources.trainings import tails
-from resources.trainings.job import job_name
-from resources.trainings.roots import trainings, trials
-from resources.trainings.store import TrainingStore
+from slipway.assets.execution import pods
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import tails
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.roots import trainings, trials
+from slipway.resources.trainings.store import TrainingStore
 
 
 class LogsConfig(dg.Config):

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.datasets.documents import held_out, takedowns
-from assets.execution import pods
-from recipes.load import recipes_folder
-from resources import metadata_backup, postgresql
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from trainer.base import listing, scratch
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
+from slipway.assets.datasets.documents import held_out, takedowns
+from slipway.assets.execution import pods
+from slipway.recipes.load import recipes_folder
+from slipway.resources import metadata_backup, postgresql
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.trainer.base import listing, scratch
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
 
 KEY = dg.AssetKey(["platform", "metadata_backup"])
 CHECK = "restores"
@@ -65,7 +65,7 @@ def backup_of_metadata(
 
 
 def back_up(instance: dg.DagsterInstance, tiers: Tiers, tracking: Tracking, recipes: Path) -> metadata_backup.Backup:
-    """Put a new backup on its tier. Raises as `resources.metadata_backup.back_up` does."""
+    """Put a new backup on its tier. Raises as `slipway.resources.metadata_backup.back_up` does."""
     figures, records = metadata_backup.count(instance, tracking, recipes), list(records_of(tiers.durable_path))
     if postgresql.serves(instance):
         return metadata_backup.back_up_servers(recipes, figures, tier_of(tiers), time.time(), records)

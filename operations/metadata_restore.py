@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assets.datasets.documents import held_out, takedowns
-from operations.metadata_backup import tier_of
-from resources import metadata_backup, postgresql
-from resources.home import Home
-from resources.metadata_backup import SETTINGS, Figures
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings, trials
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import codec, listing, scratch
-from trainer.record import files
+from slipway.assets.datasets.documents import held_out, takedowns
+from slipway.operations.metadata_backup import tier_of
+from slipway.resources import metadata_backup, postgresql
+from slipway.resources.home import Home
+from slipway.resources.metadata_backup import SETTINGS, Figures
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings, trials
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import codec, listing, scratch
+from slipway.trainer.record import files
 
 SCRATCH, VERIFIED = ".restoring", "verified"
 """In a home: what is being restored, and within it what may be put in place."""
@@ -67,8 +67,8 @@ def restore(home: Home, tiers: Tiers, by: str, folder: str = "") -> Restored:
     """Restore a backup, by default the newest, into a home whose instance is down.
 
     What is there is set aside beside it, and who asked for it is on record. Raises ValueError when there is no such
-    backup or it is not whole, and DamagedCheckpoint, TierUnavailable and OSError as `resources.metadata_backup.restore`
-    does.
+    backup or it is not whole, and DamagedCheckpoint, TierUnavailable and OSError as
+    `slipway.resources.metadata_backup.restore` does.
     """
     finish(home)
     tier = tier_of(tiers)

@@ -5,13 +5,13 @@ import time
 import dagster as dg
 from pydantic import Field
 
-from assets.execution import pods
-from resources.morning import page, reading, text
-from resources.morning import report as morning
-from resources.notify.notices import Notice
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NoticeKind
-from resources.tiers import Tiers
+from slipway.assets.execution import pods
+from slipway.resources.morning import page, reading, text
+from slipway.resources.morning import report as morning
+from slipway.resources.notify.notices import Notice
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NoticeKind
+from slipway.resources.tiers import Tiers
 
 KEY = dg.AssetKey(["platform", "morning"])
 FILE = "morning/page.html"

@@ -1,7 +1,7 @@
 """Nodes in the UI: jobs that set a node's standing and diagnose it, whose partitions are the nodes there are; and the
 job that finds the nodes which spoil the network, which the sensor `network_faults` starts too.
 
-They come through the same door as `slipway nodes` and the sensors (`resources.fleet.health.door`).
+They come through the same door as `slipway nodes` and the sensors (`slipway.resources.fleet.health.door`).
 """
 
 import enum
@@ -9,17 +9,17 @@ import enum
 import dagster as dg
 from pydantic import Field
 
-from assets import keys
-from assets.execution import pods
-from operations.asking import about
-from resources.compute.protocol import Compute
-from resources.fleet.health.standing import Standing
-from resources.mlflow import identity
-from resources.node_tasks import network
-from resources.node_tasks.network import NetworkCheck
-from resources.run_kinds import RunKind
-from resources.tiers import Tiers
-from trainer.node_task import CollectiveTask
+from slipway.assets import keys
+from slipway.assets.execution import pods
+from slipway.operations.asking import about
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.fleet.health.standing import Standing
+from slipway.resources.mlflow import identity
+from slipway.resources.node_tasks import network
+from slipway.resources.node_tasks.network import NetworkCheck
+from slipway.resources.run_kinds import RunKind
+from slipway.resources.tiers import Tiers
+from slipway.trainer.node_task import CollectiveTask
 
 
 class Choice(enum.Enum):

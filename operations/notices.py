@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from assets.execution import pods
-from resources.mlflow import identity
-from resources.notify import trial
-from resources.notify.settings import NotificationSettings
+from slipway.assets.execution import pods
+from slipway.resources.mlflow import identity
+from slipway.resources.notify import trial
+from slipway.resources.notify.settings import NotificationSettings
 
 NOBODY = "notifications: found no settings, expected those of docs/notifications.md: whom to tell"
 

@@ -10,18 +10,18 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.execution import on_nodes, pods
-from operations import alone
-from resources import receipts
-from resources.compute.protocol import Compute
-from resources.node_tasks import by_jobs
-from resources.short_jobs import attempts
-from resources.tiers import Tiers
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
-from resources.trainings.roots import trainings, trials
-from trainer.base.counting import counted
-from trainer.node_task import Result, RetainTask
+from slipway.assets.execution import on_nodes, pods
+from slipway.operations import alone
+from slipway.resources import receipts
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.node_tasks import by_jobs
+from slipway.resources.short_jobs import attempts
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.roots import trainings, trials
+from slipway.trainer.base.counting import counted
+from slipway.trainer.node_task import Result, RetainTask
 
 
 class NvmeLimits(dg.Config):

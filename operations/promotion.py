@@ -9,22 +9,22 @@ from typing import Any, TypeVar
 import dagster as dg
 from pydantic import Field
 
-from assets import keys
-from assets.execution import pods
-from assets.gate import Gate
-from assets.measuring import in_a_run
-from assets.serving import after_demotion
-from operations.asking import Asking
-from recipes.load import Recipes
-from resources.compute.protocol import Compute
-from resources.mlflow import holding, identity
-from resources.mlflow.promotion import Promotion
-from resources.mlflow.registry import CANDIDATE, Version
-from resources.mlflow.tracking import Tracking
-from resources.run_kinds import RunKind
-from resources.tiers import Tiers
-from serving.records import ServingRecords
-from trainer.record.files import Unreadable
+from slipway.assets import keys
+from slipway.assets.execution import pods
+from slipway.assets.gate import Gate
+from slipway.assets.measuring import in_a_run
+from slipway.assets.serving import after_demotion
+from slipway.operations.asking import Asking
+from slipway.recipes.load import Recipes
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow import holding, identity
+from slipway.resources.mlflow.promotion import Promotion
+from slipway.resources.mlflow.registry import CANDIDATE, Version
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.run_kinds import RunKind
+from slipway.resources.tiers import Tiers
+from slipway.serving.records import ServingRecords
+from slipway.trainer.record.files import Unreadable
 
 
 class PromoteConfig(Asking):

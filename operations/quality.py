@@ -7,17 +7,17 @@ with `renewal.quality`.
 
 import dagster as dg
 
-from assets import keys, quality, training_data
-from assets.execution import pods
-from assets.gate import Gate
-from assets.measuring import in_a_run
-from assets.renewing import NotRenewed, renew
-from recipes.load import Recipes
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.mlflow.promotion import NotPromoted, Promotion
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
+from slipway.assets import keys, quality, training_data
+from slipway.assets.execution import pods
+from slipway.assets.gate import Gate
+from slipway.assets.measuring import in_a_run
+from slipway.assets.renewing import NotRenewed, renew
+from slipway.recipes.load import Recipes
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow.promotion import NotPromoted, Promotion
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
 
 BY = "quality watch"
 

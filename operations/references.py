@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from assets.sweeps.store import sweeps
-from resources.mlflow import promotion
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Registry
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings, trials
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import listing
-from trainer.base.paths import CHECKPOINTS
-from trainer.record import files
+from slipway.assets.sweeps.store import sweeps
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Registry
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings, trials
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import listing
+from slipway.trainer.base.paths import CHECKPOINTS
+from slipway.trainer.record import files
 
 Reasons = dict[str, list[str]]
 

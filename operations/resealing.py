@@ -8,10 +8,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets.execution import pods
-from operations import references
-from resources.tiers import Tiers
-from resources.trainings import resealing
+from slipway.assets.execution import pods
+from slipway.operations import references
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import resealing
 
 
 @dg.op(

@@ -2,7 +2,8 @@
 
 The drill copies the checkpoint from the tier to a scratch folder, verifies every byte on the way, loads it with the
 evaluator, and measures it on the split that its evaluation used: in a process of its own, or by a job on as many ranks
-as its evaluation takes (`assets.measuring`). An asset check on the checkpoint has the result, one for each tier.
+as its evaluation takes (`slipway.assets.measuring`). An asset check on the checkpoint has the result, one for each
+tier.
 """
 
 import time
@@ -11,21 +12,21 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import keys
-from assets.evaluation import score_of
-from assets.execution import pods
-from assets.measuring import MeasuredSource, Measuring, in_a_run
-from operations import alone
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.tiers import Tiers
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from trainer.base import paths
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS, TierUnavailable
-from trainer.record.fence import Commit
-from trainer.record.scores import Score
+from slipway.assets import keys
+from slipway.assets.evaluation import score_of
+from slipway.assets.execution import pods
+from slipway.assets.measuring import MeasuredSource, Measuring, in_a_run
+from slipway.operations import alone
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.base import paths
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS, TierUnavailable
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import Score
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition

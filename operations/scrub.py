@@ -13,20 +13,20 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
-from assets.datasets import scrub
-from assets.datasets.building.workshop import writing_content
-from assets.datasets.scrub import DamagedContent, Scrubbed
-from assets.execution import pods
-from operations.metadata_backup import tier_of
-from recipes.dataset import DatasetRecipe
-from resources import metadata_backup
-from resources.tiers import Tiers
-from trainer.base import atomic, verify
-from trainer.base.progress import OnProgress, every
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.objects.origin import Origin
-from trainer.objects.origins import origin
+from slipway.assets.datasets import scrub
+from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.scrub import DamagedContent, Scrubbed
+from slipway.assets.execution import pods
+from slipway.operations.metadata_backup import tier_of
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import metadata_backup
+from slipway.resources.tiers import Tiers
+from slipway.trainer.base import atomic, verify
+from slipway.trainer.base.progress import OnProgress, every
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.objects.origin import Origin
+from slipway.trainer.objects.origins import origin
 
 DAY = 86_400.0
 LOG_SECONDS = 60.0

@@ -6,21 +6,21 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
-from assets import keys
-from assets.execution import pods
-from assets.serving import Serving, champion_of, named, served_models
-from operations.asking import Asking
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.mlflow import identity
-from resources.mlflow.registry import Registry
-from resources.mlflow.tracking import Tracking
-from resources.run_kinds import RunKind
-from resources.serving import wishes
-from resources.tiers import Tiers
-from serving.records import SwitchPolicy
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.record.files import Unreadable
+from slipway.assets import keys
+from slipway.assets.execution import pods
+from slipway.assets.serving import Serving, champion_of, named, served_models
+from slipway.operations.asking import Asking
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow import identity
+from slipway.resources.mlflow.registry import Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.run_kinds import RunKind
+from slipway.resources.serving import wishes
+from slipway.resources.tiers import Tiers
+from slipway.serving.records import SwitchPolicy
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.record.files import Unreadable
 
 
 class ServeConfig(Asking):

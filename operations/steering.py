@@ -5,17 +5,17 @@ import enum
 import dagster as dg
 from pydantic import Field
 
-from assets import keys
-from assets.execution import pods
-from assets.sweeps import steering
-from assets.sweeps.assets import current_subject, find_sweep
-from assets.sweeps.store import SweepStore, sweeps
-from operations.asking import Asking
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe
-from resources.mlflow import identity
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
+from slipway.assets import keys
+from slipway.assets.execution import pods
+from slipway.assets.sweeps import steering
+from slipway.assets.sweeps.assets import current_subject, find_sweep
+from slipway.assets.sweeps.store import SweepStore, sweeps
+from slipway.operations.asking import Asking
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.mlflow import identity
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
 
 
 class SweepRequestKind(enum.Enum):

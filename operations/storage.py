@@ -13,21 +13,21 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import plots
-from assets.execution import on_nodes, pods
-from operations import alone
-from resources.compute.protocol import Compute
-from resources.tiers import Tiers
-from resources.trainings import course, updating
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from trainer.base import journal, regular_file
-from trainer.checkpoint.disk.manifest import MANIFEST, decode
-from trainer.checkpoint.retention import forecast
-from trainer.checkpoint.retention.forecast import DAY, Demand, Outlook, Sample
-from trainer.checkpoint.saving import interval
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
-from trainer.node_task import MeasureTask, of_folder
+from slipway.assets import plots
+from slipway.assets.execution import on_nodes, pods
+from slipway.operations import alone
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import course, updating
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.base import journal, regular_file
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, decode
+from slipway.trainer.checkpoint.retention import forecast
+from slipway.trainer.checkpoint.retention.forecast import DAY, Demand, Outlook, Sample
+from slipway.trainer.checkpoint.saving import interval
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
+from slipway.trainer.node_task import MeasureTask, of_folder
 
 KEY = dg.AssetKey(["platform", "storage"])
 CHECK = "has_room"

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.datasets import takedown_search
-from assets.datasets.build import build
-from assets.datasets.documents import areas, takedowns
-from assets.datasets.documents.takedowns import Takedown
-from assets.datasets.images.documents import IMAGE_DOCUMENTS
-from assets.datasets.snapshots import pointer
-from assets.datasets.takedown_search import MeantDocument, TakedownSelection
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from operations.references import folder_of, roots, stores
-from recipes.dataset import DatasetRecipe
-from resources.mlflow.registry import SNAPSHOT_TAG, Registry
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.store import TrainingStore
-from trainer.base.paths import CHECKPOINTS
+from slipway.assets.datasets import takedown_search
+from slipway.assets.datasets.build import build
+from slipway.assets.datasets.documents import areas, takedowns
+from slipway.assets.datasets.documents.takedowns import Takedown
+from slipway.assets.datasets.images.documents import IMAGE_DOCUMENTS
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.takedown_search import MeantDocument, TakedownSelection
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.operations.references import folder_of, roots, stores
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources.mlflow.registry import SNAPSHOT_TAG, Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base.paths import CHECKPOINTS
 
 SHOWN = 10
 """Names that are asked for and not there which a message lists."""

@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 import dagster as dg
 from pydantic import Field
 
-from assets import keys
-from assets.execution import pods
-from assets.start import start
-from operations import deleting
-from operations.asking import Asking, about
-from recipes import assignments
-from recipes.training import TrainingRecipe
-from resources.compute.protocol import Compute
-from resources.mlflow import identity
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings import by_hand
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.execution import pods
+from slipway.assets.start import start
+from slipway.operations import deleting
+from slipway.operations.asking import Asking, about
+from slipway.recipes import assignments
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow import identity
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import by_hand
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
 
 
 class StartConfig(dg.Config):

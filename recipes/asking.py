@@ -1,22 +1,22 @@
 """Asking a plan about a recipe: the question, with or without a snapshot of its dataset, and its quick answer.
 
-The quick answer (`trainer.plan.floor`) takes no time, so that recipes are held to it whenever they are read.
+The quick answer (`slipway.trainer.plan.floor`) takes no time, so that recipes are held to it whenever they are read.
 """
 
 from collections.abc import Iterator
 
-from recipes.dataset import DatasetRecipe
-from recipes.problems import RecipeFault
-from recipes.training import ModelRecipe
-from trainer.config import profiles
-from trainer.config.profiles import HardwareProfile
-from trainer.config.shapes import Data
-from trainer.data import contents
-from trainer.data.snapshots import Snapshot
-from trainer.plan import room
-from trainer.plan.floor import floor
-from trainer.plan.question import Kernels, Question
-from trainer.plan.verdict import gib
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.recipes.problems import RecipeFault
+from slipway.recipes.training import ModelRecipe
+from slipway.trainer.config import profiles
+from slipway.trainer.config.profiles import HardwareProfile
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data import contents
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.plan import room
+from slipway.trainer.plan.floor import floor
+from slipway.trainer.plan.question import Kernels, Question
+from slipway.trainer.plan.verdict import gib
 
 CLASSES = 1000
 """The classes of pictures that are counted before a snapshot says how many there are."""

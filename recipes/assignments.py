@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recipes import overrides, yaml_lines
-from recipes.load import Recipes
-from recipes.problems import InvalidRecipes, Place, Problem
-from recipes.strict import validate
-from recipes.training import TrainingRecipe
-from recipes.usable import usable_with
+from slipway.recipes import overrides, yaml_lines
+from slipway.recipes.load import Recipes
+from slipway.recipes.problems import InvalidRecipes, Place, Problem
+from slipway.recipes.strict import validate
+from slipway.recipes.training import TrainingRecipe
+from slipway.recipes.usable import usable_with
 
 AnyTraining = TypeVar("AnyTraining", bound=TrainingRecipe)
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from recipes.filters import ClassifierSection, LinesSection, OwnRules, UrlsSection, checked_own_rules
-from recipes.parts import Count, RecipeSection, Text, absolute
-from trainer.base.invalid import Invalid, require
+from slipway.recipes.filters import ClassifierSection, LinesSection, OwnRules, UrlsSection, checked_own_rules
+from slipway.recipes.parts import Count, RecipeSection, Text, absolute
+from slipway.trainer.base.invalid import Invalid, require
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recipes.problems import shown
+from slipway.recipes.problems import shown
 
 LONGEST = 500
 """Characters of a constraint at most: the depth of what is parsed is bounded by it."""

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Set
 
-from recipes.asking import memory_faults
-from recipes.dataset import DatasetRecipe
-from recipes.lanes import lane
-from recipes.layout_faults import layout_faults
-from recipes.problems import Path, RecipeFault, shown
-from recipes.suite import SuiteRecipe
-from recipes.training import ModelRecipe, TrainingRecipe
-from trainer.base.invalid import Invalid
-from trainer.config import evaluating, layout
-from trainer.config.shapes import Data
-from trainer.data import contents
+from slipway.recipes.asking import memory_faults
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.recipes.lanes import lane
+from slipway.recipes.layout_faults import layout_faults
+from slipway.recipes.problems import Path, RecipeFault, shown
+from slipway.recipes.suite import SuiteRecipe
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import evaluating, layout
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data import contents
 
 
 def training_faults(

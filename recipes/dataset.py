@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from recipes.cleaning import CleaningSection
-from recipes.kubernetes import Quantity
-from recipes.parts import Count, Recipe, RecipeSection, Text, absolute
-from trainer.base.invalid import require
+from slipway.recipes.cleaning import CleaningSection
+from slipway.recipes.kubernetes import Quantity
+from slipway.recipes.parts import Count, Recipe, RecipeSection, Text, absolute
+from slipway.trainer.base.invalid import require
 
 
 class FileSelection(RecipeSection):

@@ -15,8 +15,8 @@ from typing import Any
 import pydantic
 from pydantic_core import PydanticUndefined
 
-from trainer.config.shapes import Shape
-from trainer.models.decoder import DecoderShape
+from slipway.trainer.config.shapes import Shape
+from slipway.trainer.models.decoder import DecoderShape
 
 WORDS: dict[Any, str] = {
     int: "A whole number.",
@@ -87,7 +87,7 @@ def _docstrings(section: type) -> dict[str, str]:
     """The docstrings of the fields of a class and of its base classes."""
     texts: dict[str, str] = {}
     for each in reversed(section.__mro__):
-        if each.__module__.split(".")[0] not in ("recipes", "trainer"):
+        if not each.__module__.startswith(("slipway.recipes.", "slipway.trainer.")):
             continue
         [tree] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
         assert isinstance(tree, ast.ClassDef)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from recipes.parts import RecipeSection
-from trainer.base.invalid import require
+from slipway.recipes.parts import RecipeSection
+from slipway.trainer.base.invalid import require
 
 KINDS = ("loguniform", "uniform", "randint", "choice")
 MOST_STEPS = 100_000

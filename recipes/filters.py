@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from recipes.parts import Count, RecipeSection, Text, absolute, is_there
-from trainer.base import regular_file
-from trainer.base.invalid import Invalid, require
+from slipway.recipes.parts import Count, RecipeSection, Text, absolute, is_there
+from slipway.trainer.base import regular_file
+from slipway.trainer.base.invalid import Invalid, require
 
 POLICIES = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
 """What lines about a site's policies contain: the list of C4's own code (c4_utils.py of TensorFlow Datasets)."""

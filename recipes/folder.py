@@ -11,7 +11,7 @@ from pathlib import Path
 VARIABLE = "SLIPWAY_RECIPES"
 MARK = "slipway.yaml"
 """The file that marks a user's folder."""
-BESIDE_THE_CODE = Path(__file__).parent
+BESIDE_THE_CODE = Path(__file__).parent.resolve()
 
 
 def selected(environ: Mapping[str, str] = os.environ, start: Path | None = None) -> Path:

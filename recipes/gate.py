@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from recipes.parts import Count, RecipeSection, Text
+from slipway.recipes.parts import Count, RecipeSection, Text
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from recipes.parts import Count, RecipeSection, Text, absolute
-from trainer.base.invalid import require
+from slipway.recipes.parts import Count, RecipeSection, Text, absolute
+from slipway.trainer.base.invalid import require
 
 _FOLDERS = ("/", "./", "../")
 _STEP = re.compile(r"[^/\s.][^/\s]*/\d+")
@@ -79,6 +79,6 @@ class InitSection(RecipeSection):
         return self.alias or "champion" if self.model is not None and self.version is None else None
 
     def identity(self) -> dict[str, str]:
-        """The part that decides the training's numbers, as `trainer.config.resolved.Init` has it."""
+        """The part that decides the training's numbers, as `slipway.trainer.config.resolved.Init` has it."""
         assert self.digest is not None, "the place and the digest of the weights are found first"
         return {"layout": self.layout, "digest": self.digest}

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from recipes.dataset import DatasetRecipe
-from recipes.script import ScriptRecipe
-from recipes.suite import SuiteRecipe
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.recipes.script import ScriptRecipe
+from slipway.recipes.suite import SuiteRecipe
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe
 
 KINDS: dict[str, type[DatasetRecipe] | type[SuiteRecipe] | type[ModelRecipe] | type[SweepRecipe]] = {
     "datasets": DatasetRecipe,

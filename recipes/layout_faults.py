@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from recipes.problems import RecipeFault
-from recipes.training import ModelRecipe
-from trainer.config import layout
+from slipway.recipes.problems import RecipeFault
+from slipway.recipes.training import ModelRecipe
+from slipway.trainer.config import layout
 
 
 def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:

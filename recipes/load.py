@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recipes import crossing, overrides, texts, yaml_lines
-from recipes import folder as folder_in_use
-from recipes.dataset import DatasetRecipe
-from recipes.kinds import KINDS, kind_of
-from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
-from recipes.script import ScriptRecipe
-from recipes.strict import RefusedValue, validate
-from recipes.suite import SuiteRecipe
-from recipes.sweep import SweepRecipe
-from recipes.sweep_faults import sweep_faults
-from recipes.texts import Texts, UnreadText
-from recipes.training import ModelRecipe, TrainingRecipe
-from recipes.yaml_lines import Document
+from slipway.recipes import crossing, overrides, texts, yaml_lines
+from slipway.recipes import folder as folder_in_use
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.recipes.kinds import KINDS, kind_of
+from slipway.recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
+from slipway.recipes.script import ScriptRecipe
+from slipway.recipes.strict import RefusedValue, validate
+from slipway.recipes.suite import SuiteRecipe
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.sweep_faults import sweep_faults
+from slipway.recipes.texts import Texts, UnreadText
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.recipes.yaml_lines import Document
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 """Names that stay different when asset keys replace their hyphens by underscores."""
@@ -71,7 +71,9 @@ FurtherFaults = Callable[["Recipes"], Iterable[tuple[str, str, RecipeFault]]]
 
 
 def load(
-    folder: Path = Path(__file__).parent, environ: Mapping[str, str] = os.environ, further: FurtherFaults | None = None
+    folder: Path = folder_in_use.BESIDE_THE_CODE,
+    environ: Mapping[str, str] = os.environ,
+    further: FurtherFaults | None = None,
 ) -> Recipes:
     """The recipes below `folder`. Raises InvalidRecipes with all problems of all files and variables."""
     recipes, _, problems = load_all(folder, texts.read(folder), environ, further)

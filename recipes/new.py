@@ -10,10 +10,10 @@ from typing import Any
 
 import pydantic
 
-from recipes.described import FieldDescription, fields, is_required, summary
-from recipes.kinds import KINDS
-from recipes.load import expected_name
-from recipes.problems import InvalidRecipes, Place, Problem
+from slipway.recipes.described import FieldDescription, fields, is_required, summary
+from slipway.recipes.kinds import KINDS
+from slipway.recipes.load import expected_name
+from slipway.recipes.problems import InvalidRecipes, Place, Problem
 
 WIDTH = 116
 FOLDERS = {"dataset": "datasets", "suite": "suites", "training": "trainings", "sweep": "sweeps"}

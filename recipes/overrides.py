@@ -6,10 +6,10 @@ the recipe and the fields, in capitals, joined by two underscores, with each hyp
 
 from collections.abc import Iterator, Mapping
 
-from recipes import yaml_lines
-from recipes.kinds import KINDS
-from recipes.problems import Path, Place, Problem, dotted, shown, unknown
-from recipes.yaml_lines import Document
+from slipway.recipes import yaml_lines
+from slipway.recipes.kinds import KINDS
+from slipway.recipes.problems import Path, Place, Problem, dotted, shown, unknown
+from slipway.recipes.yaml_lines import Document
 
 PREFIX = "SLIPWAY_"
 BY_PARAMETER = ("trial", "space")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from recipes import new
-from recipes.folder import MARK
+from slipway.recipes import new
+from slipway.recipes.folder import MARK
 
 DATASET, TRAINING, SWEEP = "my-texts", "my-model", "my-model"
 HEADER = """\

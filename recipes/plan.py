@@ -2,22 +2,22 @@
 
 from dataclasses import dataclass
 
-from recipes import asking
-from recipes.dataset import DatasetRecipe
-from recipes.kubernetes import amount
-from recipes.load import Recipes
-from recipes.training import ModelRecipe
-from trainer.base.invalid import Invalid
-from trainer.config.profiles import HardwareProfile
-from trainer.data.shards import ShardFile
-from trainer.data.snapshots import Snapshot
-from trainer.loading.needs import SnapshotReading
-from trainer.loading.order import Order
-from trainer.loading.window import DataCourse
-from trainer.plan import room
-from trainer.plan.question import Question
-from trainer.plan.room import Room
-from trainer.staging.holding import SnapshotNeed
+from slipway.recipes import asking
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.recipes.kubernetes import amount
+from slipway.recipes.load import Recipes
+from slipway.recipes.training import ModelRecipe
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config.profiles import HardwareProfile
+from slipway.trainer.data.shards import ShardFile
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.loading.needs import SnapshotReading
+from slipway.trainer.loading.order import Order
+from slipway.trainer.loading.window import DataCourse
+from slipway.trainer.plan import room
+from slipway.trainer.plan.question import Question
+from slipway.trainer.plan.room import Room
+from slipway.trainer.staging.holding import SnapshotNeed
 
 LABEL_BYTES = 4
 

@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from recipes import cron
-from recipes.parts import RecipeSection
+from slipway.recipes import cron
+from slipway.recipes.parts import RecipeSection
 
 Positive = Annotated[float, Field(gt=0)]
 CAUSES = ("new_data", "drift", "live_drift", "quality")

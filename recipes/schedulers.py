@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recipes.parts import Count, RecipeSection
-from recipes.strict import validate
-from trainer.base.invalid import require
+from slipway.recipes.parts import Count, RecipeSection
+from slipway.recipes.strict import validate
+from slipway.trainer.base.invalid import require
 
 
 class NoScheduler(RecipeSection):

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from recipes.parts import Text, absolute, is_there
-from recipes.training import TrainingRecipe
-from trainer.base.invalid import require
+from slipway.recipes.parts import Text, absolute, is_there
+from slipway.recipes.training import TrainingRecipe
+from slipway.trainer.base.invalid import require
 
 OF_MODELS = ("live_drift", "quality", "from_champion")
 """The fields of `renewal` that are about a champion."""
@@ -50,7 +50,7 @@ class ScriptRecipe(TrainingRecipe):
         for word in self._files():
             there = is_there(folder / word) and (folder / word).is_file()
             require(there, "command", f"expected a file of the code: {word} is not there")
-        hides = [name for name in ("trainer", "trainer.py") if (folder / name).exists() and Path(self.code).is_dir()]
+        hides = [name for name in ("slipway", "slipway.py") if (folder / name).exists() and Path(self.code).is_dir()]
         require(not hides, "code", f"expected another name for {''.join(hides)}: it would hide Slipway's package")
         for name in OF_MODELS:
             given = self.renewal is not None and getattr(self.renewal, name)

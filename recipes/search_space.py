@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recipes import constraints
-from recipes.constraints import Constraint
-from recipes.domain import Domain
-from recipes.strict import validate
+from slipway.recipes import constraints
+from slipway.recipes.constraints import Constraint
+from slipway.recipes.domain import Domain
+from slipway.recipes.strict import validate
 
 TRIES = 10_000
 """So many draws that do not fit the constraints show that hardly anything does."""

@@ -1,7 +1,7 @@
 """Strict validation against a pydantic model: all faults at once, each with what is expected.
 
 Strict is meant as in JSON: "3" is not a number and 3.0 is not a whole number, but a list may become a tuple and a
-section a dataclass. The field that a dataclass's `trainer.base.invalid.Invalid` names is kept.
+section a dataclass. The field that a dataclass's `slipway.trainer.base.invalid.Invalid` names is kept.
 """
 
 import dataclasses
@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 import pydantic
 from pydantic_core import ErrorDetails
 
-from recipes.parts import RecipeSection
-from recipes.problems import Path, RecipeFault, shown, unknown
-from trainer.base.invalid import Invalid
+from slipway.recipes.parts import RecipeSection
+from slipway.recipes.problems import Path, RecipeFault, shown, unknown
+from slipway.trainer.base.invalid import Invalid
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 Value = TypeVar("Value")

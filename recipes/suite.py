@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from recipes.kubernetes import Amounts
-from recipes.parts import Count, Recipe, RecipeSection, Text
+from slipway.recipes.kubernetes import Amounts
+from slipway.recipes.parts import Count, Recipe, RecipeSection, Text
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

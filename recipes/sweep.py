@@ -4,11 +4,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from recipes.domain import Domain
-from recipes.kubernetes import KubernetesSection
-from recipes.parts import Count, Recipe, RecipeSection, Text
-from recipes.schedulers import SchedulerSection
-from recipes.training import MOST_RANKS, ModelRecipe, NodesSection, PlacementSection, with_parameters
+from slipway.recipes.domain import Domain
+from slipway.recipes.kubernetes import KubernetesSection
+from slipway.recipes.parts import Count, Recipe, RecipeSection, Text
+from slipway.recipes.schedulers import SchedulerSection
+from slipway.recipes.training import MOST_RANKS, ModelRecipe, NodesSection, PlacementSection, with_parameters
 
 BUDGET = ("trials", "parallel", "limits", "goal")
 """What a sweep may spend: a change continues the same sweep. All else but where trials run decides what the sweep

@@ -6,18 +6,18 @@ import random
 from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
-from recipes import constraints
-from recipes.constraints import InvalidConstraint
-from recipes.domain import MOST_STEPS, Domain
-from recipes.layout_faults import layout_faults
-from recipes.problems import RecipeFault, dotted, shown
-from recipes.schedulers import NoScheduler, PopulationScheduler
-from recipes.search_space import CircularConditions, ContradictorySpace, SearchSpace, fields_in
-from recipes.strict import RefusedValue
-from recipes.sweep import METRICS, SweepRecipe
-from recipes.training import ModelRecipe, value_at, with_parameters
-from trainer.base.invalid import Invalid
-from trainer.config import changing
+from slipway.recipes import constraints
+from slipway.recipes.constraints import InvalidConstraint
+from slipway.recipes.domain import MOST_STEPS, Domain
+from slipway.recipes.layout_faults import layout_faults
+from slipway.recipes.problems import RecipeFault, dotted, shown
+from slipway.recipes.schedulers import NoScheduler, PopulationScheduler
+from slipway.recipes.search_space import CircularConditions, ContradictorySpace, SearchSpace, fields_in
+from slipway.recipes.strict import RefusedValue
+from slipway.recipes.sweep import METRICS, SweepRecipe
+from slipway.recipes.training import ModelRecipe, value_at, with_parameters
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import changing
 
 FIXED = ("run.steps", "validation.every")
 """Parameters that the rungs of a sweep decide, so that no trial may draw them."""

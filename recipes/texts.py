@@ -11,8 +11,8 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from recipes.kinds import KINDS
-from trainer.base import byte_size, parsing
+from slipway.recipes.kinds import KINDS
+from slipway.trainer.base import byte_size, parsing
 
 LONGEST = 1_000_000
 """Bytes of a recipe, at most, so that no file holds up all that read recipes. A long list has a file of its own."""

@@ -20,26 +20,26 @@ from pydantic import (
     model_validator,
 )
 
-from recipes import cron
-from recipes.gate import GateSection
-from recipes.initial import InitSection
-from recipes.kubernetes import Amounts, KubernetesSection, TrainingWork
-from recipes.parts import Count, Recipe, RecipeSection, Text
-from recipes.problems import RecipeFault, unknown
-from recipes.renewal import CAUSES, RenewalSection
-from recipes.strict import RefusedValue, fields_of, validate, validate_section
-from trainer.base import parsing
-from trainer.base.invalid import require
-from trainer.config import coherence
-from trainer.config.mix import Mix, check_comes
-from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
-from trainer.config.recovery import Recovery
-from trainer.config.resolved import NUMBERS, OPERATION, SECTIONS
-from trainer.config.runtime import Runtime
-from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
-from trainer.config.shapes import Shape, type_of
-from trainer.models.decoder.presets import PRESETS
-from trainer.record import causes
+from slipway.recipes import cron
+from slipway.recipes.gate import GateSection
+from slipway.recipes.initial import InitSection
+from slipway.recipes.kubernetes import Amounts, KubernetesSection, TrainingWork
+from slipway.recipes.parts import Count, Recipe, RecipeSection, Text
+from slipway.recipes.problems import RecipeFault, unknown
+from slipway.recipes.renewal import CAUSES, RenewalSection
+from slipway.recipes.strict import RefusedValue, fields_of, validate, validate_section
+from slipway.trainer.base import parsing
+from slipway.trainer.base.invalid import require
+from slipway.trainer.config import coherence
+from slipway.trainer.config.mix import Mix, check_comes
+from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.resolved import NUMBERS, OPERATION, SECTIONS
+from slipway.trainer.config.runtime import Runtime
+from slipway.trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
+from slipway.trainer.config.shapes import Shape, type_of
+from slipway.trainer.models.decoder.presets import PRESETS
+from slipway.trainer.record import causes
 
 
 def _model(section: Any) -> Shape:
@@ -117,7 +117,7 @@ FAILURES = AliasChoices("failures_without_checkpoint", "fruitless_incarnations")
 PhaseName = Literal[
     "starting", "staging", "building", "restoring", "compiling", "validating", "committing", "copying", "ending"
 ]
-"""The phases of `trainer.record.phases` but for training, whose deadline is `no_progress_seconds`."""
+"""The phases of `slipway.trainer.record.phases` but for training, whose deadline is `no_progress_seconds`."""
 
 
 USUAL = Recovery()
@@ -142,7 +142,7 @@ class RecoverySection(RecipeSection):
     """Seconds after which a step counts as hung at the earliest, however short the steps are; the deadline is learned
     from the steps of the run, and is at most `no_progress_seconds`."""
     policies: dict[str, str] = Field(default_factory=dict)
-    """The answers to causes, by the cause's name: see `trainer.record.causes.CHOICES`."""
+    """The answers to causes, by the cause's name: see `slipway.trainer.record.causes.CHOICES`."""
     skips: Annotated[int, Field(ge=0)] = USUAL.skips
     """So many batches are left out in `skip_steps` steps at most; one more ends the training."""
     skip_steps: Count = USUAL.skip_steps

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from recipes import overrides, texts
-from recipes.load import RecipeFile, Recipes, load_all, nearby
-from recipes.problems import InvalidRecipes, Problem
-from recipes.texts import Texts
+from slipway.recipes import overrides, texts
+from slipway.recipes.load import RecipeFile, Recipes, load_all, nearby
+from slipway.recipes.problems import InvalidRecipes, Problem
+from slipway.recipes.texts import Texts
 
 Made = TypeVar("Made")
 Named = tuple[str, str]

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from recipes.problems import Path, Place, Problem, dotted
+from slipway.recipes.problems import Path, Place, Problem, dotted
 
 
 class Loader(yaml.SafeLoader):

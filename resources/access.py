@@ -5,7 +5,7 @@ token       every request must carry it, where SLIPWAY_TOKEN_FILE names a file w
 person      whom that proxy names in the header `user_header` of the platform's settings
 viewer      sees everything and starts, stops and changes nothing: where `operators` are named, everybody else
 operator    also launches runs and ends them
-promoter    also decides which version of a model is champion; `resources.mlflow.promotion` enforces it
+promoter    also decides which version of a model is champion; `slipway.resources.mlflow.promotion` enforces it
 """
 
 import base64
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 
-from resources import people, platform
-from resources.credentials import password_of_platform, token
+from slipway.resources import people, platform
+from slipway.resources.credentials import password_of_platform, token
 
 TOKEN = "SLIPWAY_TOKEN_FILE"
 

@@ -3,7 +3,7 @@
 A revision is git's, followed by "+" and 12 digits of the difference's SHA-256 where files were changed or added since.
 Two changed checkouts thus have two revisions, and what a training ran can be made again from the durable tier alone:
 
-    <durable>/code/<revision>.diff      what `git apply` takes (`resources.code_difference`)
+    <durable>/code/<revision>.diff      what `git apply` takes (`slipway.resources.code_difference`)
 """
 
 import contextlib
@@ -15,15 +15,15 @@ from pathlib import Path
 
 import yaml
 
-from recipes import folder, texts
-from resources import code_difference
-from resources.code_difference import Difference
-from resources.home import CODE
-from trainer.base import atomic, digest
-from trainer.node.environment import REVISION
+from slipway.recipes import folder, texts
+from slipway.resources import code_difference
+from slipway.resources.code_difference import Difference
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.node.environment import REVISION
 
 log = logging.getLogger("slipway.code")
-BUILT_IN = "trainer.models."
+BUILT_IN = "slipway.trainer.models."
 """What a built-in kind of model is short for."""
 LONGEST_NAME = 500
 FOLDER = "code"

@@ -1,8 +1,9 @@
 """The difference of a changed checkout from its commit: what decides what runs, and nothing else that lies about.
 
 It goes to the durable tier and to MLflow, which more people read than this folder. So it holds the changes of files
-that git knows, and of all others the Python files that what runs imports (`resources.code_imports`). What looks like a
-secret is in neither. The first lines name each path of which something was left out; `git apply` passes over them.
+that git knows, and of all others the Python files that what runs imports (`slipway.resources.code_imports`). What looks
+like a secret is in neither. The first lines name each path of which something was left out; `git apply` passes over
+them.
 """
 
 import json
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resources import code_imports, secret_lines
+from slipway.resources import code_imports, secret_lines
 
 GIT_SECONDS = 10.0
 PLAIN = (

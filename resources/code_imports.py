@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from trainer.base import regular_file
+from slipway.trainer.base import regular_file
 
 BESIDE = ("tests", "benchmarks", "docs")
 """Folders at the top whose files import what does not run in a training."""
@@ -48,10 +48,11 @@ def imported(code: Path, others: Sequence[str], named: Collection[str], files: S
 
 
 def _modules(name: str) -> set[str]:
-    """The dotted names of a file from the top of the checkout."""
+    """The dotted names of a file: from the top of the checkout, and below `slipway`, whose folders are links to those
+    there."""
     path = PurePosixPath(name)
     parts = path.parent.parts if path.name == "__init__.py" else path.with_suffix("").parts
-    return {".".join(parts)} if parts else set()
+    return {".".join(parts), ".".join(("slipway", *parts))} if parts else set()
 
 
 def _folders(python: Sequence[str]) -> set[str]:

@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from recipes.parts import RecipeSection, Text
-from resources import settings_file, teams
-from resources.teams import TeamName, TeamSettings
-from resources.trainings.costs import Prices
-from resources.trainings.quotas import Quota
-from trainer.base.invalid import require
+from slipway.recipes.parts import RecipeSection, Text
+from slipway.resources import settings_file, teams
+from slipway.resources.teams import TeamName, TeamSettings
+from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.quotas import Quota
+from slipway.trainer.base.invalid import require
 
 FILE = "costs.yaml"
 

@@ -15,9 +15,9 @@ from urllib.parse import parse_qsl, unquote
 
 from pydantic import AfterValidator
 
-from recipes.problems import RecipeFault
-from recipes.strict import RefusedValue
-from trainer.base import regular_file
+from slipway.recipes.problems import RecipeFault
+from slipway.recipes.strict import RefusedValue
+from slipway.trainer.base import regular_file
 
 SAFER = "none, since it would be shown and stored: write it into a file that only Slipway reads, and name the file"
 HIDDEN = "(not shown)"

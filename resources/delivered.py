@@ -3,14 +3,15 @@
     <folder>/trainings/<training>.json   what of a training was sent
              open/<training>             a training that is not over, or not all of which was sent
 
-It is no duty towards a training (`resources.trainings.duties`): while such a service is away, nothing waits for it.
+It is no duty towards a training (`slipway.resources.trainings.duties`): while such a service is away, nothing waits for
+it.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from trainer.base import atomic, codec, listing
+from slipway.trainer.base import atomic, codec, listing
 
 Sent = TypeVar("Sent")
 

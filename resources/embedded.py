@@ -1,11 +1,12 @@
 """The launcher and the fleet of an embedded instance, opened without Dagster: what a command line asks all day."""
 
-from resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
-from resources.fleet.health.door import NodeHealth
-from resources.fleet.health.register import NodeRegister
-from resources.fleet.health.standing import HealthRules
-from resources.home import CODE, NODES, Home
-from resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
+from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.register import NodeRegister
+from slipway.resources.fleet.health.standing import HealthRules
+from slipway.resources.home import NODES, Home
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.trainer.base.code_root import CODE
 
 RULES = HealthRules(apply=True, hold_seconds=30.0)
 """When its nodes are taken out of service; a person who tries it out need not wait long for the diagnosis."""

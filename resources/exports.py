@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from serving.records import SERVING, ServingRecords
-from trainer.base import atomic, listing, lock, removal
+from slipway.serving.records import SERVING, ServingRecords
+from slipway.trainer.base import atomic, listing, lock, removal
 
 EXPORTS = "exports"
 """On the durable tier, the exports that a person asked for."""

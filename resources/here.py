@@ -7,14 +7,14 @@ from typing import Any
 
 import dagster as dg
 
-from resources import code, cost_settings
-from resources.compute.embedded import EmbeddedCompute
-from resources.cost_settings import CostSettings
-from resources.home import NODES, Home
-from resources.mlflow.tracking import Tracking
-from resources.openlineage.target import OpenLineage, of_address
-from resources.platform import Platform
-from resources.tiers import Tiers
+from slipway.resources import code, cost_settings
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.cost_settings import CostSettings
+from slipway.resources.home import NODES, Home
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.openlineage.target import OpenLineage, of_address
+from slipway.resources.platform import Platform
+from slipway.resources.tiers import Tiers
 
 Resources = dict[str, dg.ConfigurableResource]  # type: ignore[type-arg]
 """`tiers`, `compute`, `tracking` and `openlineage`, by these names."""
@@ -38,7 +38,9 @@ def embedded_resources(home: Home) -> Resources:
 
 def cluster_resources(settings: Platform) -> Resources:
     """The resources of a cluster. No secret is read here: what a resource holds is shown and stored."""
-    from resources.compute.kubernetes import KubernetesCompute  # with Kubernetes' client, which others do not need
+    from slipway.resources.compute.kubernetes import (
+        KubernetesCompute,  # with Kubernetes' client, which others do not need
+    )
 
     return {
         "tiers": Tiers(**settings.tiers.model_dump()),

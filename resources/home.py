@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipes import folder
+from slipway.recipes import folder
+from slipway.trainer.base.code_root import CODE
 
-CODE = Path(__file__).resolve().parent.parent
-"""The folder of Slipway's packages."""
 DEFAULT = CODE / ".slipway"
 NODES = ("node-0", "node-1")
 DAGSTER_PAGE = "SLIPWAY_DAGSTER_PAGE"

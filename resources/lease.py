@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from trainer.base import atomic, parsing, processes, regular_file
+from slipway.trainer.base import atomic, parsing, processes, regular_file
 
 FILE = "control-plane.lease"
 CLAIM = "control-plane.claim"

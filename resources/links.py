@@ -1,9 +1,9 @@
 """Where the UI shows a subject: paths on Dagster's webserver. Pure, and without Dagster, which takes seconds to import.
 
-`assets.keys` names the assets; a test holds the two together.
+`slipway.assets.keys` names the assets; a test holds the two together.
 """
 
-from recipes import lanes
+from slipway.recipes import lanes
 
 
 def asset(*path: str) -> str:

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import dagster as dg
 
-from recipes import texts
-from resources import cost_settings, postgresql, sqlite, state
-from resources.mlflow import database
-from resources.mlflow.tracking import Tracking
-from resources.notify import settings as notification_settings
-from trainer.base import atomic, digest, parsing, regular_file, scratch, verify
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
-from trainer.checkpoint.tiers.copying import fetch
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.tier import Tier, TierSource, TierUnavailable
+from slipway.recipes import texts
+from slipway.resources import cost_settings, postgresql, sqlite, state
+from slipway.resources.mlflow import database
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.notify import settings as notification_settings
+from slipway.trainer.base import atomic, digest, parsing, regular_file, scratch, verify
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
+from slipway.trainer.checkpoint.tiers.copying import fetch
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.tier import Tier, TierSource, TierUnavailable
 
 LAYOUT = "metadata/1"
 FOLDER = "metadata"

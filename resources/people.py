@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from resources.credentials import secret_variables
+from slipway.resources.credentials import secret_variables
 
 LONGEST = 256
 """Characters of a name; an address of mail has 254 at most (RFC 5321)."""

@@ -13,25 +13,25 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
-from recipes.kubernetes import Quantity
-from recipes.parts import RecipeSection, Text
-from recipes.problems import RecipeFault
-from recipes.strict import RefusedValue
-from resources import cost_settings, credentials, settings_file
-from resources.cost_settings import CostSettings
-from resources.credentials import PublicAddress
-from resources.fleet.health.standing import HealthRules
-from resources.home import Home
-from resources.kubernetes.cluster import Cluster
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.notify.settings import NotificationSettings
-from resources.people import PersonHeader, PersonName
-from resources.serving.settings import ServingSettings
-from resources.steps import StepSettings
-from resources.tiers import Tiers
-from trainer.base.invalid import require
-from trainer.config.profiles import PROFILES
+from slipway.recipes.kubernetes import Quantity
+from slipway.recipes.parts import RecipeSection, Text
+from slipway.recipes.problems import RecipeFault
+from slipway.recipes.strict import RefusedValue
+from slipway.resources import cost_settings, credentials, settings_file
+from slipway.resources.cost_settings import CostSettings
+from slipway.resources.credentials import PublicAddress
+from slipway.resources.fleet.health.standing import HealthRules
+from slipway.resources.home import Home
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.notify.settings import NotificationSettings
+from slipway.resources.people import PersonHeader, PersonName
+from slipway.resources.serving.settings import ServingSettings
+from slipway.resources.steps import StepSettings
+from slipway.resources.tiers import Tiers
+from slipway.trainer.base.invalid import require
+from slipway.trainer.config.profiles import PROFILES
 
 VARIABLE = "SLIPWAY_PLATFORM"
 MOUNTED = "none in the settings, which are shown and stored: mount a Secret as a file (`patch`) and name the file"

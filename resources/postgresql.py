@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resources import credentials
-from resources.unavailable import Unavailable
+from slipway.resources import credentials
+from slipway.resources.unavailable import Unavailable
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance

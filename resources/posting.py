@@ -10,9 +10,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
-from resources import credentials
-from resources.unavailable import Unavailable
-from trainer.base import proxy_bypass
+from slipway.resources import credentials
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import proxy_bypass
 
 REFUSALS = (408, 429)
 """Answers that say "later", among those that otherwise say "never"."""

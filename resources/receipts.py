@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec, listing, paths
+from slipway.trainer.base import codec, listing, paths
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Run coordinator: Dagster's queue, which also notes on each run its kind, who asked for it, and who ended it.
 
-The kind is that of the run's own steps (`resources.run_kinds`): so a run counts among its like whoever launches it, a
-sensor, a schedule, a backfill, or a person. The webserver knows the person (`resources.access`). The tags are set on
-every run, those of people on every run that a person asked for, also to nobody: what a person typed into the launchpad
-says nothing about either.
+The kind is that of the run's own steps (`slipway.resources.run_kinds`): so a run counts among its like whoever launches
+it, a sensor, a schedule, a backfill, or a person. The webserver knows the person (`slipway.resources.access`). The tags
+are set on every run, those of people on every run that a person asked for, also to nobody: what a person typed into the
+launchpad says nothing about either.
 """
 
 from contextvars import ContextVar
@@ -14,8 +14,8 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import BACKFILL_ID_TAG, PARENT_BACKFILL_ID_TAG
 from dagster._core.workspace.context import WorkspaceRequestContext
 
-from resources import run_kinds
-from resources.mlflow.identity import CANCELLED_TAG, USER_TAG
+from slipway.resources import run_kinds
+from slipway.resources.mlflow.identity import CANCELLED_TAG, USER_TAG
 
 asking: ContextVar[str] = ContextVar("asking", default="")
 """In the webserver: the person whose request is answered now; empty where nobody is known."""

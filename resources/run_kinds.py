@@ -1,8 +1,8 @@
 """Kinds of runs: how many runs of Dagster run at once is limited by what they do, kind by kind, and by nothing else.
 
 One number for all would let the runs that wait for trainings, which live for weeks, hold up all others. What each kind
-of work counts as is in the table of `assets.execution.pods`; the run coordinator reads it in the steps of a run,
-however that was launched, and the limits are in the instance's settings.
+of work counts as is in the table of `slipway.assets.execution.pods`; the run coordinator reads it in the steps of a
+run, however that was launched, and the limits are in the instance's settings.
 """
 
 from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dagster import DagsterEventType, DagsterRun, DefaultRunLauncher
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 
-from trainer.base import processes
+from slipway.trainer.base import processes
 
 MARGIN_SECONDS = 5.0
 """A process that has begun so much later than the run's was seen has only the same number."""

@@ -8,7 +8,7 @@ import re
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
-from trainer.base import secrets
+from slipway.trainer.base import secrets
 
 NAMES = (".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.urls",
          "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".pgpass", "pg_service.conf",

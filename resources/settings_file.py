@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-from recipes import yaml_lines
-from recipes.parts import RecipeSection
-from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
-from recipes.strict import RefusedValue, validate
-from trainer.base import regular_file
+from slipway.recipes import yaml_lines
+from slipway.recipes.parts import RecipeSection
+from slipway.recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
+from slipway.recipes.strict import RefusedValue, validate
+from slipway.trainer.base import regular_file
 
 Settings = TypeVar("Settings", bound=RecipeSection)
 

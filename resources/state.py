@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec, listing, parsing, regular_file
+from slipway.trainer.base import atomic, codec, listing, parsing, regular_file
 
 FILE, FORMAT = "state.json", "slipway.state/1"
 RELEASES = {1: "0.1", 2: "0.2"}

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from recipes.kubernetes import Amounts, HeavyWork, quantity
-from recipes.parts import RecipeSection
-from resources.kubernetes.objects import KubernetesObject
+from slipway.recipes.kubernetes import Amounts, HeavyWork, quantity
+from slipway.recipes.parts import RecipeSection
+from slipway.resources.kubernetes.objects import KubernetesObject
 
 MEASURED = ("cpu", "memory", "ephemeral-storage")
 """What a node has whatever is plugged into it; devices come and go with their plugins."""

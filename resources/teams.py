@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from recipes.parts import RecipeSection
-from resources.trainings.costs import RankPrice
-from resources.trainings.quotas import Quota
+from slipway.recipes.parts import RecipeSection
+from slipway.resources.trainings.costs import RankPrice
+from slipway.resources.trainings.quotas import Quota
 
 PREFIX = "team:"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import dagster as dg
 from pydantic import ConfigDict, Field
 
-from resources.credentials import PublicAddress
-from trainer.checkpoint.tiers import copying
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
+from slipway.resources.credentials import PublicAddress
+from slipway.trainer.checkpoint.tiers import copying
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
 
 
 class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 import pyarrow as pa
 
-from resources import sql, warehouse
+from slipway.resources import sql, warehouse
 
 Value = TypeVar("Value")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-from trainer.base import scratch
+from slipway.trainer.base import scratch
 
 MEMORY = "512MB"
 """The memory that duckdb may use before it spills to disk."""

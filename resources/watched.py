@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import processes
+from slipway.trainer.base import processes
 
 IDLE_SECONDS = 600.0
 LOOK_SECONDS = 1.0

@@ -14,23 +14,23 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets.checkpoints import checkpoint_materialisation
-from assets.subjects import Subject
-from resources.event_log import data_versions
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty, OpenDuty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from resources.trainings.store import Trainings
-from sensors.support import commits, last_words
-from sensors.support.commits import KnownCommits
-from sensors.support.memory import SensorMemory, recalled
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE
-from trainer.record import files
-from trainer.record.fence import Commit
+from slipway.assets import keys, subjects
+from slipway.assets.checkpoints import checkpoint_materialisation
+from slipway.assets.subjects import Subject
+from slipway.resources.event_log import data_versions
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty, OpenDuty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import Trainings
+from slipway.sensors.support import commits, last_words
+from slipway.sensors.support.commits import KnownCommits
+from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE
+from slipway.trainer.record import files
+from slipway.trainer.record.fence import Commit
 
 NAME = "checkpoint_arrivals"
 EVALUATES_TAG = "slipway/evaluates"

@@ -13,23 +13,23 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from assets import incidents as shown
-from assets import keys, subjects
-from assets.subjects import Subject
-from recipes.training import TrainingRecipe
-from resources.event_log import DATA_VERSION_TAG, data_versions
-from resources.tiers import Tiers
-from resources.trainings import accounts, incident_reports, post_mortem
-from resources.trainings import incidents as recorded
-from resources.trainings.duties import Duty, OpenDuty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.incident_reports import IncidentReport
-from resources.trainings.roots import trainings
-from resources.trainings.store import Trainings, TrainingStore
-from sensors.support.memory import SensorMemory, recalled
-from sensors.support.tick import Tick
-from trainer.base import atomic
-from trainer.record import fence, files, incidents
+from slipway.assets import incidents as shown
+from slipway.assets import keys, subjects
+from slipway.assets.subjects import Subject
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.event_log import DATA_VERSION_TAG, data_versions
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import accounts, incident_reports, post_mortem
+from slipway.resources.trainings import incidents as recorded
+from slipway.resources.trainings.duties import Duty, OpenDuty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.incident_reports import IncidentReport
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.base import atomic
+from slipway.trainer.record import fence, files, incidents
 
 NAME = "incidents"
 PAGE = Subject("overview of incidents", shown.OVERVIEW)

@@ -12,26 +12,26 @@ from dataclasses import dataclass, field
 import dagster as dg
 from dagster import DagsterRunStatus
 
-from assets import keys, results, subjects
-from resources.compute.protocol import Compute
-from resources.event_log import observed, shown_partitions
-from resources.launchers.protocol import JobState
-from resources.mlflow import identity
-from resources.tiers import Tiers
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.duties import Duty, OpenDuty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
-from resources.trainings.roots import trainings
-from resources.trainings.store import Trainings, TrainingStore
-from sensors.support import absence, fairness, incidents, waits
-from sensors.support.fairness import Newcomer
-from sensors.support.memory import SensorMemory, decisive, recalled
-from sensors.support.runs import NewestRuns, request
-from sensors.support.tick import Tick
-from trainer.record import fence, files
-from trainer.record.fence import Exit
+from slipway.assets import keys, results, subjects
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.event_log import observed, shown_partitions
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.mlflow import identity
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.duties import Duty, OpenDuty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.sensors.support import absence, fairness, incidents, waits
+from slipway.sensors.support.fairness import Newcomer
+from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.sensors.support.runs import NewestRuns, request
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Exit
 
 NAME = "job_watch"
 BY = "job watch"

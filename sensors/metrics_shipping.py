@@ -14,19 +14,19 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets.subjects import Subject
-from assets.sweeps import tracked
-from assets.sweeps.store import SweepStore
-from resources.mlflow.tracking import Delivery, Tracking
-from resources.pages import kept
-from resources.pages.reading import TrainingReader
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty, OpenDuty
-from resources.trainings.roots import trainings, trials
-from resources.trainings.store import TrainingStore
-from sensors.support.tick import Tick
-from trainer.record import files, ledger
+from slipway.assets import keys, subjects
+from slipway.assets.subjects import Subject
+from slipway.assets.sweeps import tracked
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.mlflow.tracking import Delivery, Tracking
+from slipway.resources.pages import kept
+from slipway.resources.pages.reading import TrainingReader
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty, OpenDuty
+from slipway.resources.trainings.roots import trainings, trials
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.record import files, ledger
 
 NAME = "metrics_shipping"
 

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import keys, subjects
-from resources.compute.protocol import Compute
-from resources.fleet.protocol import Node, by_name
-from resources.node_tasks import network
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from sensors.support import occupation
-from sensors.support.memory import SensorMemory, recalled
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
-from trainer.base import codec
-from trainer.record import fence, files, incidents
-from trainer.record.tokens import Token
+from slipway.assets import keys, subjects
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.fleet.protocol import Node, by_name
+from slipway.resources.node_tasks import network
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support import occupation
+from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence, files, incidents
+from slipway.trainer.record.tokens import Token
 
 NAME = "network_faults"
 WINDOW_SECONDS = 86_400.0

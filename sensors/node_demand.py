@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import subjects
-from assets.sweeps.store import SweepStore
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.fleet.protocol import Node
-from resources.launchers.kubernetes.lack import Lack
-from resources.tiers import Tiers
-from resources.trainings import lacking as lacking_nodes
-from resources.trainings.control import TrainingControl
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from sensors.support.memory import SensorMemory, decisive, recalled
-from sensors.support.sweep_demand import SweepDemand
-from sensors.support.tick import Tick
+from slipway.assets import subjects
+from slipway.assets.sweeps.store import SweepStore
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.launchers.kubernetes.lack import Lack
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import lacking as lacking_nodes
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.sensors.support.sweep_demand import SweepDemand
+from slipway.sensors.support.tick import Tick
 
 NAME = "node_demand"
 

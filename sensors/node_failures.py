@@ -1,8 +1,8 @@
 """Node failures: gives a training a new incarnation when a node of it died, and keeps node partitions like the fleet.
 
 Should be: every wanted training runs on nodes that live, keeps its place, makes progress within its deadline, and has
-as many nodes as it may have where more of them pay back (`resources.trainings.growth`). The partitions of staged shards
-are those of the nodes in the fleet.
+as many nodes as it may have where more of them pay back (`slipway.resources.trainings.growth`). The partitions of
+staged shards are those of the nodes in the fleet.
 Is: the fleet, the training's facts, and its job.
 Follows: the next incarnation is claimed. The job watch then stops the old job, confirms that it is gone, submits the
 next one and shows the incident. What was staged on a lost node counts as lost. This sensor cordons no node: a person or
@@ -13,21 +13,21 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets.subjects import Subject
-from recipes.dataset import DatasetRecipe
-from resources import receipts
-from resources.compute.protocol import Compute
-from resources.event_log import DATA_VERSION_TAG, data_versions
-from resources.fleet.protocol import Node, by_name
-from resources.tiers import Tiers
-from resources.trainings.control import TrainingControl
-from resources.trainings.duties import Duty
-from resources.trainings.facts import TrainingFacts, unchanged
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from sensors.support.memory import SensorMemory, decisive, recalled
-from sensors.support.tick import Tick
+from slipway.assets import keys, subjects
+from slipway.assets.subjects import Subject
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import receipts
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.event_log import DATA_VERSION_TAG, data_versions
+from slipway.resources.fleet.protocol import Node, by_name
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.facts import TrainingFacts, unchanged
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.sensors.support.tick import Tick
 
 NAME = "node_failures"
 BY = "node failures"

@@ -1,9 +1,9 @@
 """Node health: takes nodes that something speaks against out of service, has them diagnosed, and lets them back.
 
 Should be: every piece of evidence against a node (an incident that names it, an Xid in its kernel's log, a condition of
-the node) is in its record, and the node's standing follows from it (`resources.fleet.health`). A quarantined node is
-diagnosed; one on probation is healthy again after some runs. Where the rules say so, a node is measured before it
-works, and a suspect once nothing runs on it. The event log has every transition.
+the node) is in its record, and the node's standing follows from it (`slipway.resources.fleet.health`). A quarantined
+node is diagnosed; one on probation is healthy again after some runs. Where the rules say so, a node is measured before
+it works, and a suspect once nothing runs on it. The event log has every transition.
 Is: the incidents of trainings that are under way, the fleet, and the nodes' records.
 Follows: transitions through the one door, a run of the asset `preflight` for each node that is to be measured.
 """
@@ -16,24 +16,24 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from assets import keys, subjects
-from resources.compute.protocol import Compute
-from resources.event_log import observations
-from resources.fleet.health import suspicion
-from resources.fleet.health.door import NodeHealth
-from resources.fleet.health.standing import Evidence, NodeRecord, Standing
-from resources.fleet.protocol import Node
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from sensors.support import occupation
-from sensors.support.memory import SensorMemory, recalled
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
-from trainer.base import codec
-from trainer.diagnosis import folder
-from trainer.record import incidents
+from slipway.assets import keys, subjects
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.event_log import observations
+from slipway.resources.fleet.health import suspicion
+from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.standing import Evidence, NodeRecord, Standing
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support import occupation
+from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.base import codec
+from slipway.trainer.diagnosis import folder
+from slipway.trainer.record import incidents
 
 NAME = "node_health"
 BY = "node health"

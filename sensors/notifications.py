@@ -11,24 +11,24 @@ import time
 
 import dagster as dg
 
-from assets import subjects
-from assets.subjects import Subject
-from resources import links
-from resources.morning import reading
-from resources.morning import report as morning
-from resources.notify import notices
-from resources.notify.courier import NoticeCourier
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NotificationSettings
-from resources.tiers import Tiers
-from resources.trainings import incidents as recorded
-from resources.trainings.duties import Duty, OpenDuty
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from sensors.support.memory import SensorMemory, recalled
-from sensors.support.tick import Tick
-from trainer.base import listing
-from trainer.record import files
+from slipway.assets import subjects
+from slipway.assets.subjects import Subject
+from slipway.resources import links
+from slipway.resources.morning import reading
+from slipway.resources.morning import report as morning
+from slipway.resources.notify import notices
+from slipway.resources.notify.courier import NoticeCourier
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NotificationSettings
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import incidents as recorded
+from slipway.resources.trainings.duties import Duty, OpenDuty
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.base import listing
+from slipway.trainer.record import files
 
 NAME = "notifications"
 PLATFORM = Subject("gates, nodes and tiers")

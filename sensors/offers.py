@@ -7,14 +7,14 @@ Follows: a training that is proposed and not wanted, and a partition for it.
 
 import dagster as dg
 
-from assets import keys, subjects, training_data
-from assets.initial import with_initial_weights
-from assets.training import specification, terms
-from recipes.training import TrainingRecipe
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from sensors.support.tick import Tick
+from slipway.assets import keys, subjects, training_data
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.training import specification, terms
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.sensors.support.tick import Tick
 
 NAME = "offers"
 

@@ -10,19 +10,19 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from assets import subjects
-from resources.openlineage.events import TrainingEvents, of_snapshot
-from resources.openlineage.sent import SentEvents, SentRecord
-from resources.openlineage.target import OpenLineage
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
-from sensors.support.tick import Tick
-from trainer.base import paths
-from trainer.data import snapshots
-from trainer.record import fence
+from slipway.assets import subjects
+from slipway.resources.openlineage.events import TrainingEvents, of_snapshot
+from slipway.resources.openlineage.sent import SentEvents, SentRecord
+from slipway.resources.openlineage.target import OpenLineage
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.base import paths
+from slipway.trainer.data import snapshots
+from slipway.trainer.record import fence
 
 NAME = "openlineage"
 

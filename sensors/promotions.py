@@ -14,23 +14,23 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets.evaluation import best
-from assets.gates.checks import CHECKS
-from assets.subjects import Subject
-from resources.event_log import materialised, rejected
-from resources.mlflow.promotion import Promotions, is_mirrored, is_outdated, models
-from resources.mlflow.registry import Registry
-from resources.mlflow.tracking import Tracking
-from resources.mlflow.waiting import held_back, undecided
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty, OpenDuty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from resources.trainings.store import Trainings
-from sensors.support.memory import SensorMemory, decisive, recalled
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
+from slipway.assets import keys, subjects
+from slipway.assets.evaluation import best
+from slipway.assets.gates.checks import CHECKS
+from slipway.assets.subjects import Subject
+from slipway.resources.event_log import materialised, rejected
+from slipway.resources.mlflow.promotion import Promotions, is_mirrored, is_outdated, models
+from slipway.resources.mlflow.registry import Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.mlflow.waiting import held_back, undecided
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty, OpenDuty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import Trainings
+from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
 
 NAME = "promotions"
 PROMOTES_TAG, JUDGES_TAG = "slipway/promotes", "slipway/judges"

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import drift, training_data
-from assets.datasets.snapshots.difference import difference
-from assets.renewing import NotRenewed, RenewedBefore, of_recipe, renew
-from assets.serving import asked_of
-from recipes.renewal import RenewalSection
-from recipes.training import ModelRecipe, TrainingRecipe
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from trainer.base import parsing
-from trainer.data import snapshots
-from trainer.data.mixtures import MixtureSnapshot
+from slipway.assets import drift, training_data
+from slipway.assets.datasets.snapshots.difference import difference
+from slipway.assets.renewing import NotRenewed, RenewedBefore, of_recipe, renew
+from slipway.assets.serving import asked_of
+from slipway.recipes.renewal import RenewalSection
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.base import parsing
+from slipway.trainer.data import snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
 
 NAME = "renewals"
 ASKED = ": asked otherwise"

@@ -10,16 +10,16 @@ import time
 
 import dagster as dg
 
-from assets import keys, training_data
-from assets.initial import with_initial_weights
-from assets.renewing import NotRenewed, check_budget, of_recipe
-from assets.training import specification, terms
-from recipes.training import TrainingRecipe
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from resources.trainings.store import Trainings
-from sensors import job_watch
+from slipway.assets import keys, training_data
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.renewing import NotRenewed, check_budget, of_recipe
+from slipway.assets.training import specification, terms
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import Trainings
+from slipway.sensors import job_watch
 
 
 def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:

@@ -12,8 +12,8 @@ from dagster import DagsterRunStatus, RunsFilter
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 
-from assets.subjects import Subject
-from sensors.support.tick import Tick
+from slipway.assets.subjects import Subject
+from slipway.sensors.support.tick import Tick
 
 NAME = "run_starts"
 ENDED = (WorkerStatus.FAILED, WorkerStatus.SUCCESS, WorkerStatus.NOT_FOUND)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.serving import (
+from slipway.assets.serving import (
     SERVES_TAG,
     answering_observation,
     asked_observation,
@@ -22,17 +22,17 @@ from assets.serving import (
     served_key,
     served_models,
 )
-from assets.subjects import Subject
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.mlflow.promotion_log import history, withdrawals
-from resources.mlflow.sending_back import send_back
-from resources.serving import wishes
-from resources.tiers import Tiers
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
-from serving.asked import today
-from serving.records import Answering, ServingRecords
+from slipway.assets.subjects import Subject
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.mlflow.promotion_log import history, withdrawals
+from slipway.resources.mlflow.sending_back import send_back
+from slipway.resources.serving import wishes
+from slipway.resources.tiers import Tiers
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
+from slipway.serving.asked import today
+from slipway.serving.records import Answering, ServingRecords
 
 NAME = "serving"
 BY = f"sensor {NAME}"

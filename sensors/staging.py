@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets.datasets.snapshots import pointer
-from recipes.dataset import DatasetRecipe
-from resources.compute.protocol import Compute
-from resources.event_log import data_versions
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings, trials
-from resources.trainings.store import TrainingStore
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
+from slipway.assets import keys, subjects
+from slipway.assets.datasets.snapshots import pointer
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.event_log import data_versions
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings, trials
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
 
 NAME = "staging"
 STAGES_TAG = "slipway/stages"

@@ -13,24 +13,24 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets import standings as shown
-from resources.compute.protocol import Compute
-from resources.event_log import latest_ids, newest_observation
-from resources.pages import kept
-from resources.pages.reading import TrainingReader
-from resources.tiers import Tiers
-from resources.trainings import glance, naming, waits
-from resources.trainings.control import TrainingControl
-from resources.trainings.curves import CurveFold
-from resources.trainings.duties import Duty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from resources.trainings.standing import TrainingStanding
-from resources.trainings.store import Trainings, TrainingStore
-from resources.unavailable import Unavailable
-from sensors.support.memory import recalled
-from sensors.support.tick import Tick
+from slipway.assets import keys, subjects
+from slipway.assets import standings as shown
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.event_log import latest_ids, newest_observation
+from slipway.resources.pages import kept
+from slipway.resources.pages.reading import TrainingReader
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import glance, naming, waits
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.curves import CurveFold
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.standing import TrainingStanding
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.sensors.support.memory import recalled
+from slipway.sensors.support.tick import Tick
 
 NAME = "standings"
 LEAST_SECONDS, MOST_SECONDS, SHARE = 15.0, 600.0, 0.02

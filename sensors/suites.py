@@ -10,15 +10,15 @@ import time
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets.datasets.snapshots import pointer
-from assets.suites import checked, suite
-from assets.suites.assets import compared_with
-from recipes.load import Recipes
-from recipes.suite import SuiteRecipe
-from resources.tiers import Tiers
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
+from slipway.assets import keys, subjects
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.suites import checked, suite
+from slipway.assets.suites.assets import compared_with
+from slipway.recipes.load import Recipes
+from slipway.recipes.suite import SuiteRecipe
+from slipway.resources.tiers import Tiers
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
 
 NAME = "suites"
 CHECKS_TAG = "slipway/checks-suite"

@@ -4,7 +4,7 @@ Should be: an open sweep has a run and its recipe's budget, and a completed one 
 Is: the sweep's log, its newest run, and the training's store.
 Follows: a sweep that lost its run gets another one, which re-attaches to the trials. When a person cancelled the run,
 the sweep is closed and its trials are stopped. The training with the best parameters is wanted, or the recipe as it is
-written where nothing beats that (`assets.sweeps.choice`); the job watch starts it.
+written where nothing beats that (`slipway.assets.sweeps.choice`); the job watch starts it.
 """
 
 from pathlib import Path
@@ -12,23 +12,23 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterRunStatus
 
-from assets import keys, subjects
-from assets.sweeps.assets import current_subject, find_sweep
-from assets.sweeps.controller import is_over
-from assets.sweeps.full_scale import led_to
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from assets.sweeps.subject import SearchSubject
-from assets.training import specification, terms
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe
-from resources.mlflow import identity
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.roots import trainings
-from sensors.support.runs import NewestRuns
-from sensors.support.tick import Tick
-from trainer.record import changes
+from slipway.assets import keys, subjects
+from slipway.assets.sweeps.assets import current_subject, find_sweep
+from slipway.assets.sweeps.controller import is_over
+from slipway.assets.sweeps.full_scale import led_to
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.training import specification, terms
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.mlflow import identity
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.roots import trainings
+from slipway.sensors.support.runs import NewestRuns
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.record import changes
 
 NAME = "sweep_completions"
 BY = "sweep completions"

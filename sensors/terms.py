@@ -10,21 +10,21 @@ that ranks took over, or refused, is observed with the step.
 
 import dagster as dg
 
-from assets import changed, keys, subjects
-from assets.training import follows, terms_now, terms_of_all
-from recipes.training import TrainingRecipe
-from resources.compute.protocol import Compute
-from resources.event_log import observed
-from resources.tiers import Tiers
-from resources.trainings import updating
-from resources.trainings.changes import changes, sentence, takes_effect
-from resources.trainings.duties import Duty
-from resources.trainings.records import Terms
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from sensors.support.memory import recalled
-from sensors.support.tick import Tick
-from trainer.record import files
+from slipway.assets import changed, keys, subjects
+from slipway.assets.training import follows, terms_now, terms_of_all
+from slipway.recipes.training import TrainingRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.event_log import observed
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.changes import changes, sentence, takes_effect
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.memory import recalled
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.record import files
 
 NAME = BY = "terms"
 

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets import keys, subjects
-from resources.delivered import DeliveredRecord
-from resources.opentelemetry import delivery, target
-from resources.opentelemetry.delivery import SentSpans
-from resources.opentelemetry.spans import BY_RUN, AssetRun
-from resources.opentelemetry.target import TraceTarget
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
-from sensors.support.tick import Tick
-from trainer.record import fence
-from trainer.record.fence import Claim
+from slipway.assets import keys, subjects
+from slipway.resources.delivered import DeliveredRecord
+from slipway.resources.opentelemetry import delivery, target
+from slipway.resources.opentelemetry.delivery import SentSpans
+from slipway.resources.opentelemetry.spans import BY_RUN, AssetRun
+from slipway.resources.opentelemetry.target import TraceTarget
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Claim
 
 NAME = "traces"
 

@@ -1,4 +1,4 @@
-"""The front as a process: ``python -m serving --durable FOLDER`` serves what the records there want.
+"""The front as a process: ``python -m slipway.serving --durable FOLDER`` serves what the records there want.
 
 One front a durable tier on one machine, by a lock; on a cluster (`--service`) several may run. It ends by itself some
 time after nothing is wanted any more, unless `--stay` is given.
@@ -16,9 +16,9 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from serving import draining
-from serving.records import FrontPlace, ServingRecords
-from trainer.base import host_names, lock
+from slipway.serving import draining
+from slipway.serving.records import FrontPlace, ServingRecords
+from slipway.trainer.base import host_names, lock
 
 LOCK_SECONDS = 2.0
 """Longer than a look at the lock takes."""
@@ -35,8 +35,8 @@ async def run(
     import aiohttp
     from aiohttp import web
 
-    from serving.front.backends import BackendMaker
-    from serving.front.front import Front
+    from slipway.serving.front.backends import BackendMaker
+    from slipway.serving.front.front import Front
 
     host, port = listener.getsockname()[:2]
     url = f"http://{host}:{port}"
@@ -69,7 +69,9 @@ async def run(
 
 def main(arguments: list[str]) -> int:
     """Serve; returns 0 at once where this durable tier has a front on this machine already."""
-    parser = argparse.ArgumentParser(prog="python -m serving", description="Answer for the models that are served")
+    parser = argparse.ArgumentParser(
+        prog="python -m slipway.serving", description="Answer for the models that are served"
+    )
     parser.add_argument("--durable", type=Path, required=True, help="folder of the durable tier")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")

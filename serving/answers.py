@@ -6,15 +6,15 @@ from typing import Any
 
 from aiohttp import web
 
-from serving.api import answering, asking
-from serving.api.answering import AnswerHead, Logprobs
-from serving.api.asking import Ask, BadRequest, Message
-from serving.api.texts import GrowingText, ServedTokenizer
-from serving.engine.batching import AnswerEngine, Sequence
-from serving.engine.network import InferenceDecoder
-from serving.order import WorkerOrder
-from serving.problems import as_documents, under_names
-from trainer.base import parsing
+from slipway.serving.api import answering, asking
+from slipway.serving.api.answering import AnswerHead, Logprobs
+from slipway.serving.api.asking import Ask, BadRequest, Message
+from slipway.serving.api.texts import GrowingText, ServedTokenizer
+from slipway.serving.engine.batching import AnswerEngine, Sequence
+from slipway.serving.engine.network import InferenceDecoder
+from slipway.serving.order import WorkerOrder
+from slipway.serving.problems import as_documents, under_names
+from slipway.trainer.base import parsing
 
 WAITING = 256
 """Requests that may wait for a row of the cache; further ones are refused, to be sent again later."""

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from serving import languages
-from serving.records import ServingRecords
-from trainer.base import codec, digest, listing, regular_file
-from trainer.start.huggingface import TOKENIZER
+from slipway.serving import languages
+from slipway.serving.records import ServingRecords
+from slipway.trainer.base import codec, digest, listing, regular_file
+from slipway.trainer.start.huggingface import TOKENIZER
 
 FORMAT = "slipway.serving.asked/1"
 ASKED, TRAINED = "asked", "trained"

@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.base import parsing, proxy_bypass
+from slipway.trainer.base import parsing, proxy_bypass
 
 SECONDS = 300.0
 READ_BYTES, SAID_BYTES = 1 << 16, 200

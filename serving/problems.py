@@ -5,8 +5,8 @@ from typing import cast
 
 from aiohttp import web
 
-from serving.api import answering
-from trainer.base import host_names
+from slipway.serving.api import answering
+from slipway.trainer.base import host_names
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

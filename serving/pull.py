@@ -1,18 +1,19 @@
 """Pulling: a verified copy of an exported model on the node's own disk, before a server of a pod reads it.
 
-``python -m serving.pull --from FOLDER_OR_URL --folder PATH --manifest SHA256 --to FOLDER`` is the init container of
-vLLM's pods. Every byte is hashed on its way; the copy appears whole or not at all, and a whole one is not made again.
+``python -m slipway.serving.pull --from FOLDER_OR_URL --folder PATH --manifest SHA256 --to FOLDER`` is the init
+container of vLLM's pods. Every byte is hashed on its way; the copy appears whole or not at all, and a whole one is not
+made again.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from trainer.base import not_by_hand
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.verification import read_manifest, verify_file
-from trainer.checkpoint.tiers import copying
-from trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.base import not_by_hand
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.verification import read_manifest, verify_file
+from slipway.trainer.checkpoint.tiers import copying
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 def pull(source: str, folder: str, manifest: str, target: Path) -> bool:
@@ -30,7 +31,7 @@ def pull(source: str, folder: str, manifest: str, target: Path) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Pull what the arguments name; returns 1, with a message, when it cannot be done."""
-    parser = argparse.ArgumentParser(prog="python -m serving.pull")
+    parser = argparse.ArgumentParser(prog="python -m slipway.serving.pull")
     parser.add_argument("--from", dest="source", required=True, help="folder or s3://bucket/prefix of the durable tier")
     parser.add_argument("--folder", required=True, help="the export, relative to that")
     parser.add_argument("--manifest", required=True, help="SHA-256 of its manifest")
@@ -45,5 +46,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("serving.pull", "brings an exported model to a node, verified")
+    not_by_hand.explain("slipway.serving.pull", "brings an exported model to a node, verified")
     sys.exit(main(sys.argv[1:]))

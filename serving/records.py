@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from trainer.base import codec, listing
-from trainer.record import numbered
+from slipway.trainer.base import codec, listing
+from slipway.trainer.record import numbered
 
 WANTED, VERDICT, ANSWERING, FRONT = (
     "slipway.serving.wanted/1",

@@ -1,8 +1,8 @@
 """The embedded worker: one version of one model in a process of its own, behind OpenAI's API on a loopback port.
 
-``python -m serving.worker`` is started by the front. It verifies every byte of the exported model, sees whether it fits
-into memory, loads it, answers a first question of its own, and only then prints where it listens. A model that must not
-be served is refused with one line, before any traffic.
+``python -m slipway.serving.worker`` is started by the front. It verifies every byte of the exported model, sees whether
+it fits into memory, loads it, answers a first question of its own, and only then prints where it listens. A model that
+must not be served is refused with one line, before any traffic.
 """
 
 import argparse
@@ -16,15 +16,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serving.order import WorkerOrder
-from trainer.base import not_by_hand, parsing
-from trainer.base.processes import die_with_parent
+from slipway.serving.order import WorkerOrder
+from slipway.trainer.base import not_by_hand, parsing
+from slipway.trainer.base.processes import die_with_parent
 
 if TYPE_CHECKING:
     import torch
 
-    from serving.engine.batching import AnswerEngine
-    from serving.engine.network import InferenceDecoder
+    from slipway.serving.engine.batching import AnswerEngine
+    from slipway.serving.engine.network import InferenceDecoder
 
 REFUSED = 3
 """The exit code of a worker that refuses its model."""
@@ -36,9 +36,9 @@ def load(order: WorkerOrder) -> "InferenceDecoder":
     """The verified model, with its cache. Raises Refused, DamagedCheckpoint, ValueError and OSError."""
     import torch
 
-    from serving.engine import weights
-    from serving.engine.network import Cache, InferenceDecoder, bytes_per_row
-    from serving.engine.weights import Refused
+    from slipway.serving.engine import weights
+    from slipway.serving.engine.network import Cache, InferenceDecoder, bytes_per_row
+    from slipway.serving.engine.weights import Refused
 
     weights.verify(order.folder, order.manifest)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -74,8 +74,8 @@ def free_bytes(device: "torch.device") -> int:
 
 def warm_up(engine: "AnswerEngine") -> None:
     """Answer a short question, so that the first person does not wait for what is made at the first one."""
-    from serving.engine.batching import Sequence
-    from serving.engine.plain import Sampling
+    from slipway.serving.engine.batching import Sequence
+    from slipway.serving.engine.plain import Sampling
 
     sequence = Sequence([0], 2, Sampling(0.0))
     engine.submit(sequence)
@@ -89,7 +89,7 @@ async def serve(order: WorkerOrder) -> None:
     """Serve until SIGTERM; the first line printed is JSON: where it listens, or why the model is refused."""
     from aiohttp import web
 
-    from serving.answers import Answers
+    from slipway.serving.answers import Answers
 
     answers = Answers(await asyncio.to_thread(load, order), order)
     answers.engine.start()
@@ -107,12 +107,12 @@ async def serve(order: WorkerOrder) -> None:
 
 def main(arguments: list[str]) -> int:
     """Serve what the arguments say; returns REFUSED for a model that must not be served."""
-    parser = argparse.ArgumentParser(prog="python -m serving.worker")
+    parser = argparse.ArgumentParser(prog="python -m slipway.serving.worker")
     parser.add_argument("--order", required=True, help="a WorkerOrder as JSON")
     parser.add_argument("--parent", type=int, required=True, help="the pid of the front, with which it ends")
     options = parser.parse_args(arguments)
     die_with_parent(options.parent)
-    from trainer.checkpoint.disk.reading import DamagedCheckpoint
+    from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 
     given = parsing.value(options.order)
     order = WorkerOrder(Path(given.pop("folder")), **given)
@@ -133,5 +133,5 @@ def _dtype(name: str, device: "torch.device") -> "torch.dtype":
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("serving.worker", "serves one version of a model behind the front")
+    not_by_hand.explain("slipway.serving.worker", "serves one version of a model behind the front")
     sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from trainer.base import processes
+from slipway.trainer.base import processes
 
 pytest_plugins = [
     "tests.s3",
@@ -54,9 +54,9 @@ class Marked:
         return processes.carrying(self.mark)
 
     def running(self, module: str) -> list[int]:
-        """Those that run ``python -m MODULE``, and not as an argument of something else."""
+        """Those that run ``python [-P] -m MODULE``, and not as an argument of something else."""
         wanted = ["-m", module]
-        return [pid for pid in self.pids() if _arguments(pid)[1:3] == wanted]
+        return [pid for pid in self.pids() if [each for each in _arguments(pid)[1:4] if each != "-P"][:2] == wanted]
 
     def frozen(self) -> list[int]:
         """Those that are stopped."""

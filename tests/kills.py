@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from blake3 import blake3
 
-from trainer.base import atomic, verify
+from slipway.trainer.base import atomic, verify
 
 
 class _OneThread:

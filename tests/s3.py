@@ -25,8 +25,8 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.objects.bucket import Bucket
 from tests.conftest import PATIENCE_SECONDS, until
-from trainer.objects.bucket import Bucket
 
 PORTS = tuple(f"{part}.{port}" for part in ("master", "volume", "filer", "s3") for port in ("port", "port.grpc"))
 BUCKET, KEY, SECRET = "corpora", "a-key-of-the-tests", "a-secret-of-the-tests"

@@ -16,13 +16,12 @@ from dagster._core.executor.step_delegating import StepDelegatingExecutor
 from dagster._core.system_config.objects import ResolvedRunConfig
 from dagster_k8s.job import get_user_defined_k8s_config
 
-import definitions
-import recipes
-from assets.execution.pods import WEIGHT
-from recipes.load import load
-from resources import platform
-from resources.here import embedded_resources
-from resources.home import Home
+from slipway import definitions, recipes
+from slipway.assets.execution.pods import WEIGHT
+from slipway.recipes.load import load
+from slipway.resources import platform
+from slipway.resources.here import embedded_resources
+from slipway.resources.home import Home
 from tests.kubernetes.settings import settings, write
 
 ROOT = Path(__file__).parents[1]
@@ -170,7 +169,7 @@ def test_everything_fits_together(folder: Path):
 
 @pytest.mark.slow
 def test_loading_imports_nothing_heavy(tmp_path: Path):
-    script = "import json, sys; import definitions; json.dump(sorted(sys.modules), sys.stdout)"
+    script = "import json, sys; import slipway.definitions; json.dump(sorted(sys.modules), sys.stdout)"
     environ = {
         # A measurement of coverage would load modules of its own.
         **{name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")},
@@ -237,7 +236,7 @@ def executor_for(defs: dg.Definitions, kubeconfig: Path, *assets: str) -> dg.Exe
         "dagster_home": "/etc/dagster",
         "job_image": "platform",
     }
-    place = {"module": "resources.kubernetes.run_launcher", "class": "PatientRunLauncher", "config": launcher}
+    place = {"module": "slipway.resources.kubernetes.run_launcher", "class": "PatientRunLauncher", "config": launcher}
     definition = job.executor_def
     assert definition.executor_creation_fn is not None
     with dg.instance_for_test({"run_launcher": place}) as instance:

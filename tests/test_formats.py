@@ -15,7 +15,7 @@ pytestmark = pytest.mark.pure
 
 VERSION = re.compile(r"slipway\.[a-z._-]+/\d+")
 DOCUMENT = ROOT / "docs" / "formats.md"
-NOT_ON_DISK = {"slipway.plan-question/1": "what is asked of `python -m trainer.plan`, by its input"}
+NOT_ON_DISK = {"slipway.plan-question/1": "what is asked of `python -m slipway.trainer.plan`, by its input"}
 OTHERS = {"slipway.checkpoint/2", "slipway.fence/2", "slipway.snapshot/2"}
 """In messages that show what a reader says of another version."""
 WRITES = {"create_only": 3, "replace": 3, "encode": 2}

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from slipway.trainer.base import verify
 from tests.kills import killed_at
-from trainer.base import verify
 
 
 def test_a_child_hashes_although_its_parent_has(tmp_path: Path) -> None:

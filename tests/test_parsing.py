@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import journal, parsing
+from slipway.trainer.base import journal, parsing
 
 pytestmark = pytest.mark.pure
 

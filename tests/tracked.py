@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh database of MLflow's, to be copied."""
-    from resources.mlflow.tracking import Tracking
+    from slipway.resources.mlflow.tracking import Tracking
 
     path = tmp_path_factory.getbasetemp() / "mlflow.db"
     if not path.exists():

@@ -1,9 +1,10 @@
-"""``torchrun -m trainer config.json`` (or ``python -m trainer config.json``): one rank of the training in the file.
+"""``torchrun -m slipway.trainer config.json`` (or ``python -m slipway.trainer config.json``): one rank of the training
+in the file.
 
-A rank that is started by hand claims the training for itself (`trainer.record.incarnation`): an older process that
-still trains it can commit nothing more.
+A rank that is started by hand claims the training for itself (`slipway.trainer.record.incarnation`): an older process
+that still trains it can commit nothing more.
 
-Exit codes: `trainer.base.exit_code`.
+Exit codes: `slipway.trainer.base.exit_code`.
 """
 
 import os
@@ -12,22 +13,22 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.base import console
-from trainer.base.exit_code import ExitCode
-from trainer.base.processes import bind_to_launcher
-from trainer.checkpoint.disk import encryption
-from trainer.config import resolved as config
-from trainer.diagnosis import stacks
-from trainer.node import settings
-from trainer.record import causes, endings, fence, incarnation
+from slipway.trainer.base import console
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.base.processes import bind_to_launcher
+from slipway.trainer.checkpoint.disk import encryption
+from slipway.trainer.config import resolved as config
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.node import settings
+from slipway.trainer.record import causes, endings, fence, incarnation
 
 if TYPE_CHECKING:
-    from trainer.node.world import World
+    from slipway.trainer.node.world import World
 
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments == ["--help"]:
-        console.warn("usage: python -m trainer CONFIG.json")
+        console.warn("usage: python -m slipway.trainer CONFIG.json")
         return ExitCode.UNUSABLE
     # SIGUSR2 asks for a profile. Until there is something to profile, it must not end the rank.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -54,8 +55,8 @@ def _train(resolved: config.Config) -> int:
         encryption.read_key(Path(resolved.storage.key_file))
     settings.set_environment(resolved, os.environ)  # torch and its libraries read some variables when they are imported
     # Imported only now: a rank must be bound to its parent before it spends a second on importing torch.
-    from trainer import run
-    from trainer.node import world
+    from slipway.trainer import run
+    from slipway.trainer.node import world
 
     with world.join(resolved) as place:
         outcome = run.train(resolved, place, lambda ranks: _claimed_token(Path(resolved.placement.store), ranks))

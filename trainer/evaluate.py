@@ -1,10 +1,10 @@
-"""Evaluation in processes of its own: ``python -m trainer.evaluate REQUEST.json`` measures checkpoints.
+"""Evaluation in processes of its own: ``python -m slipway.trainer.evaluate REQUEST.json`` measures checkpoints.
 
 One process measures all checkpoints of a request, so that torch is imported and the split is opened once. Under
 torchrun, ranks share the weights, the batches and the bytes to verify; the result is the same but for rounding. The
 request names each checkpoint by its folder and manifest. Each is verified before it is read; a damaged one, and one
 whose loss is not finite, gets a score with the reason. The scores are written in one atomic write: to the request's
-`output`, or as the `outcome` of a short job (`trainer.record.outcomes`).
+`output`, or as the `outcome` of a short job (`slipway.trainer.record.outcomes`).
 """
 
 import contextlib
@@ -19,28 +19,28 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trainer.base import codec, console, not_by_hand, parsing, regular_file
-from trainer.base.processes import bind_to_launcher
-from trainer.checkpoint.disk import contents as checkpoints
-from trainer.checkpoint.disk.contents import Contents
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import copying
-from trainer.checkpoint.tiers.folder_tier import NodesTier
-from trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
-from trainer.config import evaluating, resolved
-from trainer.config.operation import Evaluation
-from trainer.config.resolved import Config
-from trainer.data import contents, images, mixtures, shards, snapshots
-from trainer.data.alone import LoneDocuments
-from trainer.data.documents import DocumentedSequences
-from trainer.data.pictures import Pictures
-from trainer.data.sequences import Sequences
-from trainer.models.model import Rows, SampleNumbers
-from trainer.node.world import World, join
-from trainer.record import outcomes, scores
-from trainer.record.scores import FORMAT, Score, Scores, perplexity
-from trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_memory
+from slipway.trainer.base import codec, console, not_by_hand, parsing, regular_file
+from slipway.trainer.base.processes import bind_to_launcher
+from slipway.trainer.checkpoint.disk import contents as checkpoints
+from slipway.trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import copying
+from slipway.trainer.checkpoint.tiers.folder_tier import NodesTier
+from slipway.trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
+from slipway.trainer.config import evaluating, resolved
+from slipway.trainer.config.operation import Evaluation
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import contents, images, mixtures, shards, snapshots
+from slipway.trainer.data.alone import LoneDocuments
+from slipway.trainer.data.documents import DocumentedSequences
+from slipway.trainer.data.pictures import Pictures
+from slipway.trainer.data.sequences import Sequences
+from slipway.trainer.models.model import Rows, SampleNumbers
+from slipway.trainer.node.world import World, join
+from slipway.trainer.record import outcomes, scores
+from slipway.trainer.record.scores import FORMAT, Score, Scores, perplexity
+from slipway.trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_memory
 
 LINE_SECONDS = 5.0
 LONE_ROWS = 8
@@ -53,10 +53,10 @@ Samples = Sequences | DocumentedSequences | Pictures
 def evaluate(request: Mapping[str, Any], world: World | None = None) -> list[Score]:
     """Measure the checkpoints of a request: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
 
-    With `each`, the figures of every example alone are measured instead of the split's (`trainer.record.scores`).
-    It may also have a `config` (`trainer.config.evaluating`), without which one process does it, and a `source`: the
-    tier (or the folders of nodes) that the checkpoints are first copied from, to a folder beside the `outcome`.
-    All ranks call at once and get the same.
+    With `each`, the figures of every example alone are measured instead of the split's
+    (`slipway.trainer.record.scores`). It may also have a `config` (`slipway.trainer.config.evaluating`), without which
+    one process does it, and a `source`: the tier (or the folders of nodes) that the checkpoints are first copied from,
+    to a folder beside the `outcome`. All ranks call at once and get the same.
 
     Raises ValueError for a checkpoint whose files have another layout, MemoryError, OSError and TierUnavailable.
     """
@@ -316,7 +316,7 @@ def _say(world: World, line: str) -> None:
 def main(arguments: list[str]) -> int:
     """Measure the checkpoints of a request and write the scores; returns 1 or 2, with a message, when it cannot."""
     if len(arguments) != 1:
-        console.warn("usage: python -m trainer.evaluate REQUEST.json")
+        console.warn("usage: python -m slipway.trainer.evaluate REQUEST.json")
         return 2
     bind_to_launcher()
     request = parsing.value(regular_file.read(Path(arguments[0])))
@@ -342,5 +342,5 @@ def _write(request: Mapping[str, Any], found: Scores) -> None:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.evaluate", "measures checkpoints for the evaluation asset")
+    not_by_hand.explain("slipway.trainer.evaluate", "measures checkpoints for the evaluation asset")
     sys.exit(main(sys.argv[1:]))

@@ -1,18 +1,20 @@
-"""Export as a short job: ``python -m trainer.export REQUEST.json`` writes a checkpoint in the Hugging Face layout.
+"""Export as a short job: ``python -m slipway.trainer.export REQUEST.json`` writes a checkpoint in the Hugging Face
+layout.
 
-The request has {checkpoint, manifest, target, tokenizer, precision, file_bytes, outcome}; see `trainer.start.export`.
-Memory holds one tensor of the export and what it is made of, whatever the model's size is.
+The request has {checkpoint, manifest, target, tokenizer, precision, file_bytes, outcome}; see
+`slipway.trainer.start.export`. Memory holds one tensor of the export and what it is made of, whatever the model's size
+is.
 """
 
 import sys
 from pathlib import Path
 from typing import Any
 
-from trainer.base import console, not_by_hand, parsing, regular_file
-from trainer.base.processes import bind_to_launcher
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.record import outcomes
-from trainer.start import export
+from slipway.trainer.base import console, not_by_hand, parsing, regular_file
+from slipway.trainer.base.processes import bind_to_launcher
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.record import outcomes
+from slipway.trainer.start import export
 
 
 def main(arguments: list[str]) -> int:
@@ -35,5 +37,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.export", "exports a checkpoint for `slipway checkpoints export`")
+    not_by_hand.explain("slipway.trainer.export", "exports a checkpoint for `slipway checkpoints export`")
     sys.exit(main(sys.argv[1:]))

@@ -7,9 +7,9 @@ at the store. After that step rank 0 looks again, and tells the others.
 import time
 from pathlib import Path
 
-from trainer.node.world import World
-from trainer.record import grants
-from trainer.record.grants import StepGrant
+from slipway.trainer.node.world import World
+from slipway.trainer.record import grants
+from slipway.trainer.record.grants import StepGrant
 
 LOOK_SECONDS = 0.05
 """Between two looks for another grant."""

@@ -11,16 +11,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.disk import ancestors
-from trainer.checkpoint.disk.ancestors import INITIAL
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.config import resolved
-from trainer.config.resolved import Config
-from trainer.data import contents
-from trainer.data.snapshots import Snapshot
-from trainer.node import environment
-from trainer.node.world import World
-from trainer.step.updates import LINEAGE as CHANGES
+from slipway.trainer.checkpoint.disk import ancestors
+from slipway.trainer.checkpoint.disk.ancestors import INITIAL
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.config import resolved
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import contents
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.node import environment
+from slipway.trainer.node.world import World
+from slipway.trainer.step.updates import LINEAGE as CHANGES
 
 
 def revision() -> str:

@@ -13,41 +13,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainer import lineage, validation
-from trainer.base.processes import StopRequest
-from trainer.base.progress import MOVED, CopyProgress
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.saving.grace import StopGrace
-from trainer.checkpoint.saving.schedule import SaveSchedule
-from trainer.checkpoint.tiers import locations
-from trainer.checkpoint.tiers.node_servers import NodeServers
-from trainer.checkpoint.tiers.tier import DURABLE, LASTING
-from trainer.config.resolved import Config
-from trainer.figures import profiling
-from trainer.figures.report import StepReport, work
-from trainer.figures.step_trace import StepTracer
-from trainer.loading import nodes
-from trainer.loading.feed import Feed
-from trainer.node import described
-from trainer.node.limits import TimeLimits
-from trainer.node.newcomers import Newcomers
-from trainer.node.world import World
-from trainer.record import causes, fence, phases
-from trainer.record.recorder import RankRecorder
-from trainer.record.scores import Diverged
-from trainer.recovery import ended, skipped
-from trainer.recovery.batches import BatchJudge, LossSpike
-from trainer.recovery.lookout import Lookout
-from trainer.recovery.pace import StepPace
-from trainer.resumption import Kept, Resumption
-from trainer.start import beginning
-from trainer.step import compiler, parallel, updates
-from trainer.step.engine import Engine
-from trainer.step.handover import HandOver
-from trainer.step.leaving import StepLeft
-from trainer.step.passes import StepTotals
-from trainer.step.schedule import learning_rate
-from trainer.step.updates import HotUpdates
+from slipway.trainer import lineage, validation
+from slipway.trainer.base.processes import StopRequest
+from slipway.trainer.base.progress import MOVED, CopyProgress
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.saving.grace import StopGrace
+from slipway.trainer.checkpoint.saving.schedule import SaveSchedule
+from slipway.trainer.checkpoint.tiers import locations
+from slipway.trainer.checkpoint.tiers.node_servers import NodeServers
+from slipway.trainer.checkpoint.tiers.tier import DURABLE, LASTING
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures import profiling
+from slipway.trainer.figures.report import StepReport, work
+from slipway.trainer.figures.step_trace import StepTracer
+from slipway.trainer.loading import nodes
+from slipway.trainer.loading.feed import Feed
+from slipway.trainer.node import described
+from slipway.trainer.node.limits import TimeLimits
+from slipway.trainer.node.newcomers import Newcomers
+from slipway.trainer.node.world import World
+from slipway.trainer.record import causes, fence, phases
+from slipway.trainer.record.recorder import RankRecorder
+from slipway.trainer.record.scores import Diverged
+from slipway.trainer.recovery import ended, skipped
+from slipway.trainer.recovery.batches import BatchJudge, LossSpike
+from slipway.trainer.recovery.lookout import Lookout
+from slipway.trainer.recovery.pace import StepPace
+from slipway.trainer.resumption import Kept, Resumption
+from slipway.trainer.start import beginning
+from slipway.trainer.step import compiler, parallel, updates
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.handover import HandOver
+from slipway.trainer.step.leaving import StepLeft
+from slipway.trainer.step.passes import StepTotals
+from slipway.trainer.step.schedule import learning_rate
+from slipway.trainer.step.updates import HotUpdates
 
 
 class Trainer:

@@ -1,7 +1,7 @@
 """Node tasks: work that the control plane gives to a node, because only that node sees its NVMe.
 
-``python -m trainer.node_task CONFIG`` does one and writes its outcome to the path that the configuration names. Where
-the control plane sees the nodes' disks itself, it calls `perform` of the same task.
+``python -m slipway.trainer.node_task CONFIG`` does one and writes its outcome to the path that the configuration names.
+Where the control plane sees the nodes' disks itself, it calls `perform` of the same task.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainer.base import child, codec, console, not_by_hand, parsing, paths, regular_file, removal
-from trainer.base.progress import OnProgress, every
-from trainer.checkpoint.retention import nvme as checkpoints
-from trainer.checkpoint.retention.forecast import Sample
-from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.staging import retention, stage
+from slipway.trainer.base import child, codec, console, not_by_hand, parsing, paths, regular_file, removal
+from slipway.trainer.base.progress import OnProgress, every
+from slipway.trainer.checkpoint.retention import nvme as checkpoints
+from slipway.trainer.checkpoint.retention.forecast import Sample
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.staging import retention, stage
 
 FORMAT = "slipway.node-task/1"
 LINE_SECONDS = 5.0
@@ -40,9 +40,9 @@ class StageTask:
     nvme: str
 
     def perform(self, report: OnProgress) -> Result:
-        """A `trainer.staging.stage.Staged` as JSON, with why nothing was staged in `too_large`.
+        """A `slipway.trainer.staging.stage.Staged` as JSON, with why nothing was staged in `too_large`.
 
-        Raises ValueError and OSError as `trainer.staging.stage` does.
+        Raises ValueError and OSError as `slipway.trainer.staging.stage` does.
         """
         nvme = Path(self.nvme)
         too_large = stage.too_large(self.snapshot, self.origins, nvme)
@@ -61,7 +61,7 @@ class RetainTask:
     dry_run: bool
 
     def perform(self, report: OnProgress) -> Result:
-        """A `trainer.staging.retention.Retained` as JSON. Raises OSError."""
+        """A `slipway.trainer.staging.retention.Retained` as JSON. Raises OSError."""
         return dataclasses.asdict(retention.retain(Path(self.nvme), self.gigabytes, self.days, self.dry_run))
 
 
@@ -126,14 +126,16 @@ class PreflightTask:
     """Further folders whose file systems are tried."""
 
     def perform(self, report: OnProgress) -> Result:
-        """The findings as `trainer.preflight` prints them as JSON. Raises ValueError where it could not measure."""
+        """The findings as `slipway.trainer.preflight` prints them as JSON. Raises ValueError where it could not
+        measure."""
         with contextlib.suppress(OSError):  # the preflight says what is wrong with the folder
             Path(self.folder).mkdir(parents=True, exist_ok=True)
         return child.json_of([*self._ranks(), *self._options()], self.seconds + GRACE_SECONDS)
 
     def _ranks(self) -> list[str]:
-        together = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}"]
-        return [sys.executable, *(together if self.ranks > 1 else []), "-m", "trainer.preflight"]
+        python = [sys.executable, "-P", "-m"]
+        agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}", "--no-python", *python]
+        return [*python, *(agent if self.ranks > 1 else []), "slipway.trainer.preflight"]
 
     def _options(self) -> list[str]:
         expected = [word for each in self.expect for word in ("--expect", each)]
@@ -153,8 +155,8 @@ class CollectiveTask:
 
     def perform(self, report: OnProgress) -> Result:
         """The highest bus bandwidth in GB/s and the number of ranks, the same on every rank."""
-        from trainer.node.world import join  # imports torch, which no other task needs
-        from trainer.preflight import collective
+        from slipway.trainer.node.world import join  # imports torch, which no other task needs
+        from slipway.trainer.preflight import collective
 
         with join() as world:
             hosts = world.gather(os.environ.get("GROUP_RANK", "0"))
@@ -202,5 +204,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.node_task", "does one task on a node of a cluster")
+    not_by_hand.explain("slipway.trainer.node_task", "does one task on a node of a cluster")
     sys.exit(main(sys.argv[1:]))

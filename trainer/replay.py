@@ -1,4 +1,4 @@
-"""``python -m trainer.replay CONFIG.json --from STEP --steps K``: repeat steps of a training and compare.
+"""``python -m slipway.trainer.replay CONFIG.json --from STEP --steps K``: repeat steps of a training and compare.
 
 `slipway replay` starts it for a training of the platform. A replay is a branch from the checkpoint of STEP that keeps
 nothing: its training store is temporary, and nothing of the original training is changed. It takes over the changes
@@ -26,21 +26,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.base import console, parsing, scratch
-from trainer.base.invalid import Invalid
-from trainer.checkpoint import branching, restore, state
-from trainer.config import changing
-from trainer.config import resolved as configuration
-from trainer.config.operation import Observation
-from trainer.config.resolved import Config
-from trainer.config.sections import Branch
-from trainer.loop import Trainer
-from trainer.node.world import World, join
-from trainer.record import causes, fence, files, ledger
-from trainer.record.fence import Commit
-from trainer.record.recorder import RankRecorder
-from trainer.record.scores import Diverged
-from trainer.recovery import skipped
+from slipway.trainer.base import console, parsing, scratch
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.checkpoint import branching, restore, state
+from slipway.trainer.config import changing
+from slipway.trainer.config import resolved as configuration
+from slipway.trainer.config.operation import Observation
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Branch
+from slipway.trainer.loop import Trainer
+from slipway.trainer.node.world import World, join
+from slipway.trainer.record import causes, fence, files, ledger
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.recorder import RankRecorder
+from slipway.trainer.record.scores import Diverged
+from slipway.trainer.recovery import skipped
 
 EQUAL, DIFFERENT, UNUSABLE, WITHIN = 0, 1, 2, 3
 TOLERANCE = 1e-4
@@ -285,7 +285,7 @@ def _is_within(difference: StepDifference, tolerance: float) -> bool:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.replay", description="Repeat steps of a training and compare."
+        prog="python -m slipway.trainer.replay", description="Repeat steps of a training and compare."
     )
     parser.add_argument("config", type=Path, help="the training's resolved configuration")
     parser.add_argument("--from", dest="first", type=int, required=True, help="the step of a checkpoint")

@@ -11,23 +11,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer import lineage
-from trainer.base import paths
-from trainer.checkpoint import branching, restore, state
-from trainer.checkpoint.disk import publication
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.memory import gathering, slots
-from trainer.checkpoint.restore_words import RestoreWords
-from trainer.checkpoint.saving import parts, random_state
-from trainer.checkpoint.saving.saver import Saver
-from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
-from trainer.checkpoint.tiers.ring import NodeRing
-from trainer.config.resolved import Config
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.step import exhaustion, handover
-from trainer.step.engine import Engine
-from trainer.step.handover import HandOver, HeldPosition, HeldState
+from slipway.trainer import lineage
+from slipway.trainer.base import paths
+from slipway.trainer.checkpoint import branching, restore, state
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.memory import gathering, slots
+from slipway.trainer.checkpoint.restore_words import RestoreWords
+from slipway.trainer.checkpoint.saving import parts, random_state
+from slipway.trainer.checkpoint.saving.saver import Saver
+from slipway.trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
+from slipway.trainer.checkpoint.tiers.ring import NodeRing
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.step import exhaustion, handover
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.handover import HandOver, HeldPosition, HeldState
 
 
 @dataclass

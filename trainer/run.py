@@ -10,22 +10,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.base.processes import StopRequest
-from trainer.checkpoint.tiers import locations
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.config.resolved import Config
-from trainer.figures.node_usage import NodeWatch
-from trainer.granted import GrantedSteps
-from trainer.loading import division, nodes
-from trainer.loop import Trainer
-from trainer.node import environment, leavers
-from trainer.node.stay import GenerationEnded
-from trainer.node.world import World, next_generation
-from trainer.record import causes, endings, fence
-from trainer.record.recorder import BY_SIGNAL, RankRecorder, warn_if_unwritable
-from trainer.recovery import drills
-from trainer.resumption import Kept
-from trainer.step import exhaustion
+from slipway.trainer.base.processes import StopRequest
+from slipway.trainer.checkpoint.tiers import locations
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures.node_usage import NodeWatch
+from slipway.trainer.granted import GrantedSteps
+from slipway.trainer.loading import division, nodes
+from slipway.trainer.loop import Trainer
+from slipway.trainer.node import environment, leavers
+from slipway.trainer.node.stay import GenerationEnded
+from slipway.trainer.node.world import World, next_generation
+from slipway.trainer.record import causes, endings, fence
+from slipway.trainer.record.recorder import BY_SIGNAL, RankRecorder, warn_if_unwritable
+from slipway.trainer.recovery import drills
+from slipway.trainer.resumption import Kept
+from slipway.trainer.step import exhaustion
 
 ROOM_SECONDS = 60.0
 """How long ranks wait to be ended, or to hear of the end, when their generation ends between two steps."""

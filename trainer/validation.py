@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.loading.feed import Feed
-from trainer.loading.order import rank_slice
-from trainer.node.world import World
-from trainer.step.engine import Engine
+from slipway.trainer.loading.feed import Feed
+from slipway.trainer.loading.order import rank_slice
+from slipway.trainer.node.world import World
+from slipway.trainer.step.engine import Engine
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys
-from assets.datasets import inspection, page
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.engine import engine
-from assets.datasets.kind import DatasetKind
-from assets.datasets.kinds import dataset_kind
-from assets.datasets.snapshots import difference, own_checks, pointer
-from assets.datasets.snapshots.outcomes import Outcome, refusal
-from assets.datasets.texts import metadata, steps, tokenizer
-from assets.execution import pods
-from recipes.dataset import DatasetRecipe
-from resources.tiers import Tiers
-from trainer.data.shards import SnapshotManifest
+from slipway.assets import keys
+from slipway.assets.datasets import inspection, page
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.engine import engine
+from slipway.assets.datasets.kind import DatasetKind
+from slipway.assets.datasets.kinds import dataset_kind
+from slipway.assets.datasets.snapshots import difference, own_checks, pointer
+from slipway.assets.datasets.snapshots.outcomes import Outcome, refusal
+from slipway.assets.datasets.texts import metadata, steps, tokenizer
+from slipway.assets.execution import pods
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources.tiers import Tiers
+from slipway.trainer.data.shards import SnapshotManifest
 
 OBSERVED_SECONDS = 60.0
 """Between two observations of an asset that is being made."""

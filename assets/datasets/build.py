@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from assets.datasets.assets import dataset_assets
-from assets.datasets.snapshots import pointer
-from assets.execution.advice import Advice, advised
-from recipes.dataset import DatasetRecipe
-from resources.tiers import Tiers
+from slipway.assets.datasets.assets import dataset_assets
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.execution.advice import Advice, advised
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources.tiers import Tiers
 
 
 def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, report: Callable[[str], None]) -> str:

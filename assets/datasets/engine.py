@@ -6,11 +6,11 @@ It decides where documents are read, cleaned and encoded, and no byte of what is
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from assets.datasets.building import workers
-from assets.datasets.building.build_log import BuildLog
-from recipes.dataset import DatasetRecipe
-from resources import platform
-from resources.platform import DaskSettings
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import platform
+from slipway.resources.platform import DaskSettings
 
 
 def engine(recipe: DatasetRecipe, report: BuildLog) -> AbstractContextManager[None]:
@@ -23,7 +23,7 @@ def engine(recipe: DatasetRecipe, report: BuildLog) -> AbstractContextManager[No
     settings: DaskSettings | None = platform.dask_here()
     if settings is not None:
         # Imported here, because every process of Dagster loads this module and few platforms have a cluster of Dask.
-        from assets.datasets.building.dask_cluster import DaskCluster
+        from slipway.assets.datasets.building.dask_cluster import DaskCluster
 
         return workers.on(DaskCluster(settings.scheduler, Path(settings.certificates), report))
     if recipe.engine == "dask":

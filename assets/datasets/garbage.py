@@ -16,15 +16,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.datasets.building.build_log import BuildLog, quiet
-from assets.datasets.building.memo import Memo
-from assets.datasets.building.phase import BuildPhase
-from assets.datasets.building.workshop import building, collecting
-from assets.datasets.documents import document_table, extracts
-from assets.datasets.snapshots.pointer import current, past
-from assets.datasets.texts import tokenizer
-from trainer.base import listing, lock, removal
-from trainer.data import mixtures, shards, snapshots
+from slipway.assets.datasets.building.build_log import BuildLog, quiet
+from slipway.assets.datasets.building.memo import Memo
+from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.building.workshop import building, collecting
+from slipway.assets.datasets.documents import document_table, extracts
+from slipway.assets.datasets.snapshots.pointer import current, past
+from slipway.assets.datasets.texts import tokenizer
+from slipway.trainer.base import listing, lock, removal
+from slipway.trainer.data import mixtures, shards, snapshots
 
 FOLDERS = ("shards", "snapshots", "documents", "tokenizers", "segments")
 STEPS = ("documents", "tokenizer", "snapshot")

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.datasets.documents import document_table, extracts, unread
-from assets.datasets.documents.unread import LeftOutFile
-from assets.datasets.texts import excerpts
-from resources import warehouse
-from resources.warehouse import Total
-from trainer.data.shards import TextSnapshot
-from trainer.data.snapshots import Snapshot
+from slipway.assets.datasets.documents import document_table, extracts, unread
+from slipway.assets.datasets.documents.unread import LeftOutFile
+from slipway.assets.datasets.texts import excerpts
+from slipway.resources import warehouse
+from slipway.resources.warehouse import Total
+from slipway.trainer.data.shards import TextSnapshot
+from slipway.trainer.data.snapshots import Snapshot
 
 EXAMPLES = """
     SELECT name || '#' || number, blake3, {because} FROM read_parquet($table) WHERE removed = $reason

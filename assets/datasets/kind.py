@@ -7,11 +7,11 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.memo import Record
-from assets.datasets.snapshots.outcomes import Outcome
-from recipes.dataset import DatasetRecipe
-from trainer.data.shards import SnapshotManifest
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.memo import Record
+from slipway.assets.datasets.snapshots.outcomes import Outcome
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data.shards import SnapshotManifest
 
 Made = TypeVar("Made", bound=SnapshotManifest)
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from assets.datasets.images.kind import IMAGES
-from assets.datasets.kind import DatasetKind
-from assets.datasets.texts.kind import TEXTS
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.images.kind import IMAGES
+from slipway.assets.datasets.kind import DatasetKind
+from slipway.assets.datasets.texts.kind import TEXTS
+from slipway.recipes.dataset import DatasetRecipe
 
 
 def dataset_kind(recipe: DatasetRecipe) -> DatasetKind[Any]:

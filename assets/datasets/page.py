@@ -13,13 +13,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets.datasets.inspection import Inspection
-from assets.datasets.snapshots import pointer
-from assets.datasets.snapshots.outcomes import Outcome
-from resources import frame
-from resources.pages.training import ROOT
-from trainer.base import atomic
-from trainer.base.counting import counted
+from slipway.assets.datasets.inspection import Inspection
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.snapshots.outcomes import Outcome
+from slipway.resources import frame
+from slipway.resources.pages.training import ROOT
+from slipway.trainer.base import atomic
+from slipway.trainer.base.counting import counted
 
 PAGE = "report.html"
 PICTURE = re.compile(r"!\[([^\]]*)\]\((data:image/png;base64,[A-Za-z0-9+/=]+)\)")

@@ -15,12 +15,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assets.datasets.building.workshop import writing_content
-from assets.datasets.garbage import DAMAGED, files_of
-from assets.datasets.snapshots import pointer
-from trainer.base import atomic, digest, listing, regular_file, removal, verify
-from trainer.base.progress import Meter, OnProgress
-from trainer.objects.origin import Missing, Origin, Unreachable
+from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.garbage import DAMAGED, files_of
+from slipway.assets.datasets.snapshots import pointer
+from slipway.trainer.base import atomic, digest, listing, regular_file, removal, verify
+from slipway.trainer.base.progress import Meter, OnProgress
+from slipway.trainer.objects.origin import Missing, Origin, Unreachable
 
 HASHES = {
     "shards": (".shard", "blake3"),

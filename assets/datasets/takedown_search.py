@@ -7,15 +7,15 @@ from typing import Any
 
 import duckdb
 
-from assets.datasets.documents import areas, extracts
-from assets.datasets.documents.kind import DocumentKind
-from assets.datasets.snapshots import history
-from assets.datasets.snapshots.outcomes import table_of
-from resources import warehouse
-from trainer.base import listing
-from trainer.base.paths import SNAPSHOTS
-from trainer.data import snapshots
-from trainer.data.mixtures import MixtureSnapshot
+from slipway.assets.datasets.documents import areas, extracts
+from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.assets.datasets.snapshots import history
+from slipway.assets.datasets.snapshots.outcomes import table_of
+from slipway.resources import warehouse
+from slipway.trainer.base import listing
+from slipway.trainer.base.paths import SNAPSHOTS
+from slipway.trainer.data import snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
 
 MEANT = """
     WITH read AS (
@@ -55,7 +55,7 @@ class TakedownSelection:
     urls: tuple[str, ...] = ()
     """All documents of these URLs."""
     under: tuple[str, ...] = ()
-    """All documents whose URLs are in these areas of the web (`assets.datasets.documents.areas`)."""
+    """All documents whose URLs are in these areas of the web (`slipway.assets.datasets.documents.areas`)."""
     documents: tuple[str, ...] = ()
     """Files, or documents of them as `file#number`."""
 

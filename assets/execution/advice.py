@@ -18,7 +18,7 @@ from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunctio
 from dagster._core.errors import DagsterUserCodeExecutionError, DagsterUserCodeProcessError
 from dagster_shared.error import SerializableErrorInfo
 
-from resources.errors import is_for_people, sentence
+from slipway.resources.errors import is_for_people, sentence
 
 
 class Advice(dg.Failure, DagsterUserCodeProcessError):

@@ -7,9 +7,9 @@ again. Everything else, such as images, accounts, mounts and variables of pods, 
 import dagster as dg
 from dagster_k8s import k8s_job_executor
 
-from assets.execution.pods import HEAVY, WEIGHT
-from assets.execution.step_pods import step_pods
-from resources.platform import ComputeSettings
+from slipway.assets.execution.pods import HEAVY, WEIGHT
+from slipway.assets.execution.step_pods import step_pods
+from slipway.resources.platform import ComputeSettings
 
 ASKED = ("max_concurrent", "retries", "step_dependency_config", "tag_concurrency_limits")
 """What a person may write below `execution` in the launchpad; Dagster's other fields would give pods any rights."""

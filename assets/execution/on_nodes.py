@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import dagster as dg
 from dagster import DagsterExecutionInterruptedError, DagsterRunStatus
 
-from resources.compute.protocol import Compute
-from resources.node_tasks.protocol import NodeTasks, TaskOutcome
-from resources.tiers import Tiers
-from trainer.node_task import Task
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.node_tasks.protocol import NodeTasks, TaskOutcome
+from slipway.resources.tiers import Tiers
+from slipway.trainer.node_task import Task
 
 
 def run(
@@ -21,7 +21,7 @@ def run(
     tasks: Mapping[str, Task],
     nodes: NodeTasks | None = None,
 ) -> dict[str, TaskOutcome]:
-    """Have each node do its task, and wait for all. Raises `resources.unavailable.Unavailable`.
+    """Have each node do its task, and wait for all. Raises `slipway.resources.unavailable.Unavailable`.
 
     `nodes` runs them; by default what runs the tasks of nodes in service.
     """

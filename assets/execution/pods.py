@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
-from recipes.kubernetes import DataWork, HeavyWork, lesser
-from resources import run_kinds
-from resources.run_kinds import RunKind
-from resources.steps import StepSettings
-from trainer.base import parsing
+from slipway.recipes.kubernetes import DataWork, HeavyWork, lesser
+from slipway.resources import run_kinds
+from slipway.resources.run_kinds import RunKind
+from slipway.resources.steps import StepSettings
+from slipway.trainer.base import parsing
 
 CONFIG = "dagster-k8s/config"
 """The tag by which Dagster's step pods are given what they need."""

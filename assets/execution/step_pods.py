@@ -21,13 +21,13 @@ from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.executor import K8sStepHandler
 from dagster_k8s.job import UserDefinedDagsterK8sConfig
 
-from assets.execution import pods
-from resources.kubernetes.client import Client
-from resources.kubernetes.objects import EVENTS, NODES, PODS
-from resources.launchers.kubernetes import pod_facts, waiting
-from resources.platform import ComputeSettings
-from resources.steps import misfit
-from resources.unavailable import Unavailable
+from slipway.assets.execution import pods
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.objects import EVENTS, NODES, PODS
+from slipway.resources.launchers.kubernetes import pod_facts, waiting
+from slipway.resources.platform import ComputeSettings
+from slipway.resources.steps import misfit
+from slipway.resources.unavailable import Unavailable
 
 LOOK_SECONDS = 10
 """How often the pods of steps are looked at: what one waits for is said well within a minute."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assets.gates.paired import Values
-from assets.gates.task_limits import TaskRivals
-from assets.generating import Generating
-from assets.suites.generation import answered, questions
-from assets.suites.generation.answered import AnsweredExample, TaskFigures
-from recipes.suite import GenerationSection
-from resources.mlflow.registry import Version
+from slipway.assets.gates.paired import Values
+from slipway.assets.gates.task_limits import TaskRivals
+from slipway.assets.generating import Generating
+from slipway.assets.suites.generation import answered, questions
+from slipway.assets.suites.generation.answered import AnsweredExample, TaskFigures
+from slipway.recipes.suite import GenerationSection
+from slipway.resources.mlflow.registry import Version
 
 Rows = Sequence[AnsweredExample]
 

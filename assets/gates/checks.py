@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from assets.gates import paired
-from assets.gates.paired import PairedDifference
-from recipes.gate import GateSection
-from resources.mlflow.promotion import NOT_EXAMINED
-from trainer.base import digest
+from slipway.assets.gates import paired
+from slipway.assets.gates.paired import PairedDifference
+from slipway.recipes.gate import GateSection
+from slipway.resources.mlflow.promotion import NOT_EXAMINED
+from slipway.trainer.base import digest
 
 BEATS_UNIGRAMS, BEATS_CHAMPION = "beats_unigram_entropy", "beats_champion"
 WITHIN_LIMITS, NO_WORSE_SLICE, HAS_LINEAGE = "within_limits", "no_slice_is_worse", "has_lineage"

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assets import unseen
-from assets.gates import checks
-from assets.gates.checks import CheckOutcome
-from assets.suites import checked, suite
-from assets.suites.checked import ComparedTexts
-from assets.suites.suite import Example, Suite
-from recipes.suite import SuiteRecipe
-from resources.tiers import Tiers
+from slipway.assets import unseen
+from slipway.assets.gates import checks
+from slipway.assets.gates.checks import CheckOutcome
+from slipway.assets.suites import checked, suite
+from slipway.assets.suites.checked import ComparedTexts
+from slipway.assets.suites.suite import Example, Suite
+from slipway.recipes.suite import SuiteRecipe
+from slipway.resources.tiers import Tiers
 
 REFUSED = "refused"
 """The policy by which a candidate that has seen too much does not pass."""

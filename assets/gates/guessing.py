@@ -5,10 +5,10 @@ A candidate that is not better than that is compared with nobody.
 
 from pathlib import Path
 
-from assets.datasets.images.snapshot import class_entropy
-from assets.datasets.texts.snapshot import unigram_entropy
-from trainer.data.images import ImageSnapshot
-from trainer.data.snapshots import Snapshot
+from slipway.assets.datasets.images.snapshot import class_entropy
+from slipway.assets.datasets.texts.snapshot import unigram_entropy
+from slipway.trainer.data.images import ImageSnapshot
+from slipway.trainer.data.snapshots import Snapshot
 
 
 def entropy(described: Snapshot, durable: Path) -> float:

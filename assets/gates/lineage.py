@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from assets.gates.checks import CheckOutcome
-from resources import code
-from resources.mlflow.record import ModelRecord, missing
+from slipway.assets.gates.checks import CheckOutcome
+from slipway.resources import code
+from slipway.resources.mlflow.record import ModelRecord, missing
 
 CHECKED, COMPLETE = "checked", "complete"
 ADVICE = {

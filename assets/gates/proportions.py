@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from assets.gates.paired import PairedDifference, Values
+from slipway.assets.gates.paired import PairedDifference, Values
 
 STEPS = 60
 """Halvings of the interval's search: below what a float tells apart."""

@@ -1,7 +1,7 @@
 """Task limits: what the gate's policy says of a candidate's answers to generation tasks. Pure.
 
 A task's metric is a number of each example, more is better: 1 for a right answer, or a score from 0 to 1. Answers that
-are right or wrong are compared by `assets.gates.proportions`, scores by `assets.gates.paired`.
+are right or wrong are compared by `slipway.assets.gates.proportions`, scores by `slipway.assets.gates.paired`.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from assets.gates import paired, proportions
-from assets.gates.checks import CheckOutcome
-from assets.gates.paired import PairedDifference, Values
-from recipes.gate import GateSection, TaskLimit
+from slipway.assets.gates import paired, proportions
+from slipway.assets.gates.checks import CheckOutcome
+from slipway.assets.gates.paired import PairedDifference, Values
+from slipway.recipes.gate import GateSection, TaskLimit
 
 
 @dataclass(frozen=True)

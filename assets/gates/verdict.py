@@ -1,13 +1,13 @@
 """Verdict: why a candidate did not become the champion, and what to do, in words for the page of the champion.
 
-Pure: from the judgement on record. What each check compared is in `assets.gates.checks`.
+Pure: from the judgement on record. What each check compared is in `slipway.assets.gates.checks`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from assets.gates import checks, paired
-from resources.mlflow.promotion import Judgement, Promotion
+from slipway.assets.gates import checks, paired
+from slipway.resources.mlflow.promotion import Judgement, Promotion
 
 WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
 """The checks of a version that comes back."""

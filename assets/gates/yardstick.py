@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.measuring import Measuring
-from assets.suites import encoding, making, measured, suite
-from assets.suites.measured import ExampleTable, ModelFigures
-from assets.suites.suite import Example, Suite
-from recipes.suite import HeldOutSection, SuiteRecipe
-from recipes.training import ModelRecipe
-from resources.trainings.records import Terms
-from trainer.data import shards
-from trainer.data.shards import TextSnapshot
-from trainer.data.snapshots import Snapshot
-from trainer.record.fence import Commit
+from slipway.assets.measuring import Measuring
+from slipway.assets.suites import encoding, making, measured, suite
+from slipway.assets.suites.measured import ExampleTable, ModelFigures
+from slipway.assets.suites.suite import Example, Suite
+from slipway.recipes.suite import HeldOutSection, SuiteRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.trainings.records import Terms
+from slipway.trainer.data import shards
+from slipway.trainer.data.shards import TextSnapshot
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.record.fence import Commit
 
 
 @dataclass(frozen=True)

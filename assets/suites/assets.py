@@ -4,14 +4,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.execution import pods
-from assets.suites import checked, making, suite
-from assets.suites.suite import Example, Suite
-from recipes.load import Recipes
-from recipes.suite import SuiteRecipe
-from resources.tiers import Tiers
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.execution import pods
+from slipway.assets.suites import checked, making, suite
+from slipway.assets.suites.suite import Example, Suite
+from slipway.recipes.load import Recipes
+from slipway.recipes.suite import SuiteRecipe
+from slipway.resources.tiers import Tiers
 
 DECONTAMINATED = "decontaminated"
 SHOWN = 5

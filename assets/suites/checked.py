@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.suites import leaks, suite, texts
-from assets.suites.suite import Example, Suite
-from recipes.suite import HeldOutSection
-from trainer.base import atomic, codec, digest
-from trainer.data import snapshots
-from trainer.data.shards import TextSnapshot
+from slipway.assets.suites import leaks, suite, texts
+from slipway.assets.suites.suite import Example, Suite
+from slipway.recipes.suite import HeldOutSection
+from slipway.trainer.base import atomic, codec, digest
+from slipway.trainer.data import snapshots
+from slipway.trainer.data.shards import TextSnapshot
 
 FORMAT = "slipway.suite-check/1"
 FOLDER = "checked"

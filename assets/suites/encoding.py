@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.building.workshop import writing_content
-from assets.datasets.texts import tokenizer
-from assets.datasets.texts.encoders import TextEncoding
-from assets.suites.suite import Example, Suite
-from trainer.data import shards
-from trainer.data.shards import TextSnapshot, TokenSplit
+from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.texts import tokenizer
+from slipway.assets.datasets.texts.encoders import TextEncoding
+from slipway.assets.suites.suite import Example, Suite
+from slipway.trainer.data import shards
+from slipway.trainer.data.shards import TextSnapshot, TokenSplit
 
 SPLIT = "validation"
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.cleaning.ngrams import PASSAGE
-from assets.datasets.cleaning.words import grams, hashes
+from slipway.assets.datasets.cleaning.ngrams import PASSAGE
+from slipway.assets.datasets.cleaning.words import grams, hashes
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -8,15 +8,15 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from assets.datasets.documents import document_table
-from assets.datasets.snapshots import pointer
-from assets.suites import checked, leaks, suite, tasks, texts
-from assets.suites.checked import SuiteCheck
-from assets.suites.suite import Example, Suite
-from recipes.suite import HeldOutSection, SuiteRecipe
-from resources import warehouse
-from trainer.data import mixtures, shards
-from trainer.data.shards import TextSnapshot
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.suites import checked, leaks, suite, tasks, texts
+from slipway.assets.suites.checked import SuiteCheck
+from slipway.assets.suites.suite import Example, Suite
+from slipway.recipes.suite import HeldOutSection, SuiteRecipe
+from slipway.resources import warehouse
+from slipway.trainer.data import mixtures, shards
+from slipway.trainer.data.shards import TextSnapshot
 
 NAMES = "SELECT language, package FROM read_parquet($table) WHERE split = $split ORDER BY name, number"
 

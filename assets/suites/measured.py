@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.suites import encoding, suite
-from assets.suites.suite import DOCUMENTS, SLICES, Example
-from trainer.base import atomic, codec, digest, regular_file
-from trainer.record.scores import ExampleSums, perplexity
+from slipway.assets.suites import encoding, suite
+from slipway.assets.suites.suite import DOCUMENTS, SLICES, Example
+from slipway.trainer.base import atomic, codec, digest, regular_file
+from slipway.trainer.record.scores import ExampleSums, perplexity
 
 FORMAT = "slipway.evaluation/1"
 FOLDER = "evaluations"

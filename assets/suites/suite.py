@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainer.base import atomic, codec, digest, regular_file
-from trainer.base.verify import check_sha256
+from slipway.trainer.base import atomic, codec, digest, regular_file
+from slipway.trainer.base.verify import check_sha256
 
 FORMAT, NAMED = "slipway.suite/1", "slipway.suite-name/1"
 FOLDER = "suites"

@@ -8,8 +8,8 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 
-from assets.suites.suite import Example
-from recipes.suite import ArithmeticSection, ContinuationSection
+from slipway.assets.suites.suite import Example
+from slipway.recipes.suite import ArithmeticSection, ContinuationSection
 
 CONTINUATION, ARITHMETIC = "continuation", "arithmetic"
 ANSWERS = 4

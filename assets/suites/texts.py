@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from assets.datasets.texts import tokenizer
-from trainer.data import shards
-from trainer.data.shards import TextSnapshot
+from slipway.assets.datasets.texts import tokenizer
+from slipway.trainer.data import shards
+from slipway.trainer.data.shards import TextSnapshot
 
 
 def of_split(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ leave, cancel. `until` is the step at which a trial pauses with a verified commi
 from dataclasses import dataclass
 from typing import Any
 
-from assets.sweeps.state import SweepState, Trial
+from slipway.assets.sweeps.state import SweepState, Trial
 
 
 @dataclass(frozen=True)

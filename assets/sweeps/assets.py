@@ -4,29 +4,29 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots, spent, training_data, unseen
-from assets.execution import pods
-from assets.initial import with_initial_weights
-from assets.sweeps import tracked
-from assets.sweeps.controller import Controller
-from assets.sweeps.report import kept
-from assets.sweeps.showing import SweepPictures, metadata
-from assets.sweeps.slots import Slots
-from assets.sweeps.state import SweepState, Trial
-from assets.sweeps.store import SweepStore, sweep_id
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trials import trial_id, trials_of
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe
-from resources.compute.protocol import Compute
-from resources.event_log import materialised
-from resources.fleet.protocol import Fleet
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings import costs, course
-from trainer.data import contents
-from trainer.data.snapshots import read
-from trainer.record import ledger
+from slipway.assets import keys, plots, spent, training_data, unseen
+from slipway.assets.execution import pods
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.sweeps import tracked
+from slipway.assets.sweeps.controller import Controller
+from slipway.assets.sweeps.report import kept
+from slipway.assets.sweeps.showing import SweepPictures, metadata
+from slipway.assets.sweeps.slots import Slots
+from slipway.assets.sweeps.state import SweepState, Trial
+from slipway.assets.sweeps.store import SweepStore, sweep_id
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trials import trial_id, trials_of
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.event_log import materialised
+from slipway.resources.fleet.protocol import Fleet
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import costs, course
+from slipway.trainer.data import contents
+from slipway.trainer.data.snapshots import read
+from slipway.trainer.record import ledger
 
 
 def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDefinition | dg.AssetSpec]:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assets.sweeps import lineage
-from assets.sweeps.schedulers.ties import band
-from assets.sweeps.state import SweepState, Trial
+from slipway.assets.sweeps import lineage
+from slipway.assets.sweeps.schedulers.ties import band
+from slipway.assets.sweeps.state import SweepState, Trial
 
 WRITTEN = 0
 """The trial that is the recipe as it is written."""

@@ -1,8 +1,8 @@
 """The controller of a sweep: carries out what the pure core decides, and logs what it observes.
 
 It may die between any two lines of the log. Its successor reads the log, takes the same decisions, and finds the
-trials' jobs by their names (`assets.sweeps.trials`). A poll asks for the nodes once, and reads the running trials that
-have left a trace since the last one; those that wait have their turns.
+trials' jobs by their names (`slipway.assets.sweeps.trials`). A poll asks for the nodes once, and reads the running
+trials that have left a trace since the last one; those that wait have their turns.
 """
 
 import contextlib
@@ -10,22 +10,22 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from assets.sweeps import events
-from assets.sweeps.actions import Pause, Stop, TrialAction, next_actions
-from assets.sweeps.decisions import decide
-from assets.sweeps.keeping import keep_the_best
-from assets.sweeps.samplers import TrialSampler
-from assets.sweeps.slots import Slots
-from assets.sweeps.state import SweepState, Trial
-from assets.sweeps.store import SweepStore
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trials import SweepTrials
-from assets.sweeps.turns import Turns
-from resources.trainings import glance
-from resources.trainings.control import TrainingControl
-from resources.trainings.traces import TrainingTraces
-from resources.unavailable import Unavailable
-from trainer.base import lock
+from slipway.assets.sweeps import events
+from slipway.assets.sweeps.actions import Pause, Stop, TrialAction, next_actions
+from slipway.assets.sweeps.decisions import decide
+from slipway.assets.sweeps.keeping import keep_the_best
+from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.slots import Slots
+from slipway.assets.sweeps.state import SweepState, Trial
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trials import SweepTrials
+from slipway.assets.sweeps.turns import Turns
+from slipway.resources.trainings import glance
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.traces import TrainingTraces
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import lock
 
 LOG = logging.getLogger(__name__)
 WARM_SECONDS = 5.0

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from recipes.domain import Domain
-from recipes.search_space import SearchSpace
+from slipway.recipes.domain import Domain
+from slipway.recipes.search_space import SearchSpace
 
 if TYPE_CHECKING:
     import optuna

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recipes.domain import Domain
-from recipes.search_space import SearchSpace, draw_one, nearest
+from slipway.recipes.domain import Domain
+from slipway.recipes.search_space import SearchSpace, draw_one, nearest
 
 TRIES = 100
 """So many changed copies that do not fit the constraints, and the copy is not changed."""

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from recipes import schedulers
-from recipes.strict import RefusedValue
-from trainer.base import codec
-from trainer.base.invalid import Invalid
+from slipway.recipes import schedulers
+from slipway.recipes.strict import RefusedValue
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import Invalid
 
 FORMAT = "slipway.sweep-log/2"
 
@@ -48,7 +48,7 @@ class Opened(Event):
     space: Mapping[str, Mapping[str, Any]]
     """By dotted parameter its domain: one of loguniform, uniform, randint, choice; with `step`, with `when`."""
     constraints: tuple[str, ...] = ()
-    """What must hold between parameters, such as "batch.micro <= batch.sequences": `recipes.constraints`."""
+    """What must hold between parameters, such as "batch.micro <= batch.sequences": `slipway.recipes.constraints`."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """The values of the training's fields that constraints name and that no trial draws."""
     written: Mapping[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Full scale: the training that a completed sweep leads to, from the choice of its parameters.
 
 Population-based training finds a schedule of parameters. One training replays it: it begins with the first parameters,
-and each change holds after the same share of its steps (`trainer.record.changes`).
+and each change holds after the same share of its steps (`slipway.trainer.record.changes`).
 """
 
 import itertools
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assets.sweeps.choice import FullScaleChoice, choose
-from assets.sweeps.state import SweepState
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trials import changed_fields
-from recipes.training import ModelRecipe, with_parameters
-from trainer.config import changing
+from slipway.assets.sweeps.choice import FullScaleChoice, choose
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trials import changed_fields
+from slipway.recipes.training import ModelRecipe, with_parameters
+from slipway.trainer.config import changing
 
 
 @dataclass(frozen=True)

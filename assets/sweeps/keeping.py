@@ -7,14 +7,14 @@ rung, or by a goal, has saved there for its own use only. All others are let go.
 import contextlib
 import logging
 
-from assets.sweeps.state import SweepState
-from assets.sweeps.trials import BY, SweepTrials
-from resources.trainings.job import Paths
-from resources.trainings.store import TrainingStore
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import copying, replicas
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailable
-from trainer.record import files
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.trials import BY, SweepTrials
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import copying, replicas
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailable
+from slipway.trainer.record import files
 
 LOG = logging.getLogger(__name__)
 KEPT = 2

@@ -6,7 +6,7 @@ The winner of population-based training is not reproduced by its last parameters
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assets.sweeps.state import Parameters, SweepState, Trial
+from slipway.assets.sweeps.state import Parameters, SweepState, Trial
 
 
 @dataclass(frozen=True)

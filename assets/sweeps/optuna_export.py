@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assets.sweeps.events import Asked, Ended, Event
-from assets.sweeps.samplers import quiet_optuna
-from assets.sweeps.state import SweepState, Trial
-from recipes.domain import Domain
-from recipes.search_space import SearchSpace
-from trainer.base import atomic
+from slipway.assets.sweeps.events import Asked, Ended, Event
+from slipway.assets.sweeps.samplers import quiet_optuna
+from slipway.assets.sweeps.state import SweepState, Trial
+from slipway.recipes.domain import Domain
+from slipway.recipes.search_space import SearchSpace
+from slipway.trainer.base import atomic
 
 if TYPE_CHECKING:
     import optuna

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assets.sweeps.events import Budgeted, Opened
-from recipes.search_space import SearchSpace
-from recipes.sweep import BUDGET, SweepRecipe
-from recipes.training import ModelRecipe, value_at
+from slipway.assets.sweeps.events import Budgeted, Opened
+from slipway.recipes.search_space import SearchSpace
+from slipway.recipes.sweep import BUDGET, SweepRecipe
+from slipway.recipes.training import ModelRecipe, value_at
 
 PASSED_OVER = {"description", "owner", "placement", *BUDGET}
 """What does not decide which sweep a recipe is: words, where trials run, and what the sweep may spend."""

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assets.sweeps.state import SweepState
+from slipway.assets.sweeps.state import SweepState
 
 ENOUGH = 6
 """The fewest trials at both rungs of which a correlation says anything."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from assets.sweeps.events import Opened
+from slipway.assets.sweeps.events import Opened
 
 
 def rungs_of(plan: Opened) -> tuple[int, ...]:

@@ -12,12 +12,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assets.sweeps.distributions import Coding
-from assets.sweeps.draws import generator, seed_of
-from assets.sweeps.events import Opened
-from assets.sweeps.state import SweepState
-from assets.sweeps.study import SweepStudy
-from recipes.search_space import ContradictorySpace, SearchSpace
+from slipway.assets.sweeps.distributions import Coding
+from slipway.assets.sweeps.draws import generator, seed_of
+from slipway.assets.sweeps.events import Opened
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.study import SweepStudy
+from slipway.recipes.search_space import ContradictorySpace, SearchSpace
 
 if TYPE_CHECKING:
     import optuna

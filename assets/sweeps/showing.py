@@ -4,14 +4,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets import plots, spent
-from assets.sweeps.report import kept, pictures
-from assets.sweeps.report.results import SweepReport
-from assets.sweeps.report.text import SHOWN, markdown
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from assets.sweeps.trials import trials_of
-from resources.pages.training import ROOT
+from slipway.assets import plots, spent
+from slipway.assets.sweeps.report import kept, pictures
+from slipway.assets.sweeps.report.results import SweepReport
+from slipway.assets.sweeps.report.text import SHOWN, markdown
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.trials import trials_of
+from slipway.resources.pages.training import ROOT
 
 OBSERVATIONS = 8
 """So many times is a sweep shown while it runs: the event log keeps each picture twice."""

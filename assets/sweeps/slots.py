@@ -8,10 +8,10 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from recipes.load import Recipes
-from recipes.problems import RecipeFault
-from recipes.training import PlacementSection
-from resources.fleet.protocol import Fleet, Node
+from slipway.recipes.load import Recipes
+from slipway.recipes.problems import RecipeFault
+from slipway.recipes.training import PlacementSection
+from slipway.resources.fleet.protocol import Fleet, Node
 
 
 def of_node(placement: PlacementSection, nodes: int, cores: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assets.sweeps.events import (
+from slipway.assets.sweeps.events import (
     RECIPE,
     Asked,
     Budgeted,
@@ -28,8 +28,8 @@ from assets.sweeps.events import (
     SweepResumed,
     Verdict,
 )
-from assets.sweeps.rungs import rung_reached, rungs_of
-from assets.sweeps.trial import Parameters, RungArrival, Trial, TrialObservation
+from slipway.assets.sweeps.rungs import rung_reached, rungs_of
+from slipway.assets.sweeps.trial import Parameters, RungArrival, Trial, TrialObservation
 
 __all__ = ["Parameters", "RungArrival", "SweepState", "Trial", "TrialObservation", "fold"]
 

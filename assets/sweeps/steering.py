@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from recipes import assignments
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.recipes import assignments
 
 FIELDS: Mapping[str, str] = {
     "trials": "trials",

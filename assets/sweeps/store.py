@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from assets.sweeps import events
-from assets.sweeps.decisions import closing
-from assets.sweeps.events import RECIPE, Budgeted, Closed, Event, Opened, SweepPaused, SweepResumed
-from assets.sweeps.state import SweepState, fold
-from trainer.base import atomic, codec, digest, journal, listing, lock
+from slipway.assets.sweeps import events
+from slipway.assets.sweeps.decisions import closing
+from slipway.assets.sweeps.events import RECIPE, Budgeted, Closed, Event, Opened, SweepPaused, SweepResumed
+from slipway.assets.sweeps.state import SweepState, fold
+from slipway.trainer.base import atomic, codec, digest, journal, listing, lock
 
 SPECIFICATION = "specification.json"
 EVENTS = "events.journal"

@@ -8,10 +8,10 @@ it drew: there a study that is built later draws each of them again, after the s
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assets.sweeps.distributions import Coding
-from assets.sweeps.draws import seed_of
-from assets.sweeps.events import Opened
-from assets.sweeps.state import SweepState, Trial, TrialObservation
+from slipway.assets.sweeps.distributions import Coding
+from slipway.assets.sweeps.draws import seed_of
+from slipway.assets.sweeps.events import Opened
+from slipway.assets.sweeps.state import SweepState, Trial, TrialObservation
 
 if TYPE_CHECKING:
     import optuna

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assets.sweeps import events, plan
-from assets.training import terms
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe, with_parameters
-from resources.trainings.records import Specification, Terms
-from trainer.base import atomic, digest
+from slipway.assets.sweeps import events, plan
+from slipway.assets.training import terms
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe, with_parameters
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.trainer.base import atomic, digest
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from assets.sweeps.report import compared, kept
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from resources.mlflow.sweeps import SweepRun, TrialRun, trial_name
-from resources.trainings import duties
-from resources.trainings.duties import Duty, OpenDuty
+from slipway.assets.sweeps.report import compared, kept
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.mlflow.sweeps import SweepRun, TrialRun, trial_name
+from slipway.resources.trainings import duties
+from slipway.resources.trainings.duties import Duty, OpenDuty
 
 OPEN = ".open"
 LIFE = 0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from assets.sweeps.events import Ended, Outcome
+from slipway.assets.sweeps.events import Ended, Outcome
 
 Parameters = Mapping[str, Any]
 """A value for each dotted parameter."""

@@ -1,29 +1,29 @@
 """The trials of a sweep as trainings: what is asked of a trial is done to its training, and the result is returned.
 
 A trial is a training like any other (specification, fence, ledger), in the folder of the sweep; the same state machine
-starts, watches and stops it. It is granted its steps up to where it pauses (`trainer.record.grants`). Every method may
-be called again after a crash: what was done is found, and done no second time.
+starts, watches and stops it. It is granted its steps up to where it pauses (`slipway.trainer.record.grants`). Every
+method may be called again after a crash: what was done is found, and done no second time.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assets.sweeps import events
-from assets.sweeps.actions import Continue, Start, StartBranch
-from assets.sweeps.state import Trial
-from assets.sweeps.store import SweepStore
-from assets.sweeps.subject import SearchSubject
-from recipes.search_space import fields_in
-from resources.trainings import branching
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.duties import Duty
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.config import changing
-from trainer.record import files, grants, ledger
+from slipway.assets.sweeps import events
+from slipway.assets.sweeps.actions import Continue, Start, StartBranch
+from slipway.assets.sweeps.state import Trial
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.recipes.search_space import fields_in
+from slipway.resources.trainings import branching
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.config import changing
+from slipway.trainer.record import files, grants, ledger
 
 BY = "sweep"
 AT_ONCE = (Action.CLAIM, Action.RECORD, Action.GIVE_UP)

@@ -17,23 +17,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.checkpoint import restore
-from trainer.checkpoint.disk import load_plan  # noqa: F401 (imported before memory is measured)
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.saving.saver import Saver
-from trainer.checkpoint.tiers.locations import CommitPlace
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.config import resolved
-from trainer.config.resolved import Config
-from trainer.config.sections import Init
-from trainer.config.shapes import Data
-from trainer.data.shards import TokenizerRecord
-from trainer.models.decoder import DecoderShape
-from trainer.node import world as worlds
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.start import export, initial
-from trainer.step.engine import Engine
+from slipway.trainer.checkpoint import restore
+from slipway.trainer.checkpoint.disk import load_plan  # noqa: F401 (imported before memory is measured)
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.saving.saver import Saver
+from slipway.trainer.checkpoint.tiers.locations import CommitPlace
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.config import resolved
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Init
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data.shards import TokenizerRecord
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.node import world as worlds
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.start import export, initial
+from slipway.trainer.step.engine import Engine
 
 TOKEN = fence.Token(1)
 VOCABULARY = 16_384
@@ -71,7 +71,7 @@ def _draw(config: Config, data: Data, world: World, _: Path) -> Engine:
 
 
 def _restore(config: Config, data: Data, world: World, folder: Path) -> Engine:
-    """As `trainer.loop.Trainer` does."""
+    """As `slipway.trainer.loop.Trainer` does."""
     engine = Engine(config, world, data, draws=False)
     found = restore.newest_verified(
         Path(config.placement.store),

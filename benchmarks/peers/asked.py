@@ -15,9 +15,9 @@ from typing import Any
 
 from playwright.sync_api import Error
 
+from slipway.trainer.base import proxy_bypass
 from tests.browser.window import Window
 from tests.conftest import until
-from trainer.base import proxy_bypass
 
 SETTLED_SECONDS = 8.0
 """A page that goes on asking its server is read after so long."""

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from operations.chaos import sockets
-from operations.chaos.schedule import PlannedFault
-from trainer.base import processes
+from slipway.operations.chaos import sockets
+from slipway.operations.chaos.schedule import PlannedFault
+from slipway.trainer.base import processes
 
 CODE = Path(__file__).parents[2]
 EVERY = 25

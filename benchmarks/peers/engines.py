@@ -32,8 +32,8 @@ SHARED = 0.1
 
 def clean(number: int) -> int:
     """Clean a text of half a megabyte with every default; the worker that does it is named in a file."""
-    from assets.datasets.cleaning.cleaner import Cleaner
-    from recipes.cleaning import CleaningSection
+    from slipway.assets.datasets.cleaning.cleaner import Cleaner
+    from slipway.recipes.cleaning import CleaningSection
 
     (Path(os.environ["MARKS"]) / f"{os.getpid()}").touch()
     words = np.random.default_rng(number).integers(0, 30_000, 80_000)
@@ -184,7 +184,7 @@ def peak() -> Iterator[list[float]]:
 
 def tree_megabytes(own: bool = False) -> float:
     """Proportional memory of the processes below this one."""
-    from trainer.base.processes import descendants
+    from slipway.trainer.base.processes import descendants
 
     total = 0
     for pid in [*descendants(os.getpid()), *([os.getpid()] if own else [])]:

@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.datasets import inspection
-from assets.datasets.snapshots import pointer
-from assets.sweeps.store import SweepStore
-from resources.home import Home
-from resources.pages.reading import flat
-from resources.trainings.store import TrainingStore
-from trainer.base import codec, listing
-from trainer.data import shards
-from trainer.record import files
-from trainer.record.scores import Score
+from slipway.assets.datasets import inspection
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.home import Home
+from slipway.resources.pages.reading import flat
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec, listing
+from slipway.trainer.data import shards
+from slipway.trainer.record import files
+from slipway.trainer.record.scores import Score
 
 FIGURES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")
 MOST_STEPS = 40

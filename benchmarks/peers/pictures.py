@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from assets.datasets.images import steps
-from recipes.dataset import DatasetRecipe
-from trainer.data import images, shards
+from slipway.assets.datasets.images import steps
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data import images, shards
 
 DIGITS_SIDE = 8
 """Pixels on a side of scikit-learn's digits."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from benchmarks.peers.asked import Peer, PeerPage
 from benchmarks.peers.logged import Logged
+from slipway.trainer.base import proxy_bypass
 from tests.conftest import until
 from tests.embedded.slipway import free_port
-from trainer.base import proxy_bypass
 
 JOB = Path(__file__).with_name("ray_job.py")
 START_SECONDS = 240.0

@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from trainer.config import operation, resolved, sections, shapes
-from trainer.data import shards
-from trainer.loop import Trainer
-from trainer.models import build
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.record.recorder import RankRecorder
-from trainer.step.optimisers.momentum import adamw
-from trainer.step.parallel import blocks
-from trainer.step.precision import autocast
+from slipway.trainer.config import operation, resolved, sections, shapes
+from slipway.trainer.data import shards
+from slipway.trainer.loop import Trainer
+from slipway.trainer.models import build
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.record.recorder import RankRecorder
+from slipway.trainer.step.optimisers.momentum import adamw
+from slipway.trainer.step.parallel import blocks
+from slipway.trainer.step.precision import autocast
 
 VOCABULARY = 32_768
 Step = Callable[[], None]

@@ -16,13 +16,13 @@ import torch
 import transformers
 from aiohttp import web
 
-from serving.answers import Answers
-from serving.engine.batching import Counts, Deliver, Sequence
-from serving.order import WorkerOrder
+from slipway.serving.answers import Answers
+from slipway.serving.engine.batching import Counts, Deliver, Sequence
+from slipway.serving.order import WorkerOrder
 
 
 class GenerateEngine:
-    """Has the parts of `serving.engine.batching.AnswerEngine` that answers over HTTP use."""
+    """Has the parts of `slipway.serving.engine.batching.AnswerEngine` that answers over HTTP use."""
 
     def __init__(self, folder: Path, deliver: Deliver) -> None:
         self._model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -65,7 +65,7 @@ class _Streamer(transformers.generation.streamers.BaseStreamer):  # type: ignore
 
 async def serve(folder: Path, model: str) -> None:
     """Serve for ever; prints where."""
-    from serving.worker import load
+    from slipway.serving.worker import load
 
     order = WorkerOrder(folder, sys.argv[3], model, model, rows=1)
     answers = Answers(load(order), order)

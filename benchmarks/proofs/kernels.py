@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.proofs.scene import Figures, Scene, Unprovable
-from trainer.config.sections import Optimiser
-from trainer.models.decoder import sight
-from trainer.models.decoder.attention import windowed
-from trainer.models.norms import RMSNorm
-from trainer.step.optimisers.momentum import adamw_for
-from trainer.step.optimisers.muon import Muon
+from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.models.decoder import sight
+from slipway.trainer.models.decoder.attention import windowed
+from slipway.trainer.models.norms import RMSNorm
+from slipway.trainer.step.optimisers.momentum import adamw_for
+from slipway.trainer.step.optimisers.muon import Muon
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 ADAMW_BYTES = 28
@@ -41,7 +41,7 @@ def _unsigned_tokens(scene: Scene) -> str:
 
 
 def _pinned(rows: Tensor) -> Tensor:
-    from trainer.loading import batches
+    from slipway.trainer.loading import batches
 
     found = torch.from_numpy(batches._pinned(rows.numpy()))
     assert found.is_pinned()
@@ -144,7 +144,7 @@ def fp8(scene: Scene) -> Figures:
     """The three products of a matrix in 8 bits, in both ways of adding up, beside 16 bits; against fp32."""
     if not scene.is_gpu:
         raise Unprovable("needs CUDA")
-    from trainer.step.parallel import eight_bits
+    from slipway.trainer.step.parallel import eight_bits
 
     rows = torch.randn(16384, 4096, device=scene.device, dtype=torch.bfloat16, requires_grad=True)
     weight = torch.randn(14336, 4096, device=scene.device, requires_grad=True)

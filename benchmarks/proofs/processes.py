@@ -20,11 +20,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from benchmarks.proofs.scene import NEEDS_CUDA, Figures, Scene, Unprovable
-from trainer.config.hardware import card
-from trainer.figures.usage import Usage
-from trainer.node import environment as surroundings
-from trainer.node.generations import DUMP
-from trainer.node.world import _connect, _pci_address
+from slipway.trainer.config.hardware import card
+from slipway.trainer.figures.usage import Usage
+from slipway.trainer.node import environment as surroundings
+from slipway.trainer.node.generations import DUMP
+from slipway.trainer.node.world import _connect, _pci_address
 
 LIBRARIES = ("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1", "libcuda.so.1")
 FORKS = 2
@@ -57,7 +57,7 @@ def environment(scene: Scene) -> Figures:
 def fork(scene: Scene) -> Figures:
     """As the supervisor does: all imports, the question whether there is a GPU, then forks that use it and compile."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    from trainer.supervisor import warm
+    from slipway.trainer.supervisor import warm
 
     for module in {*warm.ALWAYS, *warm.TOGETHER, *warm.DIVIDED, *warm.COMPILED, *warm.PIPELINED}:
         importlib.import_module(module)

@@ -14,13 +14,13 @@ import torch
 
 from benchmarks.peers import steps
 from benchmarks.proofs.scene import NEEDS_CUDA, Figures, Scene
-from trainer.base import atomic
-from trainer.config import resolved
-from trainer.config.operation import Hardware, Layout
-from trainer.config.resolved import Config
-from trainer.config.sections import Batch, Checkpoint, Run
-from trainer.models.decoder import DecoderShape
-from trainer.record import fence, ledger
+from slipway.trainer.base import atomic
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Hardware, Layout
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Batch, Checkpoint, Run
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.record import fence, ledger
 
 STEPS, EVERY, DIES, PROFILES = 12, 4, 6, 8
 SHAPE = DecoderShape(layers=2, width=128, heads=4, kv_heads=2, hidden=256)
@@ -34,7 +34,7 @@ ANSWER = 8
 LIMITED = """
 import sys, torch
 torch.cuda.set_per_process_memory_fraction({gibibytes} * 2**30 / torch.cuda.mem_get_info()[1])
-from trainer.__main__ import main
+from slipway.trainer.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -61,7 +61,7 @@ def _trained(scene: Scene, folder: Path) -> Config:
     config = dataclasses.replace(config, run=run, checkpoint=checkpoint, hardware=Hardware(deterministic=True))
     fence.claim(Path(config.placement.store), fence.Token(1), nodes=("local",), cause="a proof", by="gpu_proof")
     module = ["benchmarks.parts.dying_supervisor", str(DIES), str(PROFILES)]
-    program = ["-m", *(module if folder.name == "killed" else ["trainer.supervisor"])]
+    program = ["-m", *(module if folder.name == "killed" else ["slipway.trainer.supervisor"])]
     meeting = ["--nnodes=1", "--nproc-per-node=1", "--rdzv-id=proof", "--rdzv-endpoint=127.0.0.1:0"]
     _run(scene, [*program, *meeting, _written(config, folder)])
     return config
@@ -126,9 +126,9 @@ def _halved(folder: Path) -> dict[str, Any]:
 
 def _answer(scene: Scene, config: Config, target: Path) -> dict[str, Any]:
     """Export the last checkpoint, and let the engine of serving answer from it; random tokens have no tokenizer."""
-    from serving.engine import weights
-    from serving.engine.network import Cache, InferenceDecoder
-    from trainer.start import export
+    from slipway.serving.engine import weights
+    from slipway.serving.engine.network import Cache, InferenceDecoder
+    from slipway.trainer.start import export
 
     export.export(_last_checkpoint(config), target)
     dtype = torch.bfloat16 if scene.is_gpu else torch.float32

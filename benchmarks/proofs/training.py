@@ -22,15 +22,15 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from benchmarks import gpu
 from benchmarks.peers import steps
 from benchmarks.proofs.scene import NEEDS_CUDA, Figures, Scene
-from trainer.config.hardware import peak_flops
-from trainer.config.operation import Layout
-from trainer.config.resolved import Config
-from trainer.config.sections import Batch, Optimiser, Precision
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.node.world import World, _connect
-from trainer.step import parallel
-from trainer.step.engine import Engine
+from slipway.trainer.config.hardware import peak_flops
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Batch, Optimiser, Precision
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.node.world import World, _connect
+from slipway.trainer.step import parallel
+from slipway.trainer.step.engine import Engine
 
 LAYOUTS: tuple[Literal["FSDP", "TP", "DDP"], ...] = ("FSDP", "TP", "DDP")
 STEPS = 3

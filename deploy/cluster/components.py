@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from deploy.cluster.sections import Values
-from recipes.kubernetes import Quantity
-from recipes.parts import Count
+from slipway.deploy.cluster.sections import Values
+from slipway.recipes.kubernetes import Quantity
+from slipway.recipes.parts import Count
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 """The name of an object."""

@@ -1,6 +1,6 @@
 """Pins images: writes them, by their digests, into the values of every overlay and into the nodes' bootstrap.
 
-    python -m deploy.cluster.pin platform=registry.example/slipway/platform:0.3.0@sha256:... trainer=...
+    python -m slipway.deploy.cluster.pin platform=registry.example/slipway/platform:0.3.0@sha256:... trainer=...
 
 CI calls it after a release's images have been built and signed; `slipway cluster render` follows.
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.cluster.render import DEPLOY
+from slipway.deploy.cluster.render import DEPLOY
 
 NAMES = ("platform", "trainer")
 PINNED = re.compile(r"[a-z0-9][^\s@]*@sha256:[0-9a-f]{64}")

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from deploy.cluster import rights
+from slipway.deploy.cluster import rights
 
-DEPLOY = Path(__file__).parent.parent
+DEPLOY = Path(__file__).parent.parent.resolve()
 OVERLAYS = DEPLOY / "platform" / "overlays"
 RENDERED = DEPLOY / "rendered"
 CLUSTERS = tuple(sorted(path.name for path in OVERLAYS.iterdir()))

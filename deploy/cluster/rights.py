@@ -4,10 +4,10 @@ from typing import Any
 
 import yaml
 
-from deploy.cluster.values import CHART
-from resources.kubernetes.objects import SERVICES
-from resources.launchers.kubernetes import access
-from resources.serving.objects import KINDS
+from slipway.deploy.cluster.values import CHART
+from slipway.resources.kubernetes.objects import SERVICES
+from slipway.resources.launchers.kubernetes import access
+from slipway.resources.serving.objects import KINDS
 
 RIGHTS = CHART / "templates" / "_rights.tpl"
 HEADER = "Made by `slipway cluster render` from what launchers and serving make; edit that instead."

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from recipes.parts import RecipeSection
+from slipway.recipes.parts import RecipeSection
 
 
 class Values(RecipeSection):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from deploy.cluster.components import (
+from slipway.deploy.cluster.components import (
     Bucket,
     Component,
     Dask,
@@ -23,13 +23,13 @@ from deploy.cluster.components import (
     Replicated,
     Seconds,
 )
-from deploy.cluster.sections import Values, without
-from recipes.parts import Count
-from resources.cost_settings import PriceSettings
-from resources.fleet.health.standing import HealthRules
-from resources.kubernetes.cluster import Cluster
-from resources.notify.settings import NotificationSettings
-from resources.platform import (
+from slipway.deploy.cluster.sections import Values, without
+from slipway.recipes.parts import Count
+from slipway.resources.cost_settings import PriceSettings
+from slipway.resources.fleet.health.standing import HealthRules
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.notify.settings import NotificationSettings
+from slipway.resources.platform import (
     NodeTaskSettings,
     OpenLineageSettings,
     PageSettings,
@@ -37,9 +37,9 @@ from resources.platform import (
     TierSettings,
     WorkloadName,
 )
-from resources.serving.settings import ServingSettings
-from resources.steps import StepSettings
-from resources.teams import TeamName, TeamSettings
+from slipway.resources.serving.settings import ServingSettings
+from slipway.resources.steps import StepSettings
+from slipway.resources.teams import TeamName, TeamSettings
 
 CHART = Path(__file__).parent.parent / "chart"
 SCHEMA = CHART / "values.schema.json"
@@ -172,7 +172,7 @@ class Dex(Component):
 
 
 class RunCounts(Values):
-    """A number of runs for each kind of work that has a limit (`resources.run_kinds`)."""
+    """A number of runs for each kind of work that has a limit (`slipway.resources.run_kinds`)."""
 
     training: Count
     """Runs that wait for a training; one for each that is under way. The trainings themselves do not wait for them."""

@@ -5,14 +5,14 @@ from collections.abc import Collection
 
 from rich.console import Console
 
-from assets.serving import Serving, champion_of
-from deploy.embedded.made import Chain
-from resources.here import embedded_resources
-from resources.home import Home
-from resources.mlflow.registry import Version
-from resources.serving import local
-from serving import client
-from serving.records import ServingRecords, SwitchPolicy
+from slipway.assets.serving import Serving, champion_of
+from slipway.deploy.embedded.made import Chain
+from slipway.resources.here import embedded_resources
+from slipway.resources.home import Home
+from slipway.resources.mlflow.registry import Version
+from slipway.resources.serving import local
+from slipway.serving import client
+from slipway.serving.records import ServingRecords, SwitchPolicy
 
 BY = "the demo"
 PROMPT, TOKENS = "def main(", 40

@@ -9,11 +9,11 @@ from urllib.parse import urlparse
 
 from rich.console import Console
 
-from assets import keys
-from assets.serving import served_models
-from deploy.embedded import CannotStart, answers, ending, instance, jobs, made, progress, report
-from recipes.load import Recipes
-from resources.home import Home
+from slipway.assets import keys
+from slipway.assets.serving import served_models
+from slipway.deploy.embedded import CannotStart, answers, ending, instance, jobs, made, progress, report
+from slipway.recipes.load import Recipes
+from slipway.resources.home import Home
 
 POLL_SECONDS = 1.0
 STALL_SECONDS = 600.0

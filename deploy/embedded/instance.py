@@ -23,16 +23,17 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
-from deploy.embedded import CannotStart, mlflow_pages, occupancy
-from operations import metadata_restore
-from operations.upgrade import upgrading
-from recipes import folder
-from resources import access, credentials
-from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
-from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
-from resources.lease import Holder, HomeLease
-from trainer.base import atomic, lock, proxy_bypass, regular_file, scratch
-from trainer.base.processes import carrying, die_with_parent
+from slipway.deploy.embedded import CannotStart, mlflow_pages, occupancy
+from slipway.operations import metadata_restore
+from slipway.operations.upgrade import upgrading
+from slipway.recipes import folder
+from slipway.resources import access, credentials
+from slipway.resources.home import DAGSTER_PAGE, MLFLOW_PAGE, Home
+from slipway.resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
+from slipway.resources.lease import Holder, HomeLease
+from slipway.trainer.base import atomic, lock, proxy_bypass, regular_file, scratch
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 300.0
@@ -96,7 +97,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
     """Start the instance, and end all of it afterwards. `port` None: any free one.
 
     Raises CannotStart when the home cannot be written, is in use, or the port is taken, and ValueError as
-    `operations.upgrade.upgrading.ready` does.
+    `slipway.operations.upgrade.upgrading.ready` does.
     """
     prepare(home)
     with occupancy.taken(home) as mark:
@@ -196,7 +197,7 @@ def _start(instance: Running, sockets: Path, port: int) -> None:
     code, workspace = sockets / "code.sock", sockets / "workspace.yaml"
     workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
     # A proxy, which starts a server with the recipes as they are then when a person reloads the definitions in the UI.
-    server = ["dagster", "code-server", "start", "--socket", str(code), "--module-name", "definitions"]
+    server = ["dagster", "code-server", "start", "--socket", str(code), "--module-name", "slipway.definitions"]
     server += [
         "--working-directory",
         str(CODE),
@@ -207,7 +208,7 @@ def _start(instance: Running, sockets: Path, port: int) -> None:
     ]
     others = {
         "daemon": ["dagster._daemon", "run", "-w", str(workspace)],
-        "webserver": ["resources.pages.webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
+        "webserver": ["slipway.resources.pages.webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
     }
     instance.processes["code-server"] = _spawn(instance, "code-server", server)
     _await(instance, "code-server", code.exists)
@@ -220,7 +221,7 @@ def _spawn(instance: Running, name: str, command: list[str]) -> subprocess.Popen
     parent = os.getpid()
     with open(instance.home.dagster / f"{name}.log", "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", *command],
+            [sys.executable, "-P", "-m", *command],
             cwd=CODE,
             env={DAGSTER_PAGE: instance.url, MLFLOW_PAGE: instance.mlflow, **environment(instance.home)},
             stdin=subprocess.DEVNULL,

@@ -2,12 +2,12 @@
 
 import time
 
-from deploy.embedded import CannotStart
-from resources.compute.embedded import EmbeddedCompute
-from resources.home import NODES, Home
-from resources.launchers.local.launcher import LocalLauncher
-from resources.launchers.local.overdue import HUNG_SECONDS
-from resources.trainings.control import GRACE_SECONDS
+from slipway.deploy.embedded import CannotStart
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.home import NODES, Home
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.launchers.local.overdue import HUNG_SECONDS
+from slipway.resources.trainings.control import GRACE_SECONDS
 
 STOP_SECONDS = GRACE_SECONDS + HUNG_SECONDS + 15.0
 

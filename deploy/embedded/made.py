@@ -7,30 +7,30 @@ demo what is left to do, shows its progress, and fills its last table.
 import dataclasses
 from dataclasses import dataclass
 
-from assets import training_data, unseen
-from assets.datasets.kinds import dataset_kind
-from assets.evaluation import evaluated
-from assets.initial import with_initial_weights
-from assets.sweeps.assets import find_sweep
-from assets.sweeps.full_scale import led_to
-from assets.sweeps.state import SweepState
-from assets.sweeps.subject import SearchSubject
-from assets.training import specification
-from recipes.load import Recipes
-from recipes.sweep import SweepRecipe
-from resources.home import Home
-from resources.mlflow.promotion import Promotion, champion
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings import course
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from trainer.data import contents, snapshots
-from trainer.data.snapshots import Snapshot
-from trainer.record import ledger
-from trainer.record.fence import Commit
-from trainer.record.scores import Score
+from slipway.assets import training_data, unseen
+from slipway.assets.datasets.kinds import dataset_kind
+from slipway.assets.evaluation import evaluated
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.sweeps.assets import find_sweep
+from slipway.assets.sweeps.full_scale import led_to
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.training import specification
+from slipway.recipes.load import Recipes
+from slipway.recipes.sweep import SweepRecipe
+from slipway.resources.home import Home
+from slipway.resources.mlflow.promotion import Promotion, champion
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import course
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.data import contents, snapshots
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.record import ledger
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import Score
 
 
 @dataclass(frozen=True)

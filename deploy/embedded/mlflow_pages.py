@@ -1,4 +1,5 @@
-"""MLflow's pages beside an instance: `python -m deploy.embedded.mlflow_pages DATABASE PORT` serves a home's database.
+"""MLflow's pages beside an instance: `python -m slipway.deploy.embedded.mlflow_pages DATABASE PORT` serves a home's
+database.
 
 It is a side service: nothing waits for it, and an instance goes on when it ends. It is not started where somebody
 guards Dagster's UI by a token, as MLflow asks for none, and not where SLIPWAY_MLFLOW_PAGE names another server.
@@ -9,9 +10,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from resources import access
-from resources.home import MLFLOW_PAGE
-from resources.mlflow import database
+from slipway.resources import access
+from slipway.resources.home import MLFLOW_PAGE
+from slipway.resources.mlflow import database
 
 PORT = "SLIPWAY_MLFLOW_PORT"
 """The variable with the port of the pages, or `off`."""
@@ -38,7 +39,7 @@ def port(after: int, is_free: Callable[[int], bool], environ: Mapping[str, str] 
 
 def command(file: Path, port: int) -> list[str]:
     """The arguments of Python that serve the database in `file`."""
-    return ["deploy.embedded.mlflow_pages", str(file), str(port)]
+    return ["slipway.deploy.embedded.mlflow_pages", str(file), str(port)]
 
 
 def main(file: str, port: str) -> None:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
-from deploy.embedded import CannotStart
-from resources.home import Home
+from slipway.deploy.embedded import CannotStart
+from slipway.resources.home import Home
 
 LOCK = "instance.lock"
 """In the home, with the pid and the URL of its instance, or with the command that holds it."""

@@ -9,9 +9,9 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from deploy.embedded import jobs
-from deploy.embedded.instance import Running
-from trainer.base import processes
+from slipway.deploy.embedded import jobs
+from slipway.deploy.embedded.instance import Running
+from slipway.trainer.base import processes
 
 LOOK_SECONDS = 15.0
 BUSY_SHARE = 0.05

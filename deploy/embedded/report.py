@@ -7,13 +7,13 @@ from urllib.parse import unquote, urlparse
 from rich.console import Console
 from rich.table import Table
 
-from assets import plots
-from deploy.embedded.made import Chain
-from resources.home import Home
-from trainer.base.counting import counted
-from trainer.data.images import ImageSnapshot
-from trainer.data.snapshots import Snapshot
-from trainer.record.scores import Score
+from slipway.assets import plots
+from slipway.deploy.embedded.made import Chain
+from slipway.resources.home import Home
+from slipway.trainer.base.counting import counted
+from slipway.trainer.data.images import ImageSnapshot
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.record.scores import Score
 
 
 def lines(chain: Chain) -> Iterator[str]:

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.embedded import CannotStart, ending, instance, jobs, occupancy
-from recipes import folder
-from recipes.load import recipes_folder
-from recipes.usable import usable
-from resources.home import CODE, Home
-from trainer.base import processes, regular_file
+from slipway.deploy.embedded import CannotStart, ending, instance, jobs, occupancy
+from slipway.recipes import folder
+from slipway.recipes.load import recipes_folder
+from slipway.recipes.usable import usable
+from slipway.resources.home import Home
+from slipway.trainer.base import processes, regular_file
+from slipway.trainer.base.code_root import CODE
 
 PORT = "SLIPWAY_PORT"
 LOG = "instance.log"
@@ -128,7 +129,7 @@ def _detached(home: Home, log: Path) -> "subprocess.Popen[bytes]":
     chosen = {"SLIPWAY_HOME": str(home.root), folder.VARIABLE: str(folder.selected()), "PYTHONPATH": path}
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "cli", "dev"],
+            [sys.executable, "-P", "-m", "slipway.cli", "dev"],
             env={**os.environ, **chosen},
             stdin=subprocess.DEVNULL,
             stdout=output,

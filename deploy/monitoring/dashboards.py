@@ -1,6 +1,6 @@
 """The six dashboards: cluster, GPU, training, communication, checkpoints, goodput."""
 
-from deploy.monitoring.panels import HOST, NODE, TRAINING, Dashboard, number, series, table
+from slipway.deploy.monitoring.panels import HOST, NODE, TRAINING, Dashboard, number, series, table
 
 OF = '{training=~"$training"}'
 AT = '{node=~"$node"}'

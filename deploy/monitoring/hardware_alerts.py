@@ -1,6 +1,6 @@
 """Alerts about GPUs, networks, disks and Ceph, from the metrics of DCGM, the node exporter and Ceph's own exporter."""
 
-from deploy.monitoring.rule import AlertRule, RuleGroup
+from slipway.deploy.monitoring.rule import AlertRule, RuleGroup
 
 HARDWARE = RuleGroup(
     "slipway-hardware",

@@ -4,16 +4,17 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from deploy.monitoring.alerts import ALERTS
-from deploy.monitoring.dashboards import DASHBOARDS
-from deploy.monitoring.foreign import CEPH, DCGM, NODE
-from deploy.monitoring.recording import RECORDING
-from deploy.monitoring.rule import AlertRule, RecordingRule
-from operations.metrics.catalogue import PLATFORM_METRICS
-from trainer.base.exposition import Metric
-from trainer.figures.job_metrics import JOB_METRICS
+from slipway.deploy.monitoring.alerts import ALERTS
+from slipway.deploy.monitoring.dashboards import DASHBOARDS
+from slipway.deploy.monitoring.foreign import CEPH, DCGM, NODE
+from slipway.deploy.monitoring.recording import RECORDING
+from slipway.deploy.monitoring.rule import AlertRule, RecordingRule
+from slipway.operations.metrics.catalogue import PLATFORM_METRICS
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.exposition import Metric
+from slipway.trainer.figures.job_metrics import JOB_METRICS
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = CODE / "docs"
 MADE = "<!-- made by `slipway metrics render`: {} -->"
 OTHERS = {"DCGM exporter": DCGM, "node exporter": NODE, "Ceph": CEPH}
 

@@ -1,6 +1,6 @@
 """Alerts about the fleet and about the platform's own processes."""
 
-from deploy.monitoring.rule import AlertRule, RuleGroup
+from slipway.deploy.monitoring.rule import AlertRule, RuleGroup
 
 FLEET = RuleGroup(
     "slipway-fleet",

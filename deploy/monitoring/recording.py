@@ -1,7 +1,7 @@
 """The recorded series: what dashboards and alerts ask for again and again."""
 
-from deploy.monitoring.rule import RecordingRule, RuleGroup
-from trainer.record.accounting import buckets
+from slipway.deploy.monitoring.rule import RecordingRule, RuleGroup
+from slipway.trainer.record.accounting import buckets
 
 KEPT = "|".join(buckets.KEPT)
 STEPPING = "steps|communication"

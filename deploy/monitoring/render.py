@@ -6,11 +6,11 @@ from typing import Any
 
 import yaml
 
-from deploy.monitoring import manuals, panels, routes, rule
-from deploy.monitoring.alerts import GROUPS
-from deploy.monitoring.dashboards import DASHBOARDS
+from slipway.deploy.monitoring import manuals, panels, routes, rule
+from slipway.deploy.monitoring.alerts import GROUPS
+from slipway.deploy.monitoring.dashboards import DASHBOARDS
 
-RENDERED = Path(__file__).parent / "rendered"
+RENDERED = Path(__file__).parent.resolve() / "rendered"
 HEADER = "# Made by `slipway metrics render` from deploy/monitoring/; edit that instead.\n"
 
 

@@ -1,6 +1,6 @@
 """Alerts about trainings and their checkpoints. The limits are the defaults of the reference cluster."""
 
-from deploy.monitoring.rule import AlertRule, RuleGroup
+from slipway.deploy.monitoring.rule import AlertRule, RuleGroup
 
 _INCIDENTS = "slipway_training_incidents"
 

@@ -1,7 +1,7 @@
 """Faults on a Kubernetes cluster: what the API server lets Slipway do to the pods and nodes of its own jobs.
 
-Slipway holds no right to run commands in pods (`resources.launchers.kubernetes.access`): what happens inside a pod is
-asked of the ranks (`recovery.drills`). What would need a shell on a node is done on an embedded instance only.
+Slipway holds no right to run commands in pods (`slipway.resources.launchers.kubernetes.access`): what happens inside a
+pod is asked of the ranks (`recovery.drills`). What would need a shell on a node is done on an embedded instance only.
 """
 
 import threading
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from operations.chaos.target import Done, chosen
-from resources.fleet.kubernetes.cordon import Cordon
-from resources.kubernetes.client import Client
-from resources.kubernetes.objects import JOB, PODS, KubernetesObject
-from resources.launchers.kubernetes import names
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
-from resources.unavailable import Unavailable
-from trainer.base import console
+from slipway.operations.chaos.target import Done, chosen
+from slipway.resources.fleet.kubernetes.cordon import Cordon
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.objects import JOB, PODS, KubernetesObject
+from slipway.resources.launchers.kubernetes import names
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import job_name
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import console
 
 CORDONED_SECONDS = 60.0
 ANSWER_SECONDS, AGAIN_SECONDS = 60.0, 0.5
@@ -95,4 +95,4 @@ def _answered(act: Callable[[], object]) -> None:
 
 
 ClusterAct = Callable[[ClusterTarget, float], Done | None]
-"""As `operations.chaos.target.Act`, on a cluster."""
+"""As `slipway.operations.chaos.target.Act`, on a cluster."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from operations.chaos.cluster import ClusterTarget
-from operations.chaos.faults import FAULTS
-from operations.chaos.schedule import PlannedFault
-from operations.chaos.target import Done, JobTarget
-from trainer.base import codec, regular_file
+from slipway.operations.chaos.cluster import ClusterTarget
+from slipway.operations.chaos.faults import FAULTS
+from slipway.operations.chaos.schedule import PlannedFault
+from slipway.operations.chaos.target import Done, JobTarget
+from slipway.trainer.base import codec, regular_file
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ line in `FAULTS`.
 from dataclasses import dataclass
 from signal import SIGKILL, SIGSEGV, SIGSTOP, SIGTERM
 
-from operations.chaos import cluster, harm, signals
-from operations.chaos.cluster import ClusterAct, ClusterTarget
-from operations.chaos.processes import KEEPER, NODE, RANK, STORE, SUPERVISOR
-from operations.chaos.signals import signalled
-from operations.chaos.target import Act, Done, JobTarget
-from trainer.record import causes, drills
+from slipway.operations.chaos import cluster, harm, signals
+from slipway.operations.chaos.cluster import ClusterAct, ClusterTarget
+from slipway.operations.chaos.processes import KEEPER, NODE, RANK, STORE, SUPERVISOR
+from slipway.operations.chaos.signals import signalled
+from slipway.operations.chaos.target import Act, Done, JobTarget
+from slipway.trainer.record import causes, drills
 
 AWAY_SECONDS = 30.0
 
@@ -26,7 +26,8 @@ class ChaosFault:
     what: str
     """For a person: what happens."""
     kinds: tuple[str, ...]
-    """The causes that name it rightly, of `trainer.record.causes`; none where the training must not notice it."""
+    """The causes that name it rightly, of `slipway.trainer.record.causes`; none where the training must not notice
+    it."""
     act: Act | None
     """Do it on an embedded instance; None where there is no such thing."""
     on_cluster: ClusterAct | None = None

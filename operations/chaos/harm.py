@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from operations.chaos import processes, sockets
-from operations.chaos.signals import continued, signalled
-from operations.chaos.target import Done, JobTarget, RunningTraining, chosen, named, send
-from trainer.record import drills
+from slipway.operations.chaos import processes, sockets
+from slipway.operations.chaos.signals import continued, signalled
+from slipway.operations.chaos.target import Done, JobTarget, RunningTraining, chosen, named, send
+from slipway.trainer.record import drills
 
 PARTITION_SECONDS, FULL_SECONDS, STALL_SECONDS = 45.0, 30.0, 90.0
 FULL_BYTES = 16 << 10

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trainer.node.rendezvous import TABLES
+from slipway.trainer.node.rendezvous import TABLES
 
 LISTENS = "0A"
 """The state of such a socket in the kernel's tables (proc(5), /proc/net/tcp; include/net/tcp_states.h)."""

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.fleet.protocol import NODE_VARIABLE
-from resources.launchers.environment import JOB_VARIABLE
-from trainer.base import processes, regular_file
+from slipway.resources.fleet.protocol import NODE_VARIABLE
+from slipway.resources.launchers.environment import JOB_VARIABLE
+from slipway.trainer.base import processes, regular_file
 
-KEEPER = "resources.launchers.local.keeper"
-STORE = "resources.launchers.local.rendezvous"
-NODE = "trainer.node.process"
-SUPERVISOR = "trainer.supervisor"
-RANK = "trainer"
-WRITER = "trainer.checkpoint.saving.writer"
+KEEPER = "slipway.resources.launchers.local.keeper"
+STORE = "slipway.resources.launchers.local.rendezvous"
+NODE = "slipway.trainer.node.process"
+SUPERVISOR = "slipway.trainer.supervisor"
+RANK = "slipway.trainer"
+WRITER = "slipway.trainer.checkpoint.saving.writer"
 
 
 @dataclass(frozen=True)

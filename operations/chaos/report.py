@@ -9,9 +9,9 @@ fault of its event is listed too. A fault that a training must not notice is rig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from operations.chaos.course import Injection
-from operations.chaos.faults import FAULTS
-from trainer.record.incidents import IncidentRecord
+from slipway.operations.chaos.course import Injection
+from slipway.operations.chaos.faults import FAULTS
+from slipway.trainer.record.incidents import IncidentRecord
 
 EARLIER_SECONDS = 0.5
 """An incident may be dated so much before its fault: the fault is dated when it is begun, by another process."""

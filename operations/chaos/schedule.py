@@ -17,7 +17,7 @@ class PlannedFault:
     at: float
     """Seconds after the begin."""
     fault: str
-    """Its name in `operations.chaos.faults`."""
+    """Its name in `slipway.operations.chaos.faults`."""
     draw: float
     """From 0 to 1: which of the processes that there are then."""
 

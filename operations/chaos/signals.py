@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from operations.chaos import listeners, processes
-from operations.chaos.target import Act, Done, JobTarget, chosen, named, send
-from resources.fleet import embedded
-from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
-from trainer.base.processes import carrying
+from slipway.operations.chaos import listeners, processes
+from slipway.operations.chaos.target import Act, Done, JobTarget, chosen, named, send
+from slipway.resources.fleet import embedded
+from slipway.resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
+from slipway.trainer.base.processes import carrying
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 """Where an object store answers that is not Amazon's (docs.aws.amazon.com/sdkref, "Service-specific endpoints")."""

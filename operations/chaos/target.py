@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from operations.chaos import processes
-from operations.chaos.processes import JobProcess
-from resources.home import Home
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
+from slipway.operations.chaos import processes
+from slipway.operations.chaos.processes import JobProcess
+from slipway.resources.home import Home
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import job_name
 
 Choice = TypeVar("Choice")
 

@@ -4,7 +4,7 @@ Labels are bounded: recipes, nodes, tiers, sensors and buckets are few; training
 towards them is open, and the newest `expose.KEPT` of those that are over.
 """
 
-from trainer.base.exposition import Metric
+from slipway.trainer.base.exposition import Metric
 
 OF = ("training",)
 TRAININGS = Metric("slipway_trainings", "gauge", "Trainings by state", ("state",))

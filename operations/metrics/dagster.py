@@ -7,9 +7,9 @@ import dagster as dg
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import InstigatorState, TickStatus
 
-from assets import keys
-from operations.metrics.facts import DagsterReading, SensorReading, TrainingReading
-from resources.event_log import data_versions, newest_record
+from slipway.assets import keys
+from slipway.operations.metrics.facts import DagsterReading, SensorReading, TrainingReading
+from slipway.resources.event_log import data_versions, newest_record
 
 UNFINISHED = (
     dg.DagsterRunStatus.QUEUED,

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from operations.metrics import catalogue as of
-from operations.metrics.facts import STATES, DagsterReading, PlatformFacts, TrainingReading
-from trainer.base.exposition import Exposition
-from trainer.record.accounting import buckets
+from slipway.operations.metrics import catalogue as of
+from slipway.operations.metrics.facts import STATES, DagsterReading, PlatformFacts, TrainingReading
+from slipway.trainer.base.exposition import Exposition
+from slipway.trainer.record.accounting import buckets
 
 KEPT = 100
 """So many trainings that are over have series of their own, the newest ones; all are counted."""

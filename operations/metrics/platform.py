@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from assets.sweeps.store import SweepStore, sweeps
-from operations.metrics.facts import FleetNodeReading, ServedReading, SweepReading, TierReading
-from resources.fleet.health.door import NodeHealth
-from resources.fleet.protocol import Fleet, Node
-from serving.records import ServingRecords
+from slipway.assets.sweeps.store import SweepStore, sweeps
+from slipway.operations.metrics.facts import FleetNodeReading, ServedReading, SweepReading, TierReading
+from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.protocol import Fleet, Node
+from slipway.serving.records import ServingRecords
 
 
 def nodes(fleet: Fleet, health: NodeHealth) -> list[FleetNodeReading]:

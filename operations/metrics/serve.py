@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from operations.metrics import expose, platform
-from operations.metrics.facts import DagsterReading, FleetNodeReading, PlatformFacts, TrainingReading
-from operations.metrics.platform import SweepsReader
-from operations.metrics.trainings import TrainingsReader
-from resources.fleet.health.door import NodeHealth
-from resources.fleet.protocol import Fleet
-from resources.trainings.duties import Duty
-from resources.trainings.store import Trainings
-from resources.unavailable import Unavailable
-from serving.records import ServingRecords
-from trainer.base.exposition import Exposition
-from trainer.supervisor.exporter import JobExporter
+from slipway.operations.metrics import expose, platform
+from slipway.operations.metrics.facts import DagsterReading, FleetNodeReading, PlatformFacts, TrainingReading
+from slipway.operations.metrics.platform import SweepsReader
+from slipway.operations.metrics.trainings import TrainingsReader
+from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.protocol import Fleet
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Trainings
+from slipway.resources.unavailable import Unavailable
+from slipway.serving.records import ServingRecords
+from slipway.trainer.base.exposition import Exposition
+from slipway.trainer.supervisor.exporter import JobExporter
 
 if TYPE_CHECKING:
-    from operations.metrics.dagster import DagsterReader
+    from slipway.operations.metrics.dagster import DagsterReader
 
 Part = TypeVar("Part")
 PORT = 9465

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from operations.metrics.facts import LatestCheckpoint, TrainingReading
-from resources.trainings import accounts
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import LASTING
-from trainer.record import incidents
-from trainer.record.accounting.figures import EffectiveTime
-from trainer.record.heartbeat import RankPlace
+from slipway.operations.metrics.facts import LatestCheckpoint, TrainingReading
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import LASTING
+from slipway.trainer.record import incidents
+from slipway.trainer.record.accounting.figures import EffectiveTime
+from slipway.trainer.record.heartbeat import RankPlace
 
 Places = dict[int, RankPlace]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from operations.simulation.settings import Scenario
-from trainer.base.invalid import Invalid
+from slipway.operations.simulation.settings import Scenario
+from slipway.trainer.base.invalid import Invalid
 
 KINDS = {each.name: each.type for each in fields(Scenario) if each.name not in ("gpus", "causes")}
 TRUTHS = {"true": True, "false": False}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operations.simulation.settings import SILENT, Scenario
-from trainer.checkpoint.saving.interval import optimal_seconds
+from slipway.operations.simulation.settings import SILENT, Scenario
+from slipway.trainer.checkpoint.saving.interval import optimal_seconds
 
 Values = npt.NDArray[np.float64]
 MOST_TRIES = 10_000

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainer.base.invalid import positive, require
+from slipway.trainer.base.invalid import positive, require
 
 LLAMA_3 = {
     "GPU": (148, True),

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from operations.simulation.play import SimulatedTime, play
-from operations.simulation.settings import Scenario
-from trainer.checkpoint.saving.interval import optimal_seconds
+from slipway.operations.simulation.play import SimulatedTime, play
+from slipway.operations.simulation.settings import Scenario
+from slipway.trainer.checkpoint.saving.interval import optimal_seconds
 
 FACTORS = (0.125, 0.25, 0.5, 0.71, 1.0, 1.41, 2.0, 4.0, 8.0)
 """Of Daly's optimum: the intervals that are tried."""

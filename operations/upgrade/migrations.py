@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from operations.upgrade import sweep_log
-from trainer.base import regular_file
+from slipway.operations.upgrade import sweep_log
+from slipway.trainer.base import regular_file
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Migration:
     """How the files of one format become those of its next version."""
 
     leads_to: int
-    """The state that has the new version (`resources.state`)."""
+    """The state that has the new version (`slipway.resources.state`)."""
     formats: str
     """Both versions, for people."""
     files: str

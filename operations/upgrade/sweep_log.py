@@ -8,9 +8,9 @@ kinds, a budget that can change, and trials that go `until` a rung.
 from collections.abc import Iterator
 from typing import Any
 
-from assets.sweeps import events
-from assets.sweeps.state import fold
-from trainer.base import journal
+from slipway.assets.sweeps import events
+from slipway.assets.sweeps.state import fold
+from slipway.trainer.base import journal
 
 OLD = "slipway.sweep-log/1"
 PLAN = ("sweep", "recipe", "space", "sampler", "seed", "steps")

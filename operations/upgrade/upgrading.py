@@ -2,8 +2,8 @@
 
 All new files are first written below ``upgrades/.<n>.making/``, beside copies of the old ones. One rename to
 ``upgrades/<n>/`` decides: from there on the upgrade is finished by whoever comes next, however often it is interrupted.
-The files are put in place one by one, each in one step, and the mark comes last (`resources.state`). Taking it back
-goes the same way, with the copies.
+The files are put in place one by one, each in one step, and the mark comes last (`slipway.resources.state`). Taking it
+back goes the same way, with the copies.
 
     upgrades/<n>/plan.json     what changes: create-only
                  before/<path> the old bytes of each file that changes, below the durable tier
@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from operations.upgrade.migrations import UnmigratedFile, outstanding
-from resources import state
-from trainer.base import atomic, codec, digest, listing, lock, regular_file
+from slipway.operations.upgrade.migrations import UnmigratedFile, outstanding
+from slipway.resources import state
+from slipway.trainer.base import atomic, codec, digest, listing, lock, regular_file
 
 FOLDER, FORMAT = "upgrades", "slipway.upgrade/1"
 PLAN, DONE, UNDO, UNDONE = "plan.json", "done.json", "undo.json", "undone.json"

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer import data, order, script
+from slipway import script
 
 
-def loss_of(model: nn.Module, windows: data.Tokens) -> Tensor:
+def loss_of(model: nn.Module, windows: script.Tokens) -> Tensor:
     """Mean cross-entropy, nats per token; windows: [batch, length + 1]."""
     tokens = torch.from_numpy(windows.astype(np.int64))
     return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
@@ -25,9 +25,9 @@ def main() -> None:
         optimiser = torch.optim.AdamW(model.parameters(), settings["learning_rate"])
 
         # Windows of the shards on this node, in an order that only the seed and the step decide.
-        windows = data.Sequences(training.tier, training.text, "train", settings["length"])
-        held_out = data.Sequences(training.tier, training.text, "validation", settings["length"])
-        samples = order.Order(windows.sizes, settings["seed"], block=64)
+        windows = script.Sequences(training.tier, training.text, "train", settings["length"])
+        held_out = script.Sequences(training.tier, training.text, "validation", settings["length"])
+        samples = script.Order(windows.sizes, settings["seed"], block=64)
         first_held_out = np.arange(min(16, len(held_out)), dtype=np.uint64)
 
         if training.restored:

@@ -1,9 +1,9 @@
 """The cordon of a cluster, as the platform's settings describe the cluster."""
 
-from resources.fleet.kubernetes.cordon import Cordon
-from resources.kubernetes.client import Client
-from resources.platform import Platform
-from resources.tiers import Tiers
+from slipway.resources.fleet.kubernetes.cordon import Cordon
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.platform import Platform
+from slipway.resources.tiers import Tiers
 
 
 def of_platform(settings: Platform) -> Cordon:

@@ -5,16 +5,16 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from resources.compute.protocol import Compute
-from resources.embedded import RULES
-from resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
-from resources.fleet.health.standing import HealthRules
-from resources.home import CODE
-from resources.launchers.local.launcher import LocalLauncher
-from resources.node_tasks.in_process import InProcess
-from resources.serving.local import LocalServing
-from resources.tiers import Tiers
-from trainer.base import codec
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.embedded import RULES
+from slipway.resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
+from slipway.resources.fleet.health.standing import HealthRules
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.node_tasks.in_process import InProcess
+from slipway.resources.serving.local import LocalServing
+from slipway.resources.tiers import Tiers
+from slipway.trainer.base import codec
+from slipway.trainer.base.code_root import CODE
 
 
 class EmbeddedCompute(Compute):

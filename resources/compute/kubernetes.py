@@ -11,26 +11,26 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from recipes.strict import validate
-from resources.compute.protocol import Compute
-from resources.fleet.health.standing import HealthRules
-from resources.fleet.kubernetes.cordon import Cordon
-from resources.fleet.kubernetes.fleet import KubernetesFleet
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.reader import ClusterReader
-from resources.launchers.kubernetes import access
-from resources.launchers.kubernetes.demand import NodeDemand
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.node_tasks.by_jobs import FOLDER, ByJobs
-from resources.platform import ComputeSettings, NodeTaskSettings
-from resources.serving.cluster import ClusterServing
-from resources.tiers import Tiers
-from trainer.config import profiles
-from trainer.config.profiles import HardwareProfile
+from slipway.recipes.strict import validate
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.fleet.health.standing import HealthRules
+from slipway.resources.fleet.kubernetes.cordon import Cordon
+from slipway.resources.fleet.kubernetes.fleet import KubernetesFleet
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.mirror import Mirror
+from slipway.resources.kubernetes.reader import ClusterReader
+from slipway.resources.launchers.kubernetes import access
+from slipway.resources.launchers.kubernetes.demand import NodeDemand
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.node_tasks.by_jobs import FOLDER, ByJobs
+from slipway.resources.platform import ComputeSettings, NodeTaskSettings
+from slipway.resources.serving.cluster import ClusterServing
+from slipway.resources.tiers import Tiers
+from slipway.trainer.config import profiles
+from slipway.trainer.config.profiles import HardwareProfile
 
 UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
 """What lets a diagnosis onto a node that is cordoned."""

@@ -1,6 +1,6 @@
 """The interface of compute: one resource joins a launcher, a fleet and node tasks; its class decides which.
 
-`resources.compute.embedded` runs on this machine, `resources.compute.kubernetes` on a cluster.
+`slipway.resources.compute.embedded` runs on this machine, `slipway.resources.compute.kubernetes` on a cluster.
 """
 
 import abc
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import dagster as dg
 from pydantic import Field
 
-from resources.fleet.health.door import NodeHealth, Scheduler
-from resources.fleet.health.guarded import GuardedFleet
-from resources.fleet.health.register import NodeRegister
-from resources.fleet.health.standing import HealthRules
-from resources.fleet.protocol import Fleet
-from resources.launchers.protocol import Launcher
-from resources.node_tasks.protocol import NodeTasks
-from resources.serving.protocol import ServingPlace
-from resources.short_jobs.running import ShortJobs
-from resources.tiers import Tiers
-from resources.trainings.control import GRACE_SECONDS, TrainingControl
-from resources.trainings.job import Paths
-from resources.trainings.quotas import Quota, Quotas
-from trainer.config.profiles import HardwareProfile
+from slipway.resources.fleet.health.door import NodeHealth, Scheduler
+from slipway.resources.fleet.health.guarded import GuardedFleet
+from slipway.resources.fleet.health.register import NodeRegister
+from slipway.resources.fleet.health.standing import HealthRules
+from slipway.resources.fleet.protocol import Fleet
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.node_tasks.protocol import NodeTasks
+from slipway.resources.serving.protocol import ServingPlace
+from slipway.resources.short_jobs.running import ShortJobs
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.control import GRACE_SECONDS, TrainingControl
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.quotas import Quota, Quotas
+from slipway.trainer.config.profiles import HardwareProfile
 
 if TYPE_CHECKING:  # an embedded instance needs no client of Kubernetes
-    from resources.launchers.kubernetes.demand import NodeDemand
+    from slipway.resources.launchers.kubernetes.demand import NodeDemand
 
 
 class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from resources.fleet.protocol import NODE_VARIABLE, Node
-from resources.unavailable import Unavailable
-from trainer.base import codec, processes
+from slipway.resources.fleet.protocol import NODE_VARIABLE, Node
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import codec, processes
 
 FLEET_VARIABLE = "SLIPWAY_FLEET"
 """In the environment of a node's processes: the fleet's folder."""

@@ -4,9 +4,9 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Any
 
-from resources.kubernetes.objects import Resource
-from resources.unavailable import PlatformFault, Unavailable
-from trainer.base import parsing
+from slipway.resources.kubernetes.objects import Resource
+from slipway.resources.unavailable import PlatformFault, Unavailable
+from slipway.trainer.base import parsing
 
 WRITES = ("create", "patch", "delete")
 OF_THE_OBJECT = (400, 413, 422)

@@ -15,11 +15,11 @@ from typing import Any
 
 import urllib3
 
-from resources.kubernetes import answers
-from resources.kubernetes.answers import Call
-from resources.kubernetes.objects import PODS, KubernetesObject, Resource
-from resources.unavailable import Unavailable
-from trainer.base import parsing, proxy_bypass
+from slipway.resources.kubernetes import answers
+from slipway.resources.kubernetes.answers import Call
+from slipway.resources.kubernetes.objects import PODS, KubernetesObject, Resource
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import parsing, proxy_bypass
 
 PAGE = 500
 """Objects in one page of a list: kubectl's number."""

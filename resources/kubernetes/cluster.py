@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from recipes.kubernetes import KubernetesSection, Quantity, lesser
-from recipes.parts import Text
+from slipway.recipes.kubernetes import KubernetesSection, Quantity, lesser
+from slipway.recipes.parts import Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Cluster:
     unreachable_seconds: int = 30
     """Seconds after which the pods of a node that is not ready, or does not answer, are given up."""
     patch: Mapping[str, Any] = field(default_factory=dict)
-    """Merged into every pod template, before the recipe's own; see `recipes.kubernetes`."""
+    """Merged into every pod template, before the recipe's own; see `slipway.recipes.kubernetes`."""
     recipe_patch: Mapping[str, Any] = field(default_factory=dict)
     """The recipe's own patch of the pod template."""
 
@@ -82,6 +82,7 @@ class Cluster:
         return lesser(self.resources, self.requests)
 
     def with_recipe(self, section: Mapping[str, object]) -> "Cluster":
-        """This cluster with what a recipe overrides: `section` is a `recipes.kubernetes.KubernetesSection` as JSON."""
+        """This cluster with what a recipe overrides: `section` is a `slipway.recipes.kubernetes.KubernetesSection` as
+        JSON."""
         wanted = KubernetesSection.model_validate(section).model_dump(exclude_none=True)
         return dataclasses.replace(self, recipe_patch=wanted.pop("patch"), **wanted)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from resources.kubernetes.objects import KubernetesObject
+from slipway.resources.kubernetes.objects import KubernetesObject
 
 
 def holding(found: KubernetesObject) -> dict[str, KubernetesObject]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from resources.kubernetes.objects import KubernetesObject, Resource
+from slipway.resources.kubernetes.objects import KubernetesObject, Resource
 
 
 class ClusterReader(Protocol):
-    """Every method raises `resources.unavailable.Unavailable` when the cluster cannot be asked."""
+    """Every method raises `slipway.resources.unavailable.Unavailable` when the cluster cannot be asked."""
 
     def get(self, resource: Resource, name: str) -> KubernetesObject | None:
         """The object of that name, None when there is none."""

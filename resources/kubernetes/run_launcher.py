@@ -19,7 +19,7 @@ from dagster_k8s.job import get_job_name_from_run_id
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from trainer.base import parsing
+from slipway.trainer.base import parsing
 
 REQUEST_SECONDS = 10.0
 """What one answer may take: a server that accepts and never answers is away."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from resources.launchers.protocol import Job, MissingNodes
-from trainer.base import atomic, parsing
+from slipway.resources.launchers.protocol import Job, MissingNodes
+from slipway.trainer.base import atomic, parsing
 
 INCIDENTAL = ("environment", "labels", "prefer", "warm")
 """Fields in which two documents of one job may differ: the process that adopts a job may be of a later revision than

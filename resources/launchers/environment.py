@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from resources.launchers.protocol import Job
+from slipway.resources.launchers.protocol import Job
 
 JOB_VARIABLE = "SLIPWAY_JOB"
 """The name of the job that a process belongs to."""

@@ -98,8 +98,8 @@ class Status:
     started_at: float | None = None
     ended_at: float | None = None
     kind: str = ""
-    """The class of the cause of a failure, of `trainer.record.causes`, where the launcher has seen it; what a rank says
-    of its own end tells more."""
+    """The class of the cause of a failure, of `slipway.trainer.record.causes`, where the launcher has seen it; what a
+    rank says of its own end tells more."""
 
 
 class DoesNotFit(ValueError):

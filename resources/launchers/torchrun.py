@@ -2,13 +2,13 @@
 command, or such a command itself where it is a lone rank. Pure.
 
 Every launcher starts this command; a launcher only says where the ranks meet (`endpoint`) and which Python runs. The
-supervisor (`trainer.supervisor`) and the agent (`trainer.node.agent`) add what differs from node to node: whether the
-node hosts the rendezvous store, and the node's address.
+supervisor (`slipway.trainer.supervisor`) and the agent (`slipway.trainer.node.agent`) add what differs from node to
+node: whether the node hosts the rendezvous store, and the node's address.
 """
 
-from resources.launchers.protocol import Job
+from slipway.resources.launchers.protocol import Job
 
-TRAINER = ("python", "-m", "trainer")
+TRAINER = ("python", "-m", "slipway.trainer")
 """The command of the built-in trainer: supervisors fork its ranks, and restart them in the same job."""
 SIBLING_GRACE_SECONDS = 3
 """How long the other ranks of a node may take to end when one of them has failed."""
@@ -20,7 +20,7 @@ def node_command(job: Job, config: str, endpoint: str, python: str) -> list[str]
     config: the path of the job's config on the node. endpoint: ``HOST:PORT`` of the rendezvous store. python: the
     Python of the node, which also stands in for `python` as the first word of the job's own command.
     """
-    process = [python, "-m", "trainer.node.process"]
+    process = [python, "-P", "-m", "slipway.trainer.node.process"]
     if is_supervised(job):
         return [*process, "supervisor", job.folder, *_supervisor(job, endpoint, python), config]
     kind, command = ("rank", []) if job.is_lone else ("agent", _torchrun(job, endpoint, python))
@@ -37,13 +37,13 @@ def is_supervised(job: Job) -> bool:
 def _supervisor(job: Job, endpoint: str, python: str) -> list[str]:
     """The supervisor. A lone rank has one too: it is forked from what has been imported, which costs it nothing."""
     # -P: a file in the job's folder must not replace a module that it imports.
-    return [python, "-P", "-m", "trainer.supervisor", *_shape(job, endpoint)]
+    return [python, "-P", "-m", "slipway.trainer.supervisor", *_shape(job, endpoint)]
 
 
 def _torchrun(job: Job, endpoint: str, python: str) -> list[str]:
     """The agent. A lone rank needs none, and is spared the seconds in which an agent imports torch."""
     return [
-        *(python, "-P", "-m", "trainer.node.agent", *_shape(job, endpoint)),
+        *(python, "-P", "-m", "slipway.trainer.node.agent", *_shape(job, endpoint)),
         # torchrun never restarts a rank: the next incarnation does, with a fresh look at checkpoints and nodes.
         *("--max-restarts=0", f"--shutdown-timeout={SIBLING_GRACE_SECONDS}"),
         "--no-python",

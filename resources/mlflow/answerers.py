@@ -8,9 +8,9 @@ counts for a small share of the traffic too, as a canary against which nothing s
 
 from pathlib import Path
 
-from resources.mlflow.promotion import HeldBack, NotJudged, NotPromoted, allowing
-from resources.mlflow.promotion_log import champion, history, withdrawals
-from resources.mlflow.registry import Version
+from slipway.resources.mlflow.promotion import HeldBack, NotJudged, NotPromoted, allowing
+from slipway.resources.mlflow.promotion_log import champion, history, withdrawals
+from slipway.resources.mlflow.registry import Version
 
 
 def refusal(durable: Path, version: Version, again: bool = False) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources import code, code_difference
-from resources.mlflow.shipped import ShippedLedger
-from resources.trainings.store import TrainingStore
-from trainer.base import regular_file
-from trainer.base.journal import JournalEvent
-from trainer.node import environment
-from trainer.record import files
+from slipway.resources import code, code_difference
+from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import regular_file
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.node import environment
+from slipway.trainer.record import files
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

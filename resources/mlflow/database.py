@@ -10,9 +10,9 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources import sqlite
-from resources.unavailable import Unavailable
-from trainer.base import atomic, lock
+from slipway.resources import sqlite
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import atomic, lock
 
 URI = "sqlite:///"
 MAKING_SECONDS = 300.0

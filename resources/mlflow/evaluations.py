@@ -6,10 +6,10 @@ They have the same names in every run, so that MLflow lays the curves of several
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from resources.trainings.facts import TrainingFacts
-from trainer.base import codec
-from trainer.record import files
-from trainer.record.scores import Score
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
+from slipway.trainer.record.scores import Score
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric

@@ -3,7 +3,8 @@
     <durable>/models/<model>/freeze.json             that nothing is promoted, by whom and why; gone when it may again
                              approvals/<manifest>/<n>.json   that a person approved a checkpoint, or refused it
 
-Each is read at the moment of the promotion, by the one door (`resources.mlflow.promotion`). No rollback is held.
+Each is read at the moment of the promotion, by the one door (`slipway.resources.mlflow.promotion`). No rollback is
+held.
 """
 
 import time
@@ -12,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from trainer.base import codec
-from trainer.record import numbered
+from slipway.trainer.base import codec
+from slipway.trainer.record import numbered
 
 FREEZE, APPROVAL = "slipway.freeze/1", "slipway.approval/1"
 HOUR = 3600.0

@@ -1,8 +1,8 @@
 """Identity: who asks for something to be done, for the record, and whether they may decide about champions.
 
 A run that a sensor or a schedule started is the platform's own. One from the webserver has the person's name where a
-proxy gave it (`resources.run_coordinator`), and so has one that was ended there. On the command line it is the user of
-the operating system.
+proxy gave it (`slipway.resources.run_coordinator`), and so has one that was ended there. On the command line it is the
+user of the operating system.
 """
 
 import os

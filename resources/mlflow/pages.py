@@ -7,7 +7,7 @@ out. Everything here is shown: an address has no secret in it.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from resources import links
+from slipway.resources import links
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -2,20 +2,20 @@
 
     <durable>/models/<model>/judgements/<manifest>.json   what the gate found about a checkpoint; the newest judgement
                              evidence/<sha256>.json       every judgement ever made, immutable, named by its bytes
-                             promotions/<n>.json          the n-th promotion (`resources.mlflow.promotion_log`)
+                             promotions/<n>.json          the n-th promotion (`slipway.resources.mlflow.promotion_log`)
 
 Whoever promotes (an asset, a person who rolls back), `promote` reads the gate's judgement itself, refuses unless it is
 about this very checkpoint and the champion of now, and compares and sets alone: one process at a time by a lock of the
 model's folder, and by a numbered record that only one writer creates where a file system ignores locks. MLflow's alias
-follows the last record: at once, or when MLflow is back (`sensors.promotions`). A freeze, an approval that is
-missing and a cool-down hold a promotion back (`resources.mlflow.holding`), but no rollback.
+follows the last record: at once, or when MLflow is back (`slipway.sensors.promotions`). A freeze, an approval that is
+missing and a cool-down hold a promotion back (`slipway.resources.mlflow.holding`), but no rollback.
 """
 
 import time
 from pathlib import Path
 
-from resources.mlflow import holding, identity, promotion_log
-from resources.mlflow.promotion_log import (
+from slipway.resources.mlflow import holding, identity, promotion_log
+from slipway.resources.mlflow.promotion_log import (
     JUDGEMENT,
     NOT_EXAMINED,
     PROMOTION,
@@ -34,8 +34,8 @@ from resources.mlflow.promotion_log import (
     models,
     next_number,
 )
-from resources.mlflow.registry import CHAMPION, Registry, Version, one_writer
-from trainer.base import atomic, codec, digest
+from slipway.resources.mlflow.registry import CHAMPION, Registry, Version, one_writer
+from slipway.trainer.base import atomic, codec, digest
 
 __all__ = [
     "JUDGEMENT",
@@ -176,7 +176,7 @@ class Promotions:
     def mirror(self) -> bool:
         """Let MLflow's alias follow the last promotion, also one that was made meanwhile by a process without the lock.
 
-        False while MLflow is away: `sensors.promotions` asks again.
+        False while MLflow is away: `slipway.sensors.promotions` asks again.
         """
         from mlflow.exceptions import MlflowException
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from resources.mlflow.registry import MANIFEST_TAG
-from trainer.base import codec, journal, listing
-from trainer.record import files, numbered
+from slipway.resources.mlflow.registry import MANIFEST_TAG
+from slipway.trainer.base import codec, journal, listing
+from slipway.trainer.record import files, numbered
 
 JUDGEMENT, PROMOTION = "slipway.judgement/1", "slipway.promotion/1"
 SENT_BACK = "the_champion_failed_where_it_served"

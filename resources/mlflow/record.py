@@ -13,16 +13,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from resources.trainings import accounts
-from resources.trainings.facts import TrainingFacts
-from trainer.base import atomic, codec, digest, regular_file, verify
-from trainer.checkpoint.disk import manifest as manifests
-from trainer.checkpoint.disk import progress as progresses
-from trainer.data import mixtures
-from trainer.data.snapshots import Snapshot
-from trainer.record import fence
-from trainer.record.fence import Commit
-from trainer.record.scores import Score
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.base import atomic, codec, digest, regular_file, verify
+from slipway.trainer.checkpoint.disk import manifest as manifests
+from slipway.trainer.checkpoint.disk import progress as progresses
+from slipway.trainer.data import mixtures
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import Score
 
 FORMAT = "slipway.model-record/1"
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ ENVIRONMENT = (
     *("python", "torch", "packages", "kernel", "variables"),
     *("cuda", "cudnn", "nccl", "driver", "image", "image_digest"),
 )
-"""What the lineage of a checkpoint says of its environment (`trainer.node.environment`)."""
+"""What the lineage of a checkpoint says of its environment (`slipway.trainer.node.environment`)."""
 ON_GPUS, IN_A_CONTAINER = ("cuda", "cudnn", "nccl", "driver"), ("image_digest",)
 """What a complete environment has besides, where there are GPUs, and where there is an image."""
 UNRECORDED = ("hardware.gpu_uuids", "hardware.gpu_errors", "hardware.network")
@@ -120,7 +120,7 @@ def of_checkpoint(
         code={
             "revision": lineage.get("revision", ""),
             "configuration": digest.sha256(atomic.canonical_json(dict(settings))),
-            "command": "python -m trainer",
+            "command": "python -m slipway.trainer",
             "changes": lineage.get("changes", []),
         },
         environment={

@@ -1,6 +1,6 @@
 """Sending back: a champion that failed where it served is champion no more.
 
-The log of promotions alone is written, by compare-and-set; MLflow's alias follows it (`sensors.promotions`).
+The log of promotions alone is written, by compare-and-set; MLflow's alias follows it (`slipway.sensors.promotions`).
 """
 
 import time
@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from resources.mlflow.promotion_log import SENT_BACK, Judgement, Promotion, add, history, next_number
-from resources.mlflow.registry import one_writer
+from slipway.resources.mlflow.promotion_log import SENT_BACK, Judgement, Promotion, add, history, next_number
+from slipway.resources.mlflow.registry import one_writer
 
 
 def send_back(durable: Path, model: str, manifest: str, evidence: Mapping[str, Any], by: str, why: str) -> bool:

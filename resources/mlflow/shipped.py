@@ -6,9 +6,9 @@ It needs neither Dagster nor MLflow: pages and the command line read here which 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings.store import TrainingStore
-from trainer.base import codec
-from trainer.record.files import TRACKING
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.record.files import TRACKING
 
 
 @dataclass

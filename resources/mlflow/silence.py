@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from resources.unavailable import Unavailable
+from slipway.resources.unavailable import Unavailable
 
 SECONDS = 5.0
 """How long a server that did not answer is not asked again."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resources.mlflow import filters
-from trainer.base import codec
+from slipway.resources.mlflow import filters
+from slipway.trainer.base import codec
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

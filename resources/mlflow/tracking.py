@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import ConfigDict, Field
 
-from resources import credentials
-from resources.credentials import PublicAddress
-from resources.mlflow import artefacts, database, evaluations, filters, pages, silence, sweeps
-from resources.mlflow.pages import Pages
-from resources.mlflow.shipped import ShippedLedger
-from resources.mlflow.sweeps import SweepRun, TrialRun
-from resources.trainings import naming
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.store import TrainingStore
-from trainer.base import journal, proxy_bypass
-from trainer.record import ledger
+from slipway.resources import credentials
+from slipway.resources.credentials import PublicAddress
+from slipway.resources.mlflow import artefacts, database, evaluations, filters, pages, silence, sweeps
+from slipway.resources.mlflow.pages import Pages
+from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.mlflow.sweeps import SweepRun, TrialRun
+from slipway.resources.trainings import naming
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import journal, proxy_bypass
+from slipway.trainer.record import ledger
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -111,8 +111,8 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
     def client(self) -> "MlflowClient":
         """MLflow's client, which is imported here first because the import takes seconds.
 
-        Raises OSError and ValueError as `read_address` and `token` of `resources.credentials` do, and for
-        a SQLite database what `resources.mlflow.database.make_ready` does.
+        Raises OSError and ValueError as `read_address` and `token` of `slipway.resources.credentials` do, and for
+        a SQLite database what `slipway.resources.mlflow.database.make_ready` does.
         """
         if not self.uri_file:
             if self.token_file:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from resources.mlflow import holding
-from resources.mlflow.promotion import Judgement, history, judged, models
+from slipway.resources.mlflow import holding
+from slipway.resources.mlflow.promotion import Judgement, history, judged, models
 
 
 def undecided(durable: Path, manifest: str) -> Judgement | None:

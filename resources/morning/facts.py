@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from resources.fleet.health.standing import NodeRecord
-from resources.trainings.incident_reports import IncidentReport
+from slipway.resources.fleet.health.standing import NodeRecord
+from slipway.resources.trainings.incident_reports import IncidentReport
 
 NEARLY_FULL = 0.9
 """The share of a tier from which on a person makes room: what the alert for storage that is nearly full warns of."""
@@ -21,7 +21,7 @@ class TrainingEnd:
     """Whether a person asked for the end."""
     reason: str
     kind: str
-    """The class of the cause of a failure, of `trainer.record.causes`."""
+    """The class of the cause of a failure, of `slipway.trainer.record.causes`."""
     step: int
     """That of its newest checkpoint; 0 without one."""
     at: float
@@ -36,7 +36,7 @@ class RestartAsked:
     reason: str
     at: float
     kind: str = ""
-    """The class of the reason, of `trainer.record.causes`."""
+    """The class of the reason, of `slipway.trainer.record.causes`."""
 
 
 @dataclass(frozen=True)

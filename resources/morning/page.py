@@ -8,12 +8,12 @@ from html import escape
 from pathlib import Path
 from urllib.parse import urljoin
 
-from resources import frame
-from resources.morning.report import MorningItem, MorningReport
-from resources.morning.text import sections
-from resources.trainings import post_mortem
-from trainer.base import atomic
-from trainer.base.counting import counted
+from slipway.resources import frame
+from slipway.resources.morning.report import MorningItem, MorningReport
+from slipway.resources.morning.text import sections
+from slipway.resources.trainings import post_mortem
+from slipway.trainer.base import atomic
+from slipway.trainer.base.counting import counted
 
 REFRESH_SECONDS = 300
 NAV = (("All pages", "/slipway"), ("Dagster", "/"))

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from resources.fleet.health.register import FOLDER, NodeRegister
-from resources.fleet.health.standing import NodeRecord
-from resources.morning.facts import (
+from slipway.resources.fleet.health.register import FOLDER, NodeRegister
+from slipway.resources.fleet.health.standing import NodeRecord
+from slipway.resources.morning.facts import (
     CheckpointDamage,
     GateVerdict,
     NightFacts,
@@ -26,17 +26,17 @@ from resources.morning.facts import (
     TrainingEnd,
     UnreadableSubject,
 )
-from resources.trainings import incident_reports
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.incident_reports import IncidentReport
-from resources.trainings.store import Trainings, TrainingStore
-from resources.unavailable import Unavailable
-from trainer.base import journal, listing
-from trainer.checkpoint.retention import forecast
-from trainer.checkpoint.retention.forecast import Sample
-from trainer.checkpoint.tiers import faults
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.record import commits, files, removals
+from slipway.resources.trainings import incident_reports
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.incident_reports import IncidentReport
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import journal, listing
+from slipway.trainer.checkpoint.retention import forecast
+from slipway.trainer.checkpoint.retention.forecast import Sample
+from slipway.trainer.checkpoint.tiers import faults
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.record import commits, files, removals
 
 MODELS, STORAGE, JOURNAL = "models", "storage", ".journal"
 
@@ -247,7 +247,7 @@ def _models(durable: Path, found: _Night) -> None:
     names = listing.folders_if_there(durable / MODELS)
     if not names:
         return
-    from resources.morning import verdicts
+    from slipway.resources.morning import verdicts
 
     def read(name: str) -> None:
         verdicts_of_model, champion = verdicts.of_model(durable, name, found.since)

@@ -7,9 +7,9 @@ platform has dealt with, and what a person or a policy decided (a stop, a restar
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from resources import links
-from resources.fleet.health.standing import NodeRecord, Standing
-from resources.morning.facts import (
+from slipway.resources import links
+from slipway.resources.fleet.health.standing import NodeRecord, Standing
+from slipway.resources.morning.facts import (
     CheckpointDamage,
     GateVerdict,
     NightFacts,
@@ -19,10 +19,10 @@ from resources.morning.facts import (
     TrainingEnd,
     UnreadableSubject,
 )
-from resources.trainings import incident_reports, post_mortem
-from resources.trainings.incident_reports import RECOVERING, IncidentReport
-from trainer.base.counting import counted
-from trainer.record import causes
+from slipway.resources.trainings import incident_reports, post_mortem
+from slipway.resources.trainings.incident_reports import RECOVERING, IncidentReport
+from slipway.trainer.base.counting import counted
+from slipway.trainer.record import causes
 
 INCIDENT, TRAINING, CHECKPOINT, TIER, GATE, NODE, RECORDS = (
     "incident",

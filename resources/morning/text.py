@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urljoin
 
-from resources.morning.report import MorningItem, MorningReport
-from resources.trainings import post_mortem
+from slipway.resources.morning.report import MorningItem, MorningReport
+from slipway.resources.trainings import post_mortem
 
 
 def digest(report: MorningReport, address: str = "") -> str:

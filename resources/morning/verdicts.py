@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from resources.mlflow import holding, promotion, record
-from resources.mlflow.promotion import Judgement
-from resources.morning.facts import GateVerdict
-from trainer.base import listing
+from slipway.resources.mlflow import holding, promotion, record
+from slipway.resources.mlflow.promotion import Judgement
+from slipway.resources.morning.facts import GateVerdict
+from slipway.trainer.base import listing
 
 
 def of_model(durable: Path, model: str, since: float) -> tuple[list[GateVerdict], str]:

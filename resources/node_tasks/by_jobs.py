@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.fleet.protocol import Fleet, by_name
-from resources.launchers.protocol import Job, JobState, Launcher, Status
-from resources.node_tasks.protocol import Say, TaskOutcome
-from resources.trainings.faults import lost_nodes
-from resources.unavailable import Unavailable
-from trainer import node_task
-from trainer.base import atomic, codec, digest
-from trainer.node_task import Task
+from slipway.resources.fleet.protocol import Fleet, by_name
+from slipway.resources.launchers.protocol import Job, JobState, Launcher, Status
+from slipway.resources.node_tasks.protocol import Say, TaskOutcome
+from slipway.resources.trainings.faults import lost_nodes
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer import node_task
+from slipway.trainer.base import atomic, codec, digest
+from slipway.trainer.node_task import Task
 
 GRACE_SECONDS = 5.0
 PROGRESS_SECONDS = 15.0
@@ -53,7 +53,7 @@ class Attempt:
     def job(self) -> Job:
         return Job(
             name=self.name,
-            command=("python", "-m", "trainer.node_task"),
+            command=("python", "-P", "-m", "slipway.trainer.node_task"),
             config=node_task.document(self.task, self.outcome),
             nodes=(self.node,),
             labels={"task": self.task.KIND},

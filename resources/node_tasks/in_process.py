@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from resources.node_tasks.protocol import Say, TaskOutcome
-from trainer.base.progress import every
-from trainer.node_task import Task
+from slipway.resources.node_tasks.protocol import Say, TaskOutcome
+from slipway.trainer.base.progress import every
+from slipway.trainer.node_task import Task
 
 LINE_SECONDS = 10.0
 

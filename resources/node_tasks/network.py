@@ -4,17 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.fleet.health import suspicion
-from resources.fleet.health.door import NodeHealth
-from resources.fleet.protocol import Node
-from resources.launchers.protocol import Launcher
-from resources.node_tasks.protocol import Say
-from resources.node_tasks.together import FOLDER, Together
-from trainer.base import codec, digest
-from trainer.node_task import CollectiveTask
-from trainer.preflight.bisection import BisectionState
-from trainer.record import causes
-from trainer.record.incidents import IncidentRecord
+from slipway.resources.fleet.health import suspicion
+from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.node_tasks.protocol import Say
+from slipway.resources.node_tasks.together import FOLDER, Together
+from slipway.trainer.base import codec, digest
+from slipway.trainer.node_task import CollectiveTask
+from slipway.trainer.preflight.bisection import BisectionState
+from slipway.trainer.record import causes
+from slipway.trainer.record.incidents import IncidentRecord
 
 FORMAT = "slipway.bisection/1"
 RESULT = "result.json"

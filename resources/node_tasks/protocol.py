@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trainer.node_task import Result, Task
+from slipway.trainer.node_task import Result, Task
 
 Say = Callable[[str], None]
 """Prints one line for the person who waits."""
@@ -25,8 +25,8 @@ class NodeTasks(Protocol):
     def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
         """Run each node's task and wait for all; the failure of one node does not stop the others.
 
-        A task that is already under way is adopted. Raises `resources.unavailable.Unavailable` when no task can be
-        started.
+        A task that is already under way is adopted. Raises `slipway.resources.unavailable.Unavailable` when no task can
+        be started.
         """
 
     def stop(self, tasks: Mapping[str, Task]) -> None:

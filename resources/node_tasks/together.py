@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.launchers.protocol import Job, Launcher
-from resources.node_tasks.protocol import Say, TaskOutcome
-from resources.unavailable import Unavailable
-from trainer import node_task
-from trainer.base import codec, digest
-from trainer.node_task import CollectiveTask
-from trainer.preflight import bisection
-from trainer.preflight.bisection import BisectionState, NodeGroup
+from slipway.resources.launchers.protocol import Job, Launcher
+from slipway.resources.node_tasks.protocol import Say, TaskOutcome
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer import node_task
+from slipway.trainer.base import codec, digest
+from slipway.trainer.node_task import CollectiveTask
+from slipway.trainer.preflight import bisection
+from slipway.trainer.preflight.bisection import BisectionState, NodeGroup
 
 FOLDER = "bisections"
 """The folder of the outcomes, on the durable tier."""
@@ -35,7 +35,7 @@ class Together:
     task: CollectiveTask
     ranks_per_node: int
     poll_seconds: float
-    command: tuple[str, ...] = ("python", "-m", "trainer.node_task")
+    command: tuple[str, ...] = ("python", "-P", "-m", "slipway.trainer.node_task")
     expected: float | None = None
     """The bus bandwidth that a good group reaches, in GB/s; None to judge by the fastest group."""
     rates: dict[NodeGroup, float | None] = field(default_factory=dict)

@@ -9,11 +9,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.notify import endpoints, notices
-from resources.notify.endpoints import Endpoint, NotSent
-from resources.notify.notices import Notice, NoticeMessage
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NotificationSettings
+from slipway.resources.notify import endpoints, notices
+from slipway.resources.notify.endpoints import Endpoint, NotSent
+from slipway.resources.notify.notices import Notice, NoticeMessage
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NotificationSettings
 
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 600.0
 """Between a failure and the next try, and at most."""

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources import credentials
-from resources.notify.notices import NoticeMessage
+from slipway.resources import credentials
+from slipway.resources.notify.notices import NoticeMessage
 
 _STATUS = re.compile(r"error=(\d{3})")
 _SIGNS = {

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
-from resources.morning import report as morning
-from resources.morning.report import MorningItem, MorningReport
-from resources.notify.settings import NoticeKind, NotificationSettings
+from slipway.resources.morning import report as morning
+from slipway.resources.morning.report import MorningItem, MorningReport
+from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 
 RECOVERY_SECONDS = 300.0
 """A notice of an incident is sent once the training has gone on, or after so long: then it says that it has not."""

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.notify.notices import Notice
-from trainer.base import codec, digest, journal, listing
-from trainer.base.file_system import FULL
+from slipway.resources.notify.notices import Notice
+from slipway.trainer.base import codec, digest, journal, listing
+from slipway.trainer.base.file_system import FULL
 
 FORMAT = "slipway.notice/1"
 KEPT_SECONDS = 90 * 86_400.0

@@ -14,9 +14,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from recipes.parts import RecipeSection, Text
-from resources import settings_file
-from resources.credentials import PublicAddress
+from slipway.recipes.parts import RecipeSection, Text
+from slipway.resources import settings_file
+from slipway.resources.credentials import PublicAddress
 
 FILE = "notifications.yaml"
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")

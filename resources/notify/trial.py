@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from resources.notify import endpoints
-from resources.notify.endpoints import NotSent
-from resources.notify.notices import NoticeMessage
-from resources.notify.settings import NotificationSettings
+from slipway.resources.notify import endpoints
+from slipway.resources.notify.endpoints import NotSent
+from slipway.resources.notify.notices import NoticeMessage
+from slipway.resources.notify.settings import NotificationSettings
 
 SENT = "sent"
 

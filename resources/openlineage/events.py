@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from resources.trainings.facts import TrainingFacts
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.data.snapshots import Snapshot
-from trainer.record.fence import Claim, Commit, Exit
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.record.fence import Claim, Commit, Exit
 
 NAMESPACE = "slipway"
 """Of all jobs and datasets."""

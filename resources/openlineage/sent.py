@@ -1,13 +1,13 @@
 """Sent: which events were sent already, and which trainings and snapshots have more to tell.
 
-<durable>/openlineage/snapshots/<sha256>   a snapshot whose event was sent; else as `resources.delivered`
+<durable>/openlineage/snapshots/<sha256>   a snapshot whose event was sent; else as `slipway.resources.delivered`
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.delivered import DeliveredRecord
-from trainer.base import atomic, listing, paths
+from slipway.resources.delivered import DeliveredRecord
+from slipway.trainer.base import atomic, listing, paths
 
 FORMAT = "slipway.openlineage/1"
 

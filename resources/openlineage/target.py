@@ -11,11 +11,11 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
-from resources import credentials, posting
-from resources.credentials import PublicAddress
-from resources.openlineage.events import RunEvent
-from resources.unavailable import Unavailable
-from trainer.base import atomic
+from slipway.resources import credentials, posting
+from slipway.resources.credentials import PublicAddress
+from slipway.resources.openlineage.events import RunEvent
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import atomic
 
 SECONDS = 5.0
 """How long a server may take over one event."""

@@ -1,6 +1,6 @@
 """Delivery: what of a training's trace is sent next, and the record of what was.
 
-    <durable>/opentelemetry/…   as `resources.delivered`
+    <durable>/opentelemetry/…   as `slipway.resources.delivered`
 
 A rank's file is read on from where the last reading stopped. A span whose end is not known yet (of a run, a job, a
 rank) is sent when it is.
@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.opentelemetry.spans import AssetRun, TraceSpan, TrainingTrace, job_key, run_key
-from trainer.base import journal
-from trainer.record import fence, files
-from trainer.record.fence import Claim, Exit
+from slipway.resources.opentelemetry.spans import AssetRun, TraceSpan, TrainingTrace, job_key, run_key
+from slipway.trainer.base import journal
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Claim, Exit
 
 FORMAT = "slipway.opentelemetry/1"
 MOST_BYTES = 1 << 20

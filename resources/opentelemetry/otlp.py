@@ -7,7 +7,7 @@ nanoseconds are written as texts, as the protocol's JSON has them.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resources.opentelemetry.spans import TraceSpan
+from slipway.resources.opentelemetry.spans import TraceSpan
 
 INTERNAL, ERROR = 1, 2
 """SPAN_KIND_INTERNAL; STATUS_CODE_ERROR."""

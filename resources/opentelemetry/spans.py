@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.base.journal import JournalEvent
-from trainer.record import fence
-from trainer.record.fence import Claim, Exit
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Claim, Exit
 
 BY_RUN = "run "
 """Who claims says so; the id of the Dagster run follows."""

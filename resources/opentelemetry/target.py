@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from resources import credentials, posting
-from resources.opentelemetry import otlp
-from resources.opentelemetry.spans import TraceSpan
-from trainer.record import spans
+from slipway.resources import credentials, posting
+from slipway.resources.opentelemetry import otlp
+from slipway.resources.opentelemetry.spans import TraceSpan
+from slipway.trainer.record import spans
 
 PREFIX = "OTEL_EXPORTER_OTLP_"
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

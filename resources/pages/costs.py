@@ -7,12 +7,12 @@ stands where prices are set.
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 
-from resources import frame
-from resources.pages import training
-from resources.trainings import spending
-from resources.trainings.costs import Prices
-from resources.trainings.spending import Spending, SpentLine, SpentSum
-from trainer.record.accounting import buckets
+from slipway.resources import frame
+from slipway.resources.pages import training
+from slipway.resources.trainings import spending
+from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.spending import Spending, SpentLine, SpentSum
+from slipway.trainer.record.accounting import buckets
 
 PERIODS = (7, 30, 90, 365)
 """Days that the page offers."""

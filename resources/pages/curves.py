@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from resources import frame
-from resources.trainings.curves import FIGURES, VALIDATION, CurveFold
+from slipway.resources import frame
+from slipway.resources.trainings.curves import FIGURES, VALIDATION, CurveFold
 
 TITLES = {
     "loss": "Loss",

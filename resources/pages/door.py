@@ -4,7 +4,8 @@ nor under another site's name.
 A browser sends what it knows (a password, a cookie, its place in the network) also with requests that a page of
 another site makes it send, and Dagster takes mutations from such requests. Browsers say whose page it is
 (`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/): what comes from another site may only open a page. A page
-whose own name leads here is of the same site, by the browser's rules: names are checked (`trainer.base.host_names`).
+whose own name leads here is of the same site, by the browser's rules: names are checked
+(`slipway.trainer.base.host_names`).
 """
 
 from collections.abc import Collection
@@ -14,8 +15,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from resources.access import Access
-from trainer.base import host_names
+from slipway.resources.access import Access
+from slipway.trainer.base import host_names
 
 OPEN = ("/server_info", "/slipway/live")
 """Versions alone, and that the process answers: probes ask without a token."""

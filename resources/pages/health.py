@@ -11,10 +11,10 @@ from dagster import DagsterInstance
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
 
-from trainer.base import listing
+from slipway.trainer.base import listing
 
 SILENT_SECONDS = 300.0
-"""As long as the alerts DaemonSilent and SensorSilent wait (`deploy.monitoring.platform_alerts`)."""
+"""As long as the alerts DaemonSilent and SensorSilent wait (`slipway.deploy.monitoring.platform_alerts`)."""
 
 
 def problems(durable: Path, instance: DagsterInstance) -> dict[str, str]:

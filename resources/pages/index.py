@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from html import escape, unescape
 from pathlib import Path
 
-from resources import frame
-from resources.pages.reading import TrainingReader
-from resources.trainings import naming
-from resources.trainings.standing import TrainingStanding
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import listing
+from slipway.resources import frame
+from slipway.resources.pages.reading import TrainingReader
+from slipway.resources.trainings import naming
+from slipway.resources.trainings.standing import TrainingStanding
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import listing
 
 MOST = 100
 """Trainings that are listed: those in whose records something was written last."""

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 
-from resources.pages import training
-from resources.pages.reading import TrainingReader
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import atomic
-from trainer.record import files
+from slipway.resources.pages import training
+from slipway.resources.pages.reading import TrainingReader
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import atomic
+from slipway.trainer.record import files
 
 PAGE = "report.html"
 SHARE = 0.05

@@ -5,12 +5,12 @@ It answers on one page which of two trainings is better, and why one is no champ
 
 from pathlib import Path
 
-from resources.mlflow import promotion
-from resources.mlflow.promotion import Judgement
-from resources.trainings.facts import TrainingFacts
-from trainer.base import codec
-from trainer.record import files
-from trainer.record.scores import Score
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.promotion import Judgement
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
+from slipway.trainer.record.scores import Score
 
 
 def scores(facts: TrainingFacts) -> dict[str, str]:

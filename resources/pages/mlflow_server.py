@@ -1,4 +1,4 @@
-"""MLflow's server with roles: `python -m resources.pages.mlflow_server [options of mlflow server]`.
+"""MLflow's server with roles: `python -m slipway.resources.pages.mlflow_server [options of mlflow server]`.
 
 MLflow itself lets whoever reaches it edit everything. Here each request carries the token of this place, and then:
 
@@ -20,11 +20,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from resources import access
-from resources.access import Access
-from resources.mlflow import identity
-from resources.pages.door import Door
-from trainer.base import proxy_bypass
+from slipway.resources import access
+from slipway.resources.access import Access
+from slipway.resources.mlflow import identity
+from slipway.resources.pages.door import Door
+from slipway.trainer.base import proxy_bypass
 
 OPEN = ("/health", "/version")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -13,22 +13,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from resources import links
-from resources.mlflow import promotion
-from resources.mlflow.pages import Pages
-from resources.mlflow.registry import TRAINING_TAG
-from resources.mlflow.shipped import ShippedLedger
-from resources.pages import measured
-from resources.trainings import accounts, curves, incident_reports, naming, post_mortem, updating, waits
-from resources.trainings.curves import CurveFold
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.standing import TrainingStanding, standing
-from resources.trainings.store import Trainings, TrainingStore
-from resources.trainings.watch import ProgressWatch, Sight
-from trainer.record import files
-from trainer.record.accounting import buckets
-from trainer.record.heartbeat import Beat, RankPlace
-from trainer.record.phases import TRAINING
+from slipway.resources import links
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.pages import Pages
+from slipway.resources.mlflow.registry import TRAINING_TAG
+from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.pages import measured
+from slipway.resources.trainings import accounts, curves, incident_reports, naming, post_mortem, updating, waits
+from slipway.resources.trainings.curves import CurveFold
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.standing import TrainingStanding, standing
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.watch import ProgressWatch, Sight
+from slipway.trainer.record import files
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.heartbeat import Beat, RankPlace
+from slipway.trainer.record.phases import TRAINING
 
 SLOW_SECONDS = 10.0
 SHARE = 0.05

@@ -23,18 +23,18 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from resources import frame, platform
-from resources.mlflow.pages import Pages
-from resources.morning import page as night_page
-from resources.morning.reading import NightReader
-from resources.morning.report import report
-from resources.pages import costs, index, training
-from resources.pages.reading import TrainingReader
-from resources.trainings.spending import SpendingReader
-from resources.trainings.store import Trainings
-from trainer.base import health
-from trainer.base.health import HealthAnswer
-from trainer.record import files
+from slipway.resources import frame, platform
+from slipway.resources.mlflow.pages import Pages
+from slipway.resources.morning import page as night_page
+from slipway.resources.morning.reading import NightReader
+from slipway.resources.morning.report import report
+from slipway.resources.pages import costs, index, training
+from slipway.resources.pages.reading import TrainingReader
+from slipway.resources.trainings.spending import SpendingReader
+from slipway.resources.trainings.store import Trainings
+from slipway.trainer.base import health
+from slipway.trainer.base.health import HealthAnswer
+from slipway.trainer.record import files
 
 PAGE = "report.html"
 """The page that a sweep, a dataset and a training keep in their folder."""

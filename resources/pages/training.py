@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from resources import frame, links
-from resources.pages import curves
-from resources.pages.reading import TrainingView, differences
-from resources.trainings.standing import FAILED, HANGING
-from trainer.base.durations import duration
-from trainer.figures.measures import FIRST_WINDOW
+from slipway.resources import frame, links
+from slipway.resources.pages import curves
+from slipway.resources.pages.reading import TrainingView, differences
+from slipway.resources.trainings.standing import FAILED, HANGING
+from slipway.trainer.base.durations import duration
+from slipway.trainer.figures.measures import FIRST_WINDOW
 
 ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""

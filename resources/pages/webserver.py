@@ -1,4 +1,5 @@
-"""Dagster's webserver with the pages beside it, under /slipway: `python -m resources.pages.webserver [its options]`.
+"""Dagster's webserver with the pages beside it, under /slipway: `python -m slipway.resources.pages.webserver [its
+options]`.
 
 One server, one address, one door that somebody guards: a link from an asset to its page needs no host. Dagster builds
 its application from a class that it names in one place; here that name stands for a class with more routes.
@@ -21,15 +22,15 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount
 
-from resources import access, platform
-from resources.home import Home
-from resources.mlflow.identity import USER_TAG
-from resources.pages import mutations
-from resources.pages.door import Door
-from resources.pages.health import problems
-from resources.pages.routes import routes
-from resources.run_coordinator import asking, note_cancellation
-from trainer.base import host_names, proxy_bypass
+from slipway.resources import access, platform
+from slipway.resources.home import Home
+from slipway.resources.mlflow.identity import USER_TAG
+from slipway.resources.pages import mutations
+from slipway.resources.pages.door import Door
+from slipway.resources.pages.health import problems
+from slipway.resources.pages.routes import routes
+from slipway.resources.run_coordinator import asking, note_cancellation
+from slipway.trainer.base import host_names, proxy_bypass
 
 
 class PersonsContext(WorkspaceRequestContext):

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import KubernetesObject, Resource
-from resources.serving import objects
-from resources.serving.objects import DRAIN_SECONDS, KINDS, LEADER_WORKER_SETS, SCALED_OBJECTS, SCALERS, SERVES
-from resources.serving.settings import ServingSettings
-from serving.records import ServingRecords
-from trainer.base import parsing
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import KubernetesObject, Resource
+from slipway.resources.serving import objects
+from slipway.resources.serving.objects import DRAIN_SECONDS, KINDS, LEADER_WORKER_SETS, SCALED_OBJECTS, SCALERS, SERVES
+from slipway.resources.serving.settings import ServingSettings
+from slipway.serving.records import ServingRecords
+from slipway.trainer.base import parsing
 
 APPLIED = "slipway/applied"
 """Annotation: the specification as it was last sent, as JSON."""

@@ -5,8 +5,8 @@ other pods once the first one is gone, and the first one as soon as any other on
 asked to end stays for as long as its leader does, which first gives the answers that are under way.
 """
 
-from resources.kubernetes.objects import KubernetesObject
-from serving import draining
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.serving import draining
 
 MASTER_PORT = 29501
 """Where the leader's ranks and the workers' meet: it listens until the leader's ranks have ended."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlparse
 
-from resources.launchers.local import detached
-from resources.unavailable import Unavailable
-from serving.records import ServingRecords
-from trainer.base import lock
+from slipway.resources.launchers.local import detached
+from slipway.resources.unavailable import Unavailable
+from slipway.serving.records import ServingRecords
+from slipway.trainer.base import lock
 
 PORT = "SLIPWAY_SERVE_PORT"
 """The port of the front; 0 for any free one. Without it, the one that it had before, or 8000, or any free one."""
@@ -34,7 +34,7 @@ class LocalServing:
         wanted = [records.state(model).wanted for model in records.models()]
         if not any(each is not None and each.want == "serve" for each in wanted) or runs(records):
             return
-        module = ["serving", "--durable", str(records.durable), "--detach", *self._port(records)]
+        module = ["slipway.serving", "--durable", str(records.durable), "--detach", *self._port(records)]
         detached.start(module, records.folder / LOG, self._code, self._environ, "the front of served models")
 
     def _port(self, records: ServingRecords) -> list[str]:

@@ -6,14 +6,14 @@ traffic. The pods need no privilege: they pass the Pod Security Standard `restri
 
 from typing import Any
 
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import SERVICES, KubernetesObject, Resource, of
-from resources.serving import groups
-from resources.serving.settings import ServingSettings
-from serving import draining
-from serving.front.names import service_name
-from serving.records import ServedVersion
-from trainer.base import host_names
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import SERVICES, KubernetesObject, Resource, of
+from slipway.resources.serving import groups
+from slipway.resources.serving.settings import ServingSettings
+from slipway.serving import draining
+from slipway.serving.front.names import service_name
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base import host_names
 
 DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments")
 SCALERS = Resource("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
@@ -66,7 +66,7 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
     """The objects of the front: two pods, their Service, and an Ingress where there is a host."""
     labels = {SERVES: "front"}
     about: KubernetesObject = {"name": FRONT, "labels": labels}
-    command = ["python", "-m", "serving", "--durable", durable, "--host", "0.0.0.0", "--port", str(PORT)]
+    command = ["python", "-P", "-m", "slipway.serving", "--durable", durable, "--host", "0.0.0.0", "--port", str(PORT)]
     container = {
         **_container("front", settings.front_image, cluster),
         "command": [*command, "--service", f"http://{{name}}.{cluster.namespace}.svc:{PORT}"],
@@ -176,7 +176,7 @@ class _PodMaker:
 
     def _puller(self) -> KubernetesObject:
         version = self._version
-        command = ["python", "-m", "serving.pull", "--from", self._durable, "--folder", version.folder]
+        command = ["python", "-P", "-m", "slipway.serving.pull", "--from", self._durable, "--folder", version.folder]
         return {
             **_container("pull", self.settings.front_image, self._cluster),
             "command": [*command, "--manifest", version.manifest, "--to", f"{MODELS}/model"],

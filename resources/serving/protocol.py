@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Protocol
 
-from serving.records import ServingRecords
+from slipway.serving.records import ServingRecords
 
 
 class ServingPlace(Protocol):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from recipes.kubernetes import Quantity
-from recipes.parts import Text
-from trainer.base.invalid import positive, require
+from slipway.recipes.kubernetes import Quantity
+from slipway.recipes.parts import Text
+from slipway.trainer.base.invalid import positive, require
 
 GPU = "nvidia.com/gpu"
 

@@ -6,7 +6,7 @@ Each is one create-only record after the newest one, so that of two people who w
 from collections.abc import Callable, Collection, Iterator
 from typing import Literal
 
-from serving.records import ServedState, ServedVersion, ServingRecords, ServingWish, SwitchPolicy
+from slipway.serving.records import ServedState, ServedVersion, ServingRecords, ServingWish, SwitchPolicy
 
 
 class NotServed(ValueError):

@@ -1,8 +1,9 @@
 """A short job and its attempts: what is to be done once, and the folder that says how each start of it ended.
 
 ``<durable>/short-jobs/<name>/<attempt>/job.json``       the launcher's job, as the first who wanted it described it
-``                                     /outcome.json``   its result, or why there is none (`trainer.record.outcomes`)
-``                                     /logs/<node>.txt`` the end of what it wrote, where it failed
+``                                     /outcome.json``   its result, or why there is none
+(`slipway.trainer.record.outcomes`) ``                                     /logs/<node>.txt`` the end of what it wrote,
+where it failed
 
 The name is a function of what the job is about: whoever wants the same finds the attempt that is under way, or the
 result that is there. `job.json` is create-only, so that all who adopt an attempt submit one and the same job.
@@ -14,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from resources.launchers import document
-from resources.launchers.protocol import Job
-from trainer.base import atomic, codec, digest, listing
-from trainer.record import outcomes
-from trainer.record.outcomes import ShortJobOutcome
+from slipway.resources.launchers import document
+from slipway.resources.launchers.protocol import Job
+from slipway.trainer.base import atomic, codec, digest, listing
+from slipway.trainer.record import outcomes
+from slipway.trainer.record.outcomes import ShortJobOutcome
 
 FOLDER = "short-jobs"
 """On the durable tier."""

@@ -2,7 +2,7 @@
 
 What a rank needs is its share of the weights, what FSDP gathers while it computes (the block at work, the next one, and
 what lies outside the blocks), and one sample: its tokens' logits with what the loss makes of them. The rest of the
-memory is for more samples at once (`trainer.step.measuring`).
+memory is for more samples at once (`slipway.trainer.step.measuring`).
 """
 
 import math
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.base import parsing
-from trainer.checkpoint.disk import progress
-from trainer.checkpoint.disk.manifest import MANIFEST, TensorEntry, require_readable, tensor_entry
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.tensor_table import TYPES
-from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
-from trainer.checkpoint.tiers.tier import TierSource
-from trainer.config import evaluating
-from trainer.config.evaluating import RankPlaces
-from trainer.config.operation import Evaluation
-from trainer.plan import room
-from trainer.plan.room import Room
-from trainer.record.fence import Commit
+from slipway.trainer.base import parsing
+from slipway.trainer.checkpoint.disk import progress
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, TensorEntry, require_readable, tensor_entry
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.tensor_table import TYPES
+from slipway.trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
+from slipway.trainer.checkpoint.tiers.tier import TierSource
+from slipway.trainer.config import evaluating
+from slipway.trainer.config.evaluating import RankPlaces
+from slipway.trainer.config.operation import Evaluation
+from slipway.trainer.plan import room
+from slipway.trainer.plan.room import Room
+from slipway.trainer.record.fence import Commit
 
 BLOCK = re.compile(r"model/blocks\.(\d+)\.")
 GATHERED_BLOCKS = 2

@@ -20,12 +20,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from resources import user_queries
-from resources.trainings import accounts, costs
-from resources.trainings.cost_subjects import NOBODY, CostSubject, subject
-from resources.trainings.costs import Prices
-from resources.trainings.quotas import QuotaStanding
-from resources.trainings.store import TrainingStore
+from slipway.resources import user_queries
+from slipway.resources.trainings import accounts, costs
+from slipway.resources.trainings.cost_subjects import NOBODY, CostSubject, subject
+from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.quotas import QuotaStanding
+from slipway.resources.trainings.store import TrainingStore
 
 COLUMNS = {
     "trainings": {

@@ -1,8 +1,8 @@
 """Accounts: what each training's time was spent on, read from its records in proportion to what is new in them.
 
-The ledger's segments are folded one by one (`trainer.record.accounting.segments`). How far, and to what result, is kept
-beside the training's records in accounts.json, so that a ledger of a million events is read once. The file is a cache:
-one that is damaged, of another version, or gone costs a reading, and nothing else.
+The ledger's segments are folded one by one (`slipway.trainer.record.accounting.segments`). How far, and to what result,
+is kept beside the training's records in accounts.json, so that a ledger of a million events is read once. The file is a
+cache: one that is damaged, of another version, or gone costs a reading, and nothing else.
 """
 
 import contextlib
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from resources.trainings import records
-from resources.trainings.records import Desired, SubmittedJob
-from trainer.base import atomic, codec, journal
-from trainer.base.journal import JournalEvent
-from trainer.record import fence, files, incidents, ledger
-from trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory, Wish
-from trainer.record.accounting.bookkeeper import account
-from trainer.record.accounting.figures import EffectiveTime, effective_time
-from trainer.record.accounting.segments import GenerationFold
-from trainer.record.incidents import IncidentRecord
-from trainer.record.tokens import Token
+from slipway.resources.trainings import records
+from slipway.resources.trainings.records import Desired, SubmittedJob
+from slipway.trainer.base import atomic, codec, journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import fence, files, incidents, ledger
+from slipway.trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory, Wish
+from slipway.trainer.record.accounting.bookkeeper import account
+from slipway.trainer.record.accounting.figures import EffectiveTime, effective_time
+from slipway.trainer.record.accounting.segments import GenerationFold
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.tokens import Token
 
 KEPT = "accounts.json"
 FORMAT = "slipway.accounts/1"

@@ -9,18 +9,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resources.trainings import course
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import BranchRecord, Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.base.invalid import Invalid
-from trainer.checkpoint.retention import holds
-from trainer.config import changing
-from trainer.config.resolved import NUMBERS
-from trainer.record import changes as recorded
-from trainer.record import files, removals
-from trainer.record.fence import Commit
-from trainer.recovery import skipped
+from slipway.resources.trainings import course
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import BranchRecord, Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.checkpoint.retention import holds
+from slipway.trainer.config import changing
+from slipway.trainer.config.resolved import NUMBERS
+from slipway.trainer.record import changes as recorded
+from slipway.trainer.record import files, removals
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.recovery import skipped
 
 ABANDONED_DAYS = 7.0
 """A branch that never saved anything, and was stopped or failed for good, holds its parent's checkpoint for so long."""

@@ -1,7 +1,8 @@
 """Budgets: how many ends of each class are too many while a training makes no new checkpoint. Pure.
 
 What machines do is no fault of the training: it may cost many starts, with a rest before each. An error of the program
-is tried a few times. What a new start cannot change is not tried again. `trainer.record.causes` has the numbers.
+is tried a few times. What a new start cannot change is not tried again. `slipway.trainer.record.causes` has the
+numbers.
 
 A training that has a checkpoint is ended only for what lies in itself: its specification, its code, its data. Whatever
 else goes on for too long holds it back: it waits for a person, and is tried again after longer and longer rests.
@@ -9,10 +10,10 @@ else goes on for too long holds it back: it waits for a person, and is tried aga
 
 from collections.abc import Mapping, Sequence
 
-from resources.trainings import roots
-from resources.trainings.facts import TrainingFacts
-from trainer.base.counting import counted
-from trainer.record import causes
+from slipway.resources.trainings import roots
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.base.counting import counted
+from slipway.trainer.record import causes
 
 IN_A_ROW = "in a row without a new checkpoint"
 IN_ALL = 3

@@ -5,11 +5,11 @@ The sensors of a running instance would take the same steps; here they are taken
 
 import time
 
-from resources.trainings import branching, course
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.store import Trainings, TrainingStore
-from resources.unavailable import Unavailable
+from slipway.resources.trainings import branching, course
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.unavailable import Unavailable
 
 MARGIN_SECONDS = 15.0
 """How much longer than its grace a job that was asked to stop may take to end."""

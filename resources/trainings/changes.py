@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resources.trainings.records import Terms
+from slipway.resources.trainings.records import Terms
 
 AT_ONCE = (
     "no_progress_seconds",

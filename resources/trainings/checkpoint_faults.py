@@ -3,10 +3,10 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from resources.trainings.facts import TrainingFacts
-from trainer.base import listing
-from trainer.checkpoint.tiers import faults
-from trainer.record import fence, files
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.base import listing
+from slipway.trainer.checkpoint.tiers import faults
+from slipway.trainer.record import fence, files
 
 NOTHING = "nothing: the training and its other checkpoints are not touched by it"
 

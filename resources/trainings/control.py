@@ -1,6 +1,6 @@
 """Training control: the state machine that brings a training to where it should be.
 
-`advance` reads the training's facts once, decides on them (`resources.trainings.decision`) and acts once. It is
+`advance` reads the training's facts once, decides on them (`slipway.resources.trainings.decision`) and acts once. It is
 level-triggered: any number of callers (a waiting asset, the job watch) may call it at any moment, because every action
 is a create-only write or idempotent by the job's name.
 """
@@ -8,21 +8,21 @@ is a create-only write or idempotent by the job's name.
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from resources.fleet.protocol import Fleet, Node, by_name
-from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import budgets, faults, incidents, refusals, suspects
-from resources.trainings.decision import Action, TrainingObservation, decide
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.faults import TrainingFault, Waiting
-from resources.trainings.growing import Growing
-from resources.trainings.growth import GROWTHS, GrowthWatch
-from resources.trainings.job import Paths, job_name
-from resources.trainings.quotas import Quotas
-from resources.trainings.store import TrainingStore
-from resources.trainings.submission import Submission
-from resources.trainings.watch import WATCH, ProgressWatch, is_writable
-from trainer.config.profiles import HardwareProfile
-from trainer.record import causes, endings
+from slipway.resources.fleet.protocol import Fleet, Node, by_name
+from slipway.resources.launchers.protocol import JobState, Launcher, Status
+from slipway.resources.trainings import budgets, faults, incidents, refusals, suspects
+from slipway.resources.trainings.decision import Action, TrainingObservation, decide
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.faults import TrainingFault, Waiting
+from slipway.resources.trainings.growing import Growing
+from slipway.resources.trainings.growth import GROWTHS, GrowthWatch
+from slipway.resources.trainings.job import Paths, job_name
+from slipway.resources.trainings.quotas import Quotas
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.submission import Submission
+from slipway.resources.trainings.watch import WATCH, ProgressWatch, is_writable
+from slipway.trainer.config.profiles import HardwareProfile
+from slipway.trainer.record import causes, endings
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint. A recipe may say otherwise."""
@@ -60,7 +60,7 @@ class TrainingControl:
         """Take the one step that is due; returns it. `nodes` restricts the choice of nodes (a trial's slot).
 
         `run` is the Dagster run that asks, if there is one: a job that is submitted carries its id. Raises
-        resources.unavailable.Unavailable when the launcher or the fleet cannot be asked; nothing
+        slipway.resources.unavailable.Unavailable when the launcher or the fleet cannot be asked; nothing
         has happened then that a later call does not put right.
         """
         return self.act(store, store.read(), by, nodes, run)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from resources.trainings import naming
-from resources.trainings.roots import TRIALS
-from resources.trainings.store import TrainingStore
+from slipway.resources.trainings import naming
+from slipway.resources.trainings.roots import TRIALS
+from slipway.resources.trainings.store import TrainingStore
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings import accounts, records
-from resources.trainings.records import Terms
-from trainer.record import fence, files
-from trainer.record.accounting import buckets
-from trainer.record.accounting.account import Account, InterruptionCost
+from slipway.resources.trainings import accounts, records
+from slipway.resources.trainings.records import Terms
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.account import Account, InterruptionCost
 
 FREE = (buckets.WAITING, buckets.QUEUE, buckets.STOPPED)
 HOUR = 3600.0
@@ -50,7 +50,7 @@ class CostShare:
     day: datetime.date
     """In UTC, when the stretch of time began."""
     bucket: str
-    """Of `trainer.record.accounting.buckets`."""
+    """Of `slipway.trainer.record.accounting.buckets`."""
     rank_hours: float
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import journal
-from trainer.base.journal import JournalEvent
-from trainer.record import ledger
+from slipway.trainer.base import journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import ledger
 
 WHOLE_BYTES = 4 << 20
 """A ledger of so many bytes is read whole; of a longer one, about so many are read."""

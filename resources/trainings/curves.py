@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.base import atomic, codec, journal
-from trainer.base.journal import JournalEvent
-from trainer.record import ledger
+from slipway.trainer.base import atomic, codec, journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import ledger
 
 KEPT = "curves.json"
 FORMAT = "slipway.curves/1"
@@ -54,7 +54,7 @@ class CurveMark:
 
     step: int
     kind: str
-    """restart, or the kind of an incident: see `trainer.record.causes`."""
+    """restart, or the kind of an incident: see `slipway.trainer.record.causes`."""
     text: str
     at: float
     """Seconds since the epoch."""

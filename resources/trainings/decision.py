@@ -6,7 +6,7 @@ It is level-triggered: only the observation of the moment counts, and not which 
 import enum
 from dataclasses import dataclass
 
-from resources.launchers.protocol import JobState
+from slipway.resources.launchers.protocol import JobState
 
 
 class Action(enum.Enum):

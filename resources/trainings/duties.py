@@ -12,8 +12,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, listing
-from trainer.record import files
+from slipway.trainer.base import atomic, listing
+from slipway.trainer.record import files
 
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """What is an id of a training, a trial or a sweep."""

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.trainings import records
-from resources.trainings.records import Desired, MissingJob, RefusedStart, Specification, Terms
-from trainer.base import codec
-from trainer.base.lazy import lazy
-from trainer.checkpoint.tiers import replicas
-from trainer.config import resolved
-from trainer.config.operation import Storage
-from trainer.record import causes, fence, files, grants, heartbeat, numbered
+from slipway.resources.trainings import records
+from slipway.resources.trainings.records import Desired, MissingJob, RefusedStart, Specification, Terms
+from slipway.trainer.base import codec
+from slipway.trainer.base.lazy import lazy
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Storage
+from slipway.trainer.record import causes, fence, files, grants, heartbeat, numbered
 
 
 @dataclass(frozen=True)

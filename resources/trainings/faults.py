@@ -3,12 +3,12 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from resources.fleet.protocol import Node
-from resources.launchers.protocol import JobState, Status
-from resources.trainings.watch import Sight
-from trainer.record import causes
-from trainer.record.endings import RankEnd
-from trainer.record.phases import PHASES, TRAINING, VALIDATING
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.launchers.protocol import JobState, Status
+from slipway.resources.trainings.watch import Sight
+from slipway.trainer.record import causes
+from slipway.trainer.record.endings import RankEnd
+from slipway.trainer.record.phases import PHASES, TRAINING, VALIDATING
 
 REST = 0.1
 """A hang is found so much later than its deadline at most, as a share of it."""
@@ -44,7 +44,7 @@ class TrainingFault:
     disrupted: bool = False
     """Whether the training is not to blame: a node died, or its place was taken away."""
     kind: str = ""
-    """What class of cause it is: see `trainer.record.causes`."""
+    """What class of cause it is: see `slipway.trainer.record.causes`."""
     suspects: tuple[str, ...] = ()
     """Those of the nodes on which it seems to have begun."""
     ranks: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class EndVerdict:
     outcome: str
     reason: str
     kind: str
-    """Of `trainer.record.causes`."""
+    """Of `slipway.trainer.record.causes`."""
     disrupted: bool = False
 
 

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recipes.kubernetes import amount
-from resources.launchers.protocol import Job
-from trainer.base import codec
-from trainer.base.invalid import Invalid
-from trainer.config import resolved
-from trainer.config.profiles import HardwareProfile
-from trainer.config.resolved import Config
-from trainer.data import contents, snapshots
-from trainer.plan import asking, question, room
-from trainer.plan.floor import may_not_fit
-from trainer.plan.question import Kernels, Question
-from trainer.plan.room import Room
-from trainer.plan.verdict import judge
+from slipway.recipes.kubernetes import amount
+from slipway.resources.launchers.protocol import Job
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import resolved
+from slipway.trainer.config.profiles import HardwareProfile
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import contents, snapshots
+from slipway.trainer.plan import asking, question, room
+from slipway.trainer.plan.floor import may_not_fit
+from slipway.trainer.plan.question import Kernels, Question
+from slipway.trainer.plan.room import Room
+from slipway.trainer.plan.verdict import judge
 
 FOLDER = "plans"
 SECONDS = 50.0

@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from resources.fleet.protocol import Fleet, Node
-from resources.launchers.protocol import Job, Launcher, Status
-from resources.trainings.control import TrainingControl
+from slipway.resources.fleet.protocol import Fleet, Node
+from slipway.resources.launchers.protocol import Job, Launcher, Status
+from slipway.resources.trainings.control import TrainingControl
 
 
 @dataclass
 class GlancedFleet:
-    """Implements `resources.fleet.protocol.Fleet`."""
+    """Implements `slipway.resources.fleet.protocol.Fleet`."""
 
     fleet: Fleet
     _nodes: list[Node] | None = None
@@ -34,7 +34,7 @@ class GlancedFleet:
 
 @dataclass
 class GlancedLauncher:
-    """Implements `resources.launchers.protocol.Launcher`."""
+    """Implements `slipway.resources.launchers.protocol.Launcher`."""
 
     launcher: Launcher
     warm: bool = False

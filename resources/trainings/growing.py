@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.fleet.protocol import Node
-from resources.trainings import updating
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.growth import GrowthWatch, Prospect, is_due
-from trainer.checkpoint.tiers.tier import LASTING
-from trainer.record import fence, phases
-from trainer.record.fence import Commit
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.growth import GrowthWatch, Prospect, is_due
+from slipway.trainer.checkpoint.tiers.tier import LASTING
+from slipway.trainer.record import fence, phases
+from slipway.trainer.record.fence import Commit
 
 AT_STEPS = frozenset(each.name for each in (phases.TRAINING, phases.VALIDATING, phases.SAVING, phases.COPYING))
 """The phases of a rank that has begun with its steps and has not ended."""
@@ -65,5 +65,5 @@ class Growing:
 
 
 def _size(facts: TrainingFacts) -> int:
-    """How many nodes its job takes, as `resources.trainings.job` says it."""
+    """How many nodes its job takes, as `slipway.resources.trainings.job` says it."""
     return min(facts.terms.max_nodes, len(facts.nodes))

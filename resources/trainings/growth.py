@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.fleet.protocol import Node
-from trainer.record.fence import Token
+from slipway.resources.fleet.protocol import Node
+from slipway.trainer.record.fence import Token
 
 STEADY_SECONDS = 30.0
 """A node must have been seen ready for so long."""

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings import accounts, budgets, incidents, refusals
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.store import TrainingStore
-from trainer.base import journal
-from trainer.base.journal import JournalEvent
-from trainer.diagnosis import folder
-from trainer.diagnosis.suspects import Suspect, suspects
-from trainer.record import causes, fence, files, heartbeat
-from trainer.record.accounting import buckets
-from trainer.record.accounting.account import InterruptionCost
-from trainer.record.fence import Claim, Token
-from trainer.record.incidents import IncidentRecord
+from slipway.resources.trainings import accounts, budgets, incidents, refusals
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.diagnosis import folder
+from slipway.trainer.diagnosis.suspects import Suspect, suspects
+from slipway.trainer.record import causes, fence, files, heartbeat
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.account import InterruptionCost
+from slipway.trainer.record.fence import Claim, Token
+from slipway.trainer.record.incidents import IncidentRecord
 
 OVER, RECOVERING, WAITING, STOPPED = "over", "recovering", "waits for a person", "stopped by a person"
 NOT_DONE = {
@@ -78,7 +78,7 @@ class IncidentReport:
     training: str
     incarnation: int
     kind: str
-    """The class of the cause, of `trainer.record.causes`."""
+    """The class of the cause, of `slipway.trainer.record.causes`."""
     cause: str
     at: float
     noticed_by: str
@@ -98,7 +98,7 @@ class IncidentReport:
     """What the training's account charges to it, until the steps go on or the next incident; None while that is not
     known."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """The parts of it by bucket of `trainer.record.accounting.buckets`, in their order there."""
+    """The parts of it by bucket of `slipway.trainer.record.accounting.buckets`, in their order there."""
     resumed: str = ""
     """The token under which the training went on; empty while it has not."""
     resumed_on: tuple[str, ...] = ()

@@ -10,17 +10,17 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from resources.launchers.protocol import Launcher
-from resources.trainings import tails
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.faults import APART, HANGS, TrainingFault
-from resources.trainings.store import TrainingStore
-from trainer.base import codec
-from trainer.diagnosis import folder, requests
-from trainer.diagnosis.suspects import Suspect, suspects
-from trainer.record import causes, endings, fence, files, heartbeat, incidents
-from trainer.record.fence import Exit, Token
-from trainer.record.incidents import IncidentRecord
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.trainings import tails
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.faults import APART, HANGS, TrainingFault
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.diagnosis import folder, requests
+from slipway.trainer.diagnosis.suspects import Suspect, suspects
+from slipway.trainer.record import causes, endings, fence, files, heartbeat, incidents
+from slipway.trainer.record.fence import Exit, Token
+from slipway.trainer.record.incidents import IncidentRecord
 
 DIAGNOSIS_SECONDS = 5.0
 """How long an incarnation that hangs is left alone at least for its nodes to say where the ranks are."""

@@ -4,13 +4,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources import receipts
-from resources.launchers.protocol import Job
-from resources.trainings import scripts
-from resources.trainings.facts import TrainingFacts
-from trainer.checkpoint.disk import encryption
-from trainer.config import resolved
-from trainer.node.environment import REVISION
+from slipway.resources import receipts
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.trainings import scripts
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.checkpoint.disk import encryption
+from slipway.trainer.config import resolved
+from slipway.trainer.node.environment import REVISION
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def job(
     incarnation = str(facts.incarnation)
     return Job(
         name=job_name(facts.id, facts.incarnation),
-        command=tuple(script["command"]) if script else ("python", "-m", "trainer"),
+        command=tuple(script["command"]) if script else ("python", "-m", "slipway.trainer"),
         folder=str(scripts.folder(script["code"], paths.durable)) if script else "",
         config=with_fabric(configuration(facts, paths), fabric),
         nodes=nodes,
@@ -79,7 +79,7 @@ def _holders(nodes: tuple[str, ...], snapshot: str, durable: Path) -> tuple[str,
 
 def _staged(snapshot: str, durable: Path) -> list[str]:
     """The snapshots that are staged ahead of a training on this one: those of a mixture, or itself."""
-    from trainer.data import mixtures, snapshots  # import numpy, which is not needed where only a name is asked
+    from slipway.trainer.data import mixtures, snapshots  # import numpy, which is not needed where only a name is asked
 
     try:
         return mixtures.sources_of(snapshots.read(durable, snapshot))
@@ -89,7 +89,7 @@ def _staged(snapshot: str, durable: Path) -> list[str]:
 
 def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
     """The configuration that a training's processes read: its numbers, how it runs, and where."""
-    from trainer.script import FORMAT  # imports numpy, which is not needed where only a job's name is asked
+    from slipway.trainer.script import FORMAT  # imports numpy, which is not needed where only a job's name is asked
 
     specification, terms = facts.specification, facts.terms
     placement = {

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from resources.fleet.protocol import Node
-from resources.trainings.facts import TrainingFacts
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.trainings.facts import TrainingFacts
 
 
 def nodes(facts: TrainingFacts, fleet: Iterable[Node], coming: int = 0) -> int:

@@ -6,10 +6,10 @@ more. An object store that is away for longer has none of the last steps then, a
 
 from pathlib import Path
 
-from resources.trainings.facts import TrainingFacts
-from trainer.checkpoint.tiers import copying, faults, replicas
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
-from trainer.record.fence import Commit
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.checkpoint.tiers import copying, faults, replicas
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
+from slipway.trainer.record.fence import Commit
 
 
 def owed(facts: TrainingFacts) -> Commit | None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from resources.launchers.protocol import Launcher
-from resources.trainings import tails
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
-from resources.trainings.store import TrainingStore
-from trainer.base import journal
-from trainer.record import fence, files, heartbeat
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.trainings import tails
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import journal
+from slipway.trainer.record import fence, files, heartbeat
 
 LEDGER_BYTES = 1 << 20
 """So much of the end of a generation's ledger is read for the times of steps."""

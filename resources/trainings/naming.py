@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from resources.trainings import records
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Desired, Specification, Terms
-from trainer.record import files
+from slipway.resources.trainings import records
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import Desired, Specification, Terms
+from slipway.trainer.record import files
 
 GIVEN = "given"
 """In the origin of a training's terms: FIELD=VALUE, as a person gave them."""

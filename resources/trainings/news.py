@@ -7,14 +7,14 @@ figures are computed from, and what a later event says better.
 import time
 from collections.abc import Callable, Iterator
 
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.store import TrainingStore
-from trainer.base import byte_size
-from trainer.base.counting import counted
-from trainer.base.durations import duration
-from trainer.base.journal import JournalEvent
-from trainer.record import causes, ledger, phases
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import byte_size
+from slipway.trainer.base.counting import counted
+from slipway.trainer.base.durations import duration
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import causes, ledger, phases
 
 POLL_SECONDS = 0.5
 EVERY_STEPS = 10

@@ -4,15 +4,15 @@ import re
 import time
 from collections.abc import Iterator
 
-from resources.trainings import tails
-from resources.trainings.incident_reports import OVER, RECOVERING, WAITING, IncidentReport
-from resources.trainings.store import TrainingStore
-from trainer.base.counting import counted
-from trainer.diagnosis import folder
-from trainer.diagnosis.folder import DiagnosisManifest
-from trainer.record import causes, incidents
-from trainer.record.accounting import buckets
-from trainer.record.tokens import Token
+from slipway.resources.trainings import tails
+from slipway.resources.trainings.incident_reports import OVER, RECOVERING, WAITING, IncidentReport
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base.counting import counted
+from slipway.trainer.diagnosis import folder
+from slipway.trainer.diagnosis.folder import DiagnosisManifest
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.tokens import Token
 
 RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""

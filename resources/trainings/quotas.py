@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from resources.trainings import costs, records, roots
-from resources.trainings.costs import CostShare
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Terms
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.record import files, ledger
+from slipway.resources.trainings import costs, records, roots
+from slipway.resources.trainings.costs import CostShare
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import files, ledger
 
 DAY, WEEK, MONTH = "day", "week", "month"
 LASTS_SECONDS = 30.0

@@ -1,7 +1,7 @@
 """Training records: what the platform writes about a training, one small JSON file each; the trainer has its own.
 
 A specification is written once and never changed. Terms may be replaced. Of the numbered files of what is desired, the
-last one holds. Each has a copy (`trainer.record.twins`): without them a training could not go on.
+last one holds. Each has a copy (`slipway.trainer.record.twins`): without them a training could not go on.
 """
 
 import dataclasses
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainer.base import atomic, codec, digest
-from trainer.record import phases, twins
+from slipway.trainer.base import atomic, codec, digest
+from slipway.trainer.record import phases, twins
 
 FORMAT, LET_GO_FORMAT = "slipway.training/1", "slipway.let-go/1"
 Record = TypeVar("Record")
@@ -81,15 +81,15 @@ class Terms:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Where the parameters came from: a sweep and its trial, a schedule."""
     staging: str = "before"
-    """What of the snapshot a node holds; see `trainer.staging.holding`."""
+    """What of the snapshot a node holds; see `slipway.trainer.staging.holding`."""
     nvme_gigabytes: float | None = None
     """The most that its shards may take on a node's NVMe; None for what is free, less a tenth."""
     init: str = ""
     """The folder of the initial weights that the specification names, empty when it names none."""
     operation: Mapping[str, Any] = field(default_factory=dict)
-    """The configuration's sections that may change; see `trainer.config.resolved.OPERATION`."""
+    """The configuration's sections that may change; see `slipway.trainer.config.resolved.OPERATION`."""
     kubernetes: Mapping[str, Any] = field(default_factory=dict)
-    """What the recipe asks for its pods; see `recipes.kubernetes`."""
+    """What the recipe asks for its pods; see `slipway.recipes.kubernetes`."""
     pending_seconds: float = 600.0
     """A training that waits for longer than this before it runs is reported, with the reason."""
     fields: Sequence[str] = ()

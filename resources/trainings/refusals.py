@@ -10,12 +10,12 @@ import itertools
 import re
 from collections.abc import Callable
 
-from resources.trainings.facts import TrainingFacts, refused_record
-from resources.trainings.records import RefusedStart
-from resources.trainings.store import TrainingStore
-from trainer.base import codec
-from trainer.record import causes, files, incidents
-from trainer.record.incidents import IncidentRecord
+from slipway.resources.trainings.facts import TrainingFacts, refused_record
+from slipway.resources.trainings.records import RefusedStart
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes, files, incidents
+from slipway.trainer.record.incidents import IncidentRecord
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds; each pause is twice as long as the one before. A try is a few requests, and takes no node."""

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.trainings.duties import Duty
-from resources.trainings.store import Trainings, TrainingStore
-from resources.trainings.verification import verify
-from trainer.base import codec
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import TIERS, Tier
-from trainer.record import fence, files
-from trainer.record.fence import Commit
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.verification import verify
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import TIERS, Tier
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Commit
 
 FORMAT = "slipway.release/1"
 RECORD_FORMAT = "slipway.fence/1"

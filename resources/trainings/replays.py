@@ -1,4 +1,4 @@
-"""Replays: does steps of a training again, in processes of their own that run `trainer.replay`.
+"""Replays: does steps of a training again, in processes of their own that run `slipway.trainer.replay`.
 
 A replay is a branch that keeps nothing, and is compared with what its parent did.
 """
@@ -9,15 +9,15 @@ import sys
 from collections.abc import Mapping
 from typing import IO, Any
 
-from resources.trainings import branching, course, job
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import Paths
-from resources.trainings.store import TrainingStore
-from trainer.base import atomic, scratch
-from trainer.checkpoint.retention import holds
+from slipway.resources.trainings import branching, course, job
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import atomic, scratch
+from slipway.trainer.checkpoint.retention import holds
 
 WITHIN_TOLERANCE = 3
-"""The exit code of `trainer.replay` for steps that differ by less than the tolerance; 0 is for equal ones."""
+"""The exit code of `slipway.trainer.replay` for steps that differ by less than the tolerance; 0 is for equal ones."""
 
 
 def replay(
@@ -31,7 +31,8 @@ def replay(
     as_json: bool = False,
     output: IO[str] | None = None,
 ) -> int:
-    """Do `steps` steps from the checkpoint of step `first` again; the exit code of `trainer.replay`, which prints.
+    """Do `steps` steps from the checkpoint of step `first` again; the exit code of `slipway.trainer.replay`, which
+    prints.
 
     It prints into `output`, None for where this process does, what is wrong too where it is given.
 
@@ -48,12 +49,13 @@ def replay(
         apart = Paths(paths.durable, str(place / "nvme"), paths.backup)
         config.write_bytes(atomic.readable_json(job.configuration(facts, apart)))
         ranks = ranks or _ranks(facts)
-        agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []
+        python = [sys.executable, "-P", "-m"]
+        agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "--no-python", *python]
         chosen = ["--from", str(first), "--steps", str(steps)]
         chosen += [] if tolerance is None else ["--tolerance", str(tolerance)]
         chosen += ["--set", json.dumps(changes)] if changes else []
         chosen += ["--json"] if as_json else []
-        command = [sys.executable, "-m", *agent, "trainer.replay", str(config), *chosen]
+        command = [*python, *(agent if ranks > 1 else []), "slipway.trainer.replay", str(config), *chosen]
         read = [commit.name for commit in facts.commits if first <= commit.step <= first + steps]
         with holds.held(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):
             holds.require_kept(store.folder, read)

@@ -1,8 +1,8 @@
 """Re-sealing of checkpoints: the keys of their files are wrapped with the newest key, so that an older one can go.
 
-Each copy on a tier that all nodes share gets one small file (`trainer.checkpoint.disk.resealing`), which is written in
-one step: whoever is killed has sealed some copies and not others, and the next run seals the rest. No byte of a
-checkpoint is written again. `Resealed.needed` says which keys are still
+Each copy on a tier that all nodes share gets one small file (`slipway.trainer.checkpoint.disk.resealing`), which is
+written in one step: whoever is killed has sealed some copies and not others, and the next run seals the rest. No byte
+of a checkpoint is written again. `Resealed.needed` says which keys are still
 needed, by what is on the tiers.
 """
 
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings.store import TrainingStore
-from trainer.checkpoint.disk import encryption, resealing
-from trainer.checkpoint.disk.encryption import HEADER, Key
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.resealing import RECORD, WrappedKeys
-from trainer.checkpoint.disk.verification import verified_manifest
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import Tier, TierUnavailable
-from trainer.record.fence import Commit
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.checkpoint.disk import encryption, resealing
+from slipway.trainer.checkpoint.disk.encryption import HEADER, Key
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.resealing import RECORD, WrappedKeys
+from slipway.trainer.checkpoint.disk.verification import verified_manifest
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import Tier, TierUnavailable
+from slipway.trainer.record.fence import Commit
 
 UNKNOWN = "unknown"
 """In place of a key's id: the copy cannot be read from here."""

@@ -7,12 +7,12 @@ going. A retention that was interrupted anywhere is continued by the next one.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from resources.trainings.facts import TrainingFacts
-from trainer.checkpoint.retention import rules as retention
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, Tier
-from trainer.config.operation import RetentionRule
-from trainer.record import fence
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.checkpoint.retention import rules as retention
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, Tier
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record import fence
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.trainings.duties import ID
-from resources.trainings.store import Trainings
-from trainer.base import listing
-from trainer.record import files
+from slipway.resources.trainings.duties import ID
+from slipway.resources.trainings.store import Trainings
+from slipway.trainer.base import listing
+from slipway.trainer.record import files
 
 if TYPE_CHECKING:  # it imports Dagster, which takes the command line seconds
-    from resources.tiers import Tiers
+    from slipway.resources.tiers import Tiers
 
 TRIALS = "trials"
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, digest, lock, verify
+from slipway.trainer.base import atomic, digest, lock, verify
 
 FILES, MEGABYTES = 10_000, 64
 """The most files, and megabytes, that are kept as code."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from resources.trainings import accounts, cost_subjects, costs, roots
-from resources.trainings.cost_subjects import CostSubject
-from resources.trainings.costs import Prices
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.record import ledger
+from slipway.resources.trainings import accounts, cost_subjects, costs, roots
+from slipway.resources.trainings.cost_subjects import CostSubject
+from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import ledger
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SpentLine:
     spot: bool
     day: datetime.date
     bucket: str
-    """Of `trainer.record.accounting.buckets`."""
+    """Of `slipway.trainer.record.accounting.buckets`."""
     rank_hours: float
 
 
@@ -39,7 +39,7 @@ class InterruptionLine:
     subject: CostSubject
     spot: bool
     cause: str
-    """What interrupted it: of `trainer.record.causes`."""
+    """What interrupted it: of `slipway.trainer.record.causes`."""
     rank_hours: float
 
 

@@ -1,22 +1,23 @@
 """Staging fit: a job is refused before it is submitted when its nodes cannot hold what it reads of its snapshot.
 
-It asks what the trainer asks at its start (`trainer.loading.needs`), with the most room that the nodes may ever have:
-what the recipe allows, the NVMe of the cluster's profile, and the whole disk where it is seen from here. Where none of
-these is known, or the manifest cannot be read now, nothing is refused: the trainer itself measures at its start.
+It asks what the trainer asks at its start (`slipway.trainer.loading.needs`), with the most room that the nodes may ever
+have: what the recipe allows, the NVMe of the cluster's profile, and the whole disk where it is seen from here. Where
+none of these is known, or the manifest cannot be read now, nothing is refused: the trainer itself measures at its
+start.
 """
 
 import shutil
 from pathlib import Path
 
-from resources.launchers.protocol import Job
-from trainer.base import codec
-from trainer.config import resolved
-from trainer.config.operation import Placement
-from trainer.config.profiles import HardwareProfile
-from trainer.config.resolved import Config
-from trainer.data import snapshots
-from trainer.loading.needs import SnapshotReading, need_of_script
-from trainer.staging import holding
+from slipway.resources.launchers.protocol import Job
+from slipway.trainer.base import codec
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.config.profiles import HardwareProfile
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import snapshots
+from slipway.trainer.loading.needs import SnapshotReading, need_of_script
+from slipway.trainer.staging import holding
 
 
 def check(job: Job, durable: Path, hardware: HardwareProfile | None, sees_nodes: bool) -> None:

@@ -8,13 +8,13 @@ know, what a start waits for, is handed in. Pure, but for the facts that are rea
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resources.trainings import budgets, updating
-from resources.trainings.curves import CurveFold, StagedPart
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.faults import SHORT, SILENT_SECONDS, where
-from resources.trainings.watch import Sight
-from trainer.base.durations import duration
-from trainer.record.phases import PHASES, STAGING, TRAINING
+from slipway.resources.trainings import budgets, updating
+from slipway.resources.trainings.curves import CurveFold, StagedPart
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.faults import SHORT, SILENT_SECONDS, where
+from slipway.resources.trainings.watch import Sight
+from slipway.trainer.base.durations import duration
+from slipway.trainer.record.phases import PHASES, STAGING, TRAINING
 
 OFFERED, WAITING, STARTING, RUNNING, HANGING = "offered", "waiting", "starting", "running", "hanging"
 STOPPING, RESTARTING, FINISHED, FAILED, STOPPED, PAUSED = (

@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from resources.trainings import facts, records
-from resources.trainings.changes import Changes, changes
-from resources.trainings.duties import ID, Duty, OpenDuty, open_for, openings
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import (
+from slipway.resources.trainings import facts, records
+from slipway.resources.trainings.changes import Changes, changes
+from slipway.resources.trainings.duties import ID, Duty, OpenDuty, open_for, openings
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import (
     LET_GO_FORMAT,
     CheckpointsLetGo,
     Desired,
@@ -38,11 +38,11 @@ from resources.trainings.records import (
     SubmittedJob,
     Terms,
 )
-from trainer.base import atomic, codec, journal, listing
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.record import fence, files, incidents, ledger
-from trainer.record.incidents import IncidentRecord
+from slipway.trainer.base import atomic, codec, journal, listing
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.record import fence, files, incidents, ledger
+from slipway.trainer.record.incidents import IncidentRecord
 
 
 class TrainingStore:

@@ -7,16 +7,16 @@ waited for, and so is, by a training that has a checkpoint, hardware that it no 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from resources import code
-from resources.launchers.protocol import DoesNotFit, Job, Launcher, MissingNodes
-from resources.trainings import fit, refusals, staging_fit
-from resources.trainings import job as training_job
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import Paths
-from resources.trainings.store import TrainingStore
-from resources.unavailable import PlatformFault
-from trainer.config.profiles import HardwareProfile
-from trainer.record import causes
+from slipway.resources import code
+from slipway.resources.launchers.protocol import DoesNotFit, Job, Launcher, MissingNodes
+from slipway.resources.trainings import fit, refusals, staging_fit
+from slipway.resources.trainings import job as training_job
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import PlatformFault
+from slipway.trainer.config.profiles import HardwareProfile
+from slipway.trainer.record import causes
 
 
 @dataclass(frozen=True)

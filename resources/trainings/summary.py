@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from resources.launchers.protocol import Launcher
-from resources.trainings import updating
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from resources.trainings.faults import TrainingFault
-from trainer.base import codec
-from trainer.record import causes, incidents
+from slipway.resources.trainings.faults import TrainingFault
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes, incidents
 
 
 def of_fault(fault: TrainingFault, policies: Mapping[str, str]) -> frozenset[str]:

@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from resources.launchers.protocol import Launcher
-from resources.trainings.job import job_name
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
-from trainer.base import codec
-from trainer.record import files
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
 
 BYTES = 16_384
 """So much is kept of each node."""

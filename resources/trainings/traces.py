@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.base import listing
-from trainer.record import files
+from slipway.trainer.base import listing
+from slipway.trainer.record import files
 
 LOOK_SECONDS = 5.0
 """A job that died without a word is found so late at most."""

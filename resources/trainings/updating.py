@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resources.trainings import changes as terms_changes
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Terms
-from resources.trainings.store import TrainingStore
-from trainer.base import codec
-from trainer.base.invalid import Invalid
-from trainer.config import changing
-from trainer.config.resolved import OPERATION, SECTIONS
-from trainer.record import changes as recorded
-from trainer.record.changes import AppliedChange, ChangeRecord
-from trainer.step import schedule
+from slipway.resources.trainings import changes as terms_changes
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import changing
+from slipway.trainer.config.resolved import OPERATION, SECTIONS
+from slipway.trainer.record import changes as recorded
+from slipway.trainer.record.changes import AppliedChange, ChangeRecord
+from slipway.trainer.step import schedule
 
 REMEDY = "`slipway branch` starts another training with it"
 IN_PLACE, NEXT_START = "in place, between two steps", "when the next incarnation starts"

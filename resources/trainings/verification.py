@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
-from trainer.checkpoint.tiers.tier import Tier
-from trainer.record.fence import Commit
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
+from slipway.trainer.checkpoint.tiers.tier import Tier
+from slipway.trainer.record.fence import Commit
 
 
 @dataclass(frozen=True)

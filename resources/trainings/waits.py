@@ -8,8 +8,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.trainings.facts import TrainingFacts
-from trainer.base import atomic, codec
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.base import atomic, codec
 
 KEPT = "waits.json"
 FORMAT = "slipway.waits/1"

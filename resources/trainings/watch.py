@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.base import atomic
-from trainer.record import files
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Beat, RankPlace
-from trainer.record.phases import STARTING, VALIDATING
+from slipway.trainer.base import atomic
+from slipway.trainer.record import files
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Beat, RankPlace
+from slipway.trainer.record.phases import STARTING, VALIDATING
 
 LONGEST_LOOK = 60.0
 """Seconds that count at most between two looks; more than a sensor's interval with its slowest tick."""

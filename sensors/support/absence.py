@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec
-from trainer.record.accounting.bookkeeper import NOTICE_SECONDS
+from slipway.trainer.base import atomic, codec
+from slipway.trainer.record.accounting.bookkeeper import NOTICE_SECONDS
 
 RECORD = ".watched.json"
 EVERY_SECONDS = 15.0

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings.facts import TrainingFacts
-from trainer.checkpoint.tiers import replicas
-from trainer.record import commits as committed
-from trainer.record import fence, files
-from trainer.record.fence import Commit
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.record import commits as committed
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Commit
 
 RECORDS = (files.DESIRED, files.CLAIMS, files.COMMITS, files.SET_ASIDE, files.PRUNED, files.EXITS)
 COPIES = (files.REPLICAS, files.WITHDRAWN)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import subjects
-from assets.subjects import Subject
-from trainer.base import digest, parsing
+from slipway.assets import subjects
+from slipway.assets.subjects import Subject
+from slipway.trainer.base import digest, parsing
 
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 60.0
 """Between a first failure and the next try, and at most."""

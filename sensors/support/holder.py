@@ -9,8 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from resources.lease import HomeLease
-from sensors.support import around
+from slipway.resources.lease import HomeLease
+from slipway.sensors.support import around
 
 Function = Callable[..., Any]
 

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from assets import keys
-from assets.subjects import Subject
-from resources.event_log import observations
-from resources.launchers.protocol import Launcher
-from resources.trainings import tails
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.store import TrainingStore
-from sensors.support.tick import Tick
-from trainer.record import fence
-from trainer.record.fence import Exit
+from slipway.assets import keys
+from slipway.assets.subjects import Subject
+from slipway.resources.event_log import observations
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.trainings import tails
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.tick import Tick
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Exit
 
 NODES, LINES = 4, 30
-"""Of at most so many nodes, so many of the last lines are shown; `resources.trainings.tails` keeps more."""
+"""Of at most so many nodes, so many of the last lines are shown; `slipway.resources.trainings.tails` keeps more."""
 
 
 def unshown(

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from assets import keys
-from assets.checkpoints import checkpoint_observation
-from resources.event_log import observed_values
-from resources.trainings import checkpoint_faults
-from resources.trainings.checkpoint_faults import CheckpointFault
-from resources.trainings.facts import TrainingFacts
+from slipway.assets import keys
+from slipway.assets.checkpoints import checkpoint_observation
+from slipway.resources.event_log import observed_values
+from slipway.resources.trainings import checkpoint_faults
+from slipway.resources.trainings.checkpoint_faults import CheckpointFault
+from slipway.resources.trainings.facts import TrainingFacts
 
 
 def unlogged(

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from resources.event_log import newest_record
-from trainer.record import files
+from slipway.resources.event_log import newest_record
+from slipway.trainer.record import files
 
 Kept = TypeVar("Kept")
 LASTS_SECONDS = 60.0

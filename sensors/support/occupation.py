@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings, trials
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings, trials
 
 
 def nodes(tiers: Tiers) -> Iterator[str]:

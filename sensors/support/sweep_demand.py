@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assets.sweeps import store as sweep_stores
-from assets.sweeps.actions import Continue, Start, StartBranch, next_actions
-from assets.sweeps.controller import is_over
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from assets.sweeps.trials import trial_id, trials_of
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe, PlacementSection
-from resources.fleet.protocol import Node
-from resources.launchers.kubernetes.lack import Lack
-from resources.tiers import Tiers
-from resources.trainings import lacking
-from resources.trainings.quotas import Quotas
+from slipway.assets.sweeps import store as sweep_stores
+from slipway.assets.sweeps.actions import Continue, Start, StartBranch, next_actions
+from slipway.assets.sweeps.controller import is_over
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.trials import trial_id, trials_of
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe, PlacementSection
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.launchers.kubernetes.lack import Lack
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import lacking
+from slipway.resources.trainings.quotas import Quotas
 
 BEGINS = (Start, Continue, StartBranch)
 

@@ -1,8 +1,8 @@
 """One tick of a sensor: its subjects one after the other, each alone, and what the tick gives back to Dagster.
 
 Whatever is wrong with one subject (a training, a sweep, a dataset, the fleet) is shown on it once, with what
-to do, and the subject is tried again after a while (`sensors.support.faults`); the tick goes on with the next one. A
-launcher or a fleet that cannot be asked is tried again by the next tick. A tick has a deadline,
+to do, and the subject is tried again after a while (`slipway.sensors.support.faults`); the tick goes on with the next
+one. A launcher or a fleet that cannot be asked is tried again by the next tick. A tick has a deadline,
 as Dagster drops all that a tick has collected when it takes a minute: the subjects that it did not reach come first in
 the next one.
 """
@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import dagster as dg
 
-from assets.subjects import Subject
-from resources.unavailable import Unavailable
-from sensors.support import runs
-from sensors.support.faults import Faults
+from slipway.assets.subjects import Subject
+from slipway.resources.unavailable import Unavailable
+from slipway.sensors.support import runs
+from slipway.sensors.support.faults import Faults
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 PartitionsRequest = dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest

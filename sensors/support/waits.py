@@ -6,10 +6,10 @@ and give a new reason each time. As with incidents, an observation counts as sho
 
 import dagster as dg
 
-from assets import keys
-from resources.event_log import observed
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.faults import Waiting
+from slipway.assets import keys
+from slipway.resources.event_log import observed
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.faults import Waiting
 
 
 def unshown(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from serving.engine.plain import Sampling
+from slipway.serving.engine.plain import Sampling
 
 UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "n": (None, 1),

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.api.asking import BadRequest, Message, short
-from trainer.base import parsing, regular_file
-from trainer.data import vocabulary
-from trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG
+from slipway.serving.api.asking import BadRequest, Message, short
+from slipway.trainer.base import parsing, regular_file
+from slipway.trainer.data import vocabulary
+from slipway.trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 """The special tokens that a template may write."""

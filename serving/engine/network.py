@@ -1,7 +1,7 @@
 """The decoder as the engine runs it: prompts into the cache, then one token of every row at a time.
 
-The same sums as `trainer.models.decoder`, with fused matrices and kept keys and values. A row of the cache belongs to
-one answer; rows 0 to n - 1 are in use, so that a step takes a slice of the cache and gathers nothing.
+The same sums as `slipway.trainer.models.decoder`, with fused matrices and kept keys and values. A row of the cache
+belongs to one answer; rows 0 to n - 1 are in use, so that a step takes a slice of the cache and gathers nothing.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from serving.engine.weights import BlockWeights, DecoderWeights, Linear, Norm
-from trainer.models.decoder.positions import rotations
+from slipway.serving.engine.weights import BlockWeights, DecoderWeights, Linear, Norm
+from slipway.trainer.models.decoder.positions import rotations
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.disk.verification import read_manifest, verify_file
-from trainer.models.decoder import DecoderShape
-from trainer.start.huggingface import TOKENIZER, StoredWeights, read_settings
+from slipway.trainer.checkpoint.disk.verification import read_manifest, verify_file
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.start.huggingface import TOKENIZER, StoredWeights, read_settings
 
 
 class Refused(ValueError):

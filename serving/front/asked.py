@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from serving import asked
-from serving.api.texts import ServedTokenizer
-from serving.asked import AskedRecords, TextCounts
-from serving.records import ServedVersion
+from slipway.serving import asked
+from slipway.serving.api.texts import ServedTokenizer
+from slipway.serving.asked import AskedRecords, TextCounts
+from slipway.serving.records import ServedVersion
 
 WAITING = 64
 SAVE_SECONDS = 30.0

@@ -16,9 +16,9 @@ from typing import Literal
 
 import aiohttp
 
-from serving.front.names import service_name
-from serving.records import ServedVersion
-from trainer.base import parsing
+from slipway.serving.front.names import service_name
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base import parsing
 
 DRAIN_SECONDS = 300.0
 """What answers may take that are under way when their version has lost the traffic."""
@@ -83,7 +83,16 @@ class LocalWorker(Backend):
             "model": self.version.named(self.model),
             "fingerprint": self.version.fingerprint(self.model),
         }
-        command = [sys.executable, "-m", "serving.worker", "--order", json.dumps(order), "--parent", str(os.getpid())]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "slipway.serving.worker",
+            "--order",
+            json.dumps(order),
+            "--parent",
+            str(os.getpid()),
+        ]
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True
         )

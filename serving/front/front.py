@@ -9,16 +9,16 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from serving.api import answering
-from serving.api.asking import shown
-from serving.front.backends import BackendMaker
-from serving.front.figures import FrontFigures, Labels, labels
-from serving.front.passing import Passing
-from serving.front.switch import ModelSwitch
-from serving.problems import as_documents, under_names
-from serving.records import ServingRecords
-from trainer.base import health, parsing
-from trainer.base.health import HealthAnswer
+from slipway.serving.api import answering
+from slipway.serving.api.asking import shown
+from slipway.serving.front.backends import BackendMaker
+from slipway.serving.front.figures import FrontFigures, Labels, labels
+from slipway.serving.front.passing import Passing
+from slipway.serving.front.switch import ModelSwitch
+from slipway.serving.problems import as_documents, under_names
+from slipway.serving.records import ServingRecords
+from slipway.trainer.base import health, parsing
+from slipway.trainer.base.health import HealthAnswer
 
 TICK_SECONDS = 0.2
 MAX_BYTES = 16 << 20

@@ -1,6 +1,6 @@
 """Names of a version's objects on a cluster: whoever makes the objects and whoever asks them agree here."""
 
-from serving.records import ServedVersion
+from slipway.serving.records import ServedVersion
 
 
 def service_name(model: str, version: ServedVersion) -> str:

@@ -17,11 +17,11 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from serving.api import answering
-from serving.front.backends import Backend
-from serving.front.figures import FrontFigures, labels
-from serving.front.switch import ModelSwitch
-from trainer.base import parsing
+from slipway.serving.api import answering
+from slipway.serving.front.backends import Backend
+from slipway.serving.front.figures import FrontFigures, labels
+from slipway.serving.front.switch import ModelSwitch
+from slipway.trainer.base import parsing
 
 WAIT_SECONDS = 60.0
 """How long a request waits for a backend that is being started."""

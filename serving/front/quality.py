@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from serving.front.backends import Backend
+from slipway.serving.front.backends import Backend
 
 Pair = tuple[Backend, Backend]
 """The version before, and the new one."""

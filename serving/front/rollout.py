@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving.records import SwitchPolicy, SwitchVerdict
+from slipway.serving.records import SwitchPolicy, SwitchVerdict
 
 KEPT = 1000
 """Of each kind of measurement, the newest so many."""

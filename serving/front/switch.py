@@ -9,11 +9,11 @@ import time
 from collections import deque
 from typing import Any
 
-from serving.front.asked import AskedCounter
-from serving.front.backends import Backend, BackendMaker
-from serving.front.quality import QualityComparison, written
-from serving.front.rollout import Answered, decide, goes_to_new, waits_for
-from serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchVerdict
+from slipway.serving.front.asked import AskedCounter
+from slipway.serving.front.backends import Backend, BackendMaker
+from slipway.serving.front.quality import QualityComparison, written
+from slipway.serving.front.rollout import Answered, decide, goes_to_new, waits_for
+from slipway.serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchVerdict
 
 CRASHES = 3
 """So often may a new version die before its verdict."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from assets import card
-from resources.mlflow.promotion import Judgement, Promotion
-from resources.mlflow.record import ModelRecord
+from slipway.assets import card
+from slipway.resources.mlflow.promotion import Judgement, Promotion
+from slipway.resources.mlflow.record import ModelRecord
 
 pytestmark = pytest.mark.pure
 RECORD = ModelRecord(

@@ -5,23 +5,23 @@ import dataclasses
 
 import pytest
 
-from assets import keys
-from assets.gate import Gate
-from assets.gates.checks import ANSWERS_TASKS, SUITE_IS_UNSEEN
-from assets.measuring import Measuring
-from assets.suites import making, measured, texts
-from assets.suites.generation import answered
-from assets.suites.generation.answered import AnsweredExample
-from recipes.gate import TaskLimit
-from recipes.suite import GenerationSection, SuiteRecipe
-from resources.mlflow.promotion import NotPromoted
-from resources.mlflow.registry import CANDIDATE, Registry, Version
-from resources.trainings.records import Terms
+from slipway.assets import keys
+from slipway.assets.gate import Gate
+from slipway.assets.gates.checks import ANSWERS_TASKS, SUITE_IS_UNSEEN
+from slipway.assets.measuring import Measuring
+from slipway.assets.suites import making, measured, texts
+from slipway.assets.suites.generation import answered
+from slipway.assets.suites.generation.answered import AnsweredExample
+from slipway.recipes.gate import TaskLimit
+from slipway.recipes.suite import GenerationSection, SuiteRecipe
+from slipway.resources.mlflow.promotion import NotPromoted
+from slipway.resources.mlflow.registry import CANDIDATE, Registry, Version
+from slipway.resources.trainings.records import Terms
+from slipway.trainer.data import shards
+from slipway.trainer.data.shards import TextSnapshot
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import Score
 from tests.sensors.platform import BY, TINY, Platform
-from trainer.data import shards
-from trainer.data.shards import TextSnapshot
-from trainer.record.fence import Commit
-from trainer.record.scores import Score
 
 HELD = "held"
 ASKED = 4

@@ -7,18 +7,18 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import keys
-from assets.evaluation import score_of
-from assets.exporting import Exporting
-from operations.restore_drill import check_name
-from resources.short_jobs import attempts
-from resources.tiers import Tiers
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.evaluation import score_of
+from slipway.assets.exporting import Exporting
+from slipway.operations.restore_drill import check_name
+from slipway.resources.short_jobs import attempts
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.checkpoint.tiers import copying, replicas
+from slipway.trainer.record import files
+from slipway.trainer.record.scores import Score
+from slipway.trainer.start import export
 from tests.sensors.platform import BY, TINY, Platform
-from trainer.checkpoint.tiers import copying, replicas
-from trainer.record import files
-from trainer.record.scores import Score
-from trainer.start import export
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from assets import spent
-from resources.trainings.costs import CostShare, TrainingCost
-from trainer.record.accounting import buckets
+from slipway.assets import spent
+from slipway.resources.trainings.costs import CostShare, TrainingCost
+from slipway.trainer.record.accounting import buckets
 
 DAYS = [datetime.date(2026, 1, day) for day in (1, 2)]
 HELD = TrainingCost(tuple(CostShare(day, buckets.STEPS, 10.0) for day in DAYS), spot=True)

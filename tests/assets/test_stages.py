@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assets import stages
-from assets.datasets.reading import sources
+from slipway.assets import stages
+from slipway.assets.datasets.reading import sources
 from tests.assets.datasets.builds import build
 from tests.assets.datasets.corpora import make_corpus, recipe_for
 

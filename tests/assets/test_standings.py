@@ -1,7 +1,7 @@
 """What Dagster shows of a training that runs: figures that a person can read."""
 
-from assets import standings
-from resources.trainings.standing import TrainingStanding
+from slipway.assets import standings
+from slipway.resources.trainings.standing import TrainingStanding
 
 
 def test_figures_have_six_digits_and_stay_numbers():

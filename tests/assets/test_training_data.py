@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from assets import training_data
-from assets.datasets import garbage, takedown_search
-from assets.datasets.snapshots import pointer
-from assets.datasets.takedown_search import TakedownSelection
-from assets.start import start
-from operations import references
-from recipes.load import load
-from recipes.training import ModelRecipe, with_parameters
-from resources.mlflow.tracking import Tracking
-from resources.openlineage import events
-from resources.tiers import Tiers
-from resources.trainings import branching
-from resources.trainings.records import BranchRecord
+from slipway.assets import training_data
+from slipway.assets.datasets import garbage, takedown_search
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.takedown_search import TakedownSelection
+from slipway.assets.start import start
+from slipway.operations import references
+from slipway.recipes.load import load
+from slipway.recipes.training import ModelRecipe, with_parameters
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.openlineage import events
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import branching
+from slipway.resources.trainings.records import BranchRecord
+from slipway.trainer.base import verify
+from slipway.trainer.data import mixtures, shards, snapshots
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, copied
 from tests.recipes.test_mixes import MIX, NAMED
 from tests.trainer.test_mixes import snapshot_of
-from trainer.base import verify
-from trainer.data import mixtures, shards, snapshots
 
 
 @pytest.fixture

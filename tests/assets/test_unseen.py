@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from assets import unseen
-from assets.datasets.reading import sources
-from assets.datasets.texts import tokenizer
-from recipes.initial import InitSection
-from resources.tiers import Tiers
-from resources.trainings.records import BranchRecord, Specification, Terms
-from resources.trainings.roots import trainings
+from slipway.assets import unseen
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.texts import tokenizer
+from slipway.recipes.initial import InitSection
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.records import BranchRecord, Specification, Terms
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
+from slipway.trainer.data import mixtures, shards, snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.data.shards import TextSnapshot as Snapshot
 from tests.assets.datasets.builds import build, texts_of
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
-from trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
-from trainer.data import mixtures, shards, snapshots
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.data.shards import TextSnapshot as Snapshot
 
 SMALL, LARGE = 0.1, 0.6
 

@@ -11,10 +11,10 @@ import dagster as dg
 import pytest
 from playwright.sync_api import expect
 
-from assets import keys
-from resources.home import Home
-from resources.trainings.duties import Duty
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.assets import keys
+from slipway.resources.home import Home
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.browser.window import Window
 from tests.cli import homes
 from tests.drills import small_recipes

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import processes
 from tests.browser.window import Window
 from tests.embedded.slipway import MARK
 from tests.embedded.tutorial import Reader, blocks
-from trainer.base import processes
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 PATIENCE_SECONDS = 3000.0

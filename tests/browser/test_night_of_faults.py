@@ -7,19 +7,19 @@ import itertools
 
 import pytest
 
-from assets import keys
-from assets.incidents import OVERVIEW
-from recipes.assignments import applied
-from resources.fleet import embedded
-from resources.trainings import incident_reports, post_mortem
-from resources.trainings.incident_reports import OVER, WAITING, IncidentReport
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.incidents import OVERVIEW
+from slipway.recipes.assignments import applied
+from slipway.resources.fleet import embedded
+from slipway.resources.trainings import incident_reports, post_mortem
+from slipway.resources.trainings.incident_reports import OVER, WAITING, IncidentReport
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import causes
+from slipway.trainer.record.fence import Token
 from tests.browser.window import Window
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import kill, wait_until
-from trainer.record import causes
-from trainer.record.fence import Token
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 

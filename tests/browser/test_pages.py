@@ -9,13 +9,13 @@ import uvicorn
 from playwright.sync_api import expect
 from starlette.applications import Starlette
 
-from resources.home import Home
-from resources.pages.routes import routes
+from slipway.resources.home import Home
+from slipway.resources.pages.routes import routes
+from slipway.trainer.record import fence, ledger
 from tests.browser.window import Window
 from tests.cli import homes
 from tests.conftest import until
 from tests.embedded.slipway import free_port
-from trainer.record import fence, ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PATIENCE = 60_000

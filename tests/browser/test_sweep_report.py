@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.report.page import html
-from assets.sweeps.report.results import report
-from assets.sweeps.state import fold
+from slipway.assets.sweeps.report.page import html
+from slipway.assets.sweeps.report.results import report
+from slipway.assets.sweeps.state import fold
 from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
 from tests.browser.window import Window
 

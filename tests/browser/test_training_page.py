@@ -6,8 +6,8 @@ import signal
 import pytest
 from playwright.sync_api import expect
 
-from assets import keys
-from resources.trainings.standing import HANGING
+from slipway.assets import keys
+from slipway.resources.trainings.standing import HANGING
 from tests.browser.window import Window
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from slipway.cli.main import main
 
 Call = Callable[..., "Said"]
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from resources.home import Home
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.checkpoint.disk import publication
-from trainer.record import fence, ledger
+from slipway.resources.home import Home
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.record import fence, ledger
 
 STEPS = 100
 NODES = ("node-0", "node-1")

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from resources.trainings import updating
-from resources.trainings.store import TrainingStore
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import changes, ledger
 from tests.cli.conftest import Call
 from tests.conftest import until
 from tests.sensors.conftest import platform, template
 from tests.sensors.platform import Platform
-from trainer.record import changes, ledger
 
 __all__ = ["platform", "template"]
 

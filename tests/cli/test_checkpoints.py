@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from resources.home import Home
-from resources.trainings.store import TrainingStore
+from slipway.resources.home import Home
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.cli import homes
 from tests.cli.conftest import Call
-from trainer.base import codec
-from trainer.record import fence
-from trainer.record.fence import Token
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 ORPHAN = """
 import os, subprocess, sys
-print(subprocess.run([sys.executable, "-m", "cli", *sys.argv[1:]], env=dict(os.environ)).returncode, flush=True)
+print(subprocess.run([sys.executable, "-m", "slipway.cli", *sys.argv[1:]], env=dict(os.environ)).returncode, flush=True)
 """
 """Calls the command as a child of a process that no shell has started."""
 
@@ -65,5 +65,5 @@ def test_a_shell_that_has_no_completion_is_named(tmp_path: Path):
 def test_fish_learns_from_the_exit_code_whether_there_are_words_to_choose_from(line: str, code: int):
     asked = {"_SLIPWAY_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "is-args"}
     environ = {**os.environ, **asked, "_TYPER_COMPLETE_ARGS": line}
-    done = subprocess.run([sys.executable, "-m", "cli"], env=environ, cwd=Path(__file__).parents[2])
+    done = subprocess.run([sys.executable, "-m", "slipway.cli"], env=environ, cwd=Path(__file__).parents[2])
     assert done.returncode == code

@@ -6,7 +6,7 @@ import sys
 
 PROGRAM = """
 import atexit, os, sys, threading
-from cli import __main__
+from slipway.cli import __main__
 
 class Kept:
     def __del__(self):

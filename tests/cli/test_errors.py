@@ -12,9 +12,9 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._utils.interrupts import raise_interrupts_as
 
-from cli import main as command
-from cli import place
-from cli.verbs import VerbInterrupted
+from slipway.cli import main as command
+from slipway.cli import place
+from slipway.cli.verbs import VerbInterrupted
 from tests.cli.conftest import Call
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ def test_ctrl_c_is_one_word(in_a_step: bool, monkeypatch: pytest.MonkeyPatch, ca
 
 def test_the_module_is_the_command():
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "nope"],
+        [sys.executable, "-m", "slipway.cli", "nope"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.verbs import EXAMPLE
+from slipway.cli.verbs import EXAMPLE
 from tests.cli.conftest import Call
 from tests.cli.verbs import verbs
 
@@ -18,15 +18,15 @@ SHORT = 62
 """Characters of a verb's first sentence, so that the list of verbs shows it whole."""
 HEAVY = ("dagster", "mlflow", "numpy", "pydantic", "rich", "torch", "yaml")
 PROCESSES = (
-    "resources.launchers.local.keeper",
-    "resources.launchers.local.rendezvous",
-    "serving.pull",
-    "serving.worker",
-    "trainer.checkpoint.saving.writer",
-    "trainer.node.agent",
-    "trainer.node.process",
-    "trainer.node_task",
-    "trainer.supervisor",
+    "slipway.resources.launchers.local.keeper",
+    "slipway.resources.launchers.local.rendezvous",
+    "slipway.serving.pull",
+    "slipway.serving.worker",
+    "slipway.trainer.checkpoint.saving.writer",
+    "slipway.trainer.node.agent",
+    "slipway.trainer.node.process",
+    "slipway.trainer.node_task",
+    "slipway.trainer.supervisor",
 )
 
 
@@ -65,7 +65,7 @@ def test_without_a_verb_it_prints_the_help(slipway: Call):
 
 def test_the_help_is_there_without_importing_anything_heavy():
     program = (
-        "import sys, json; from cli.main import main; main(['--help']); "
+        "import sys, json; from slipway.cli.main import main; main(['--help']); "
         f"print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
     )
     done = subprocess.run(

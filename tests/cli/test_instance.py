@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import processes
 from tests.conftest import until
 from tests.embedded.slipway import Slipway, free_port
-from trainer.base import processes
 
 pytestmark = pytest.mark.slow
 DATASET, TRAINING = "small-texts", "small-decoder"
@@ -61,7 +61,7 @@ def test_a_training_of_the_command_is_shown_by_the_instance_and_outlives_it(slip
     training = json.loads(said(slipway, "run", TRAINING, "run.steps=1000000", "--json"))["training"]
     until(lambda: [run.tags.get("slipway/training") for run in _runs(slipway)].count(training), "the run that shows it")
     assert said(slipway, "down").endswith(f"{training} goes on; to stop it: slipway stop {training}\n")
-    assert not [pid for pid in slipway.pids() if processes.command_line(pid).endswith("-m cli dev")]
+    assert not [pid for pid in slipway.pids() if processes.command_line(pid).endswith("-m slipway.cli dev")]
     assert said(slipway, "down").startswith("no instance runs in ")
     assert _state(slipway, training) == "running"
 
@@ -79,7 +79,7 @@ def test_the_home_is_backed_up(slipway: Slipway, built: str):
 
 
 def _runs(slipway: Slipway):
-    from deploy.embedded.instance import open_storage
+    from slipway.deploy.embedded.instance import open_storage
 
     with open_storage(slipway.home) as storage:
         return storage.get_runs(limit=20)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from assets.gates import checks
-from assets.suites.generation import answered
-from resources.home import Home
-from resources.mlflow.promotion import Judgement, Promotions, history
-from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
-from resources.mlflow.tracking import Tracking
-from serving.records import ServingRecords
+from slipway.assets.gates import checks
+from slipway.assets.suites.generation import answered
+from slipway.resources.home import Home
+from slipway.resources.mlflow.promotion import Judgement, Promotions, history
+from slipway.resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.serving.records import ServingRecords
+from slipway.trainer.checkpoint.disk import publication
 from tests.cli.conftest import Call
 from tests.serving.models import exported
-from trainer.checkpoint.disk import publication
 
 MODEL = "slipway-tiny"
 

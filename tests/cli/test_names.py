@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.names import resolved, with_step
+from slipway.cli.names import resolved, with_step
 
 pytestmark = pytest.mark.pure
 KNOWN = ["tiny-decoder-1234", "tiny-encoder-5678", "tiny-decoder"]

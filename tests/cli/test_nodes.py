@@ -2,7 +2,7 @@
 
 import json
 
-from resources.fleet.health.standing import HealthRules
+from slipway.resources.fleet.health.standing import HealthRules
 from tests.cli.conftest import Call
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.verbs import EXAMPLE
+from slipway.cli.verbs import EXAMPLE
 from tests.cli.conftest import Call
 from tests.cli.verbs import verbs
 from tests.kubernetes import settings

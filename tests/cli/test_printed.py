@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.store import SweepStore
-from resources.trainings import incident_reports
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.trainings import incident_reports
+from slipway.trainer.record import causes
 from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
 from tests.cli import homes
 from tests.cli.conftest import Call
 from tests.commands.turn import Turn
 from tests.commands.walk import AT_ONCE
 from tests.resources.morning.nights import failed
-from trainer.record import causes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

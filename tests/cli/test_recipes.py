@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recipes import own
-from recipes.folder import BESIDE_THE_CODE, MARK, selected
-from recipes.load import load
-from resources.home import DEFAULT, Home
+from slipway.recipes import own
+from slipway.recipes.folder import BESIDE_THE_CODE, MARK, selected
+from slipway.recipes.load import load
+from slipway.resources.home import DEFAULT, Home
 from tests.cli.conftest import Call
 
 KINDS = {"dataset": "datasets", "training": "trainings", "sweep": "sweeps"}

@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from assets.serving import Serving
-from cli.serving import fitting
-from resources.home import Home
-from resources.serving import wishes
-from serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchPolicy, SwitchVerdict
+from slipway.assets.serving import Serving
+from slipway.cli.serving import fitting
+from slipway.resources.home import Home
+from slipway.resources.serving import wishes
+from slipway.serving.records import (
+    Answering,
+    ServedState,
+    ServedVersion,
+    ServingRecords,
+    Share,
+    SwitchPolicy,
+    SwitchVerdict,
+)
 from tests.cli.conftest import Call
 from tests.serving.models import exported
 

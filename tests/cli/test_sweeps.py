@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.store import SweepStore
-from resources.home import Home
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.home import Home
 from tests.assets.sweeps.simulation import budgeted, opened
 from tests.cli import homes
 from tests.cli.conftest import Call

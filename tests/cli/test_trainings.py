@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.home import Home
+from slipway.resources.home import Home
 from tests.cli import homes
 from tests.cli.conftest import Call
 

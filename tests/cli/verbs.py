@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from cli.main import app
+from slipway.cli.main import app
 
 
 def verbs() -> dict[str, Any]:

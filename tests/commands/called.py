@@ -10,8 +10,8 @@ CALLS = ("slipway", "said", "call", "run", "start", "command", "main")
 """What the tests call the command by: a fixture, a method of an instance, the command's own `main`."""
 CALLBACKS = ("incidents",)
 """Groups that do something without a verb."""
-MODULE = "cli"
-"""Of `python -m cli`, in a list of words."""
+MODULE = "slipway.cli"
+"""Of `python -m slipway.cli`, in a list of words."""
 
 
 def verb_of(words: Sequence[str]) -> str:

@@ -30,13 +30,13 @@ LEFT_OUT = {
     "make clean": "it removes the environment in which the tests run",
     "python -m pytest tests/trainer/record/test_fence.py -k sealed": SUITE,
     "python -m MODULE": "a form, not a command",
-    "python -m trainer CONFIG.json": "tests/trainer/test_ranks.py starts ranks so",
-    "python -m trainer config.json": "tests/trainer/test_ranks.py starts ranks so",
-    "python -m trainer.node_task CONFIG": "tests/kubernetes/test_staging_by_pods.py starts it so",
-    "python -m assets.datasets.building.dask_process scheduler|worker --certificates FOLDER": (
+    "python -m slipway.trainer CONFIG.json": "tests/trainer/test_ranks.py starts ranks so",
+    "python -m slipway.trainer config.json": "tests/trainer/test_ranks.py starts ranks so",
+    "python -m slipway.trainer.node_task CONFIG": "tests/kubernetes/test_staging_by_pods.py starts it so",
+    "python -m slipway.assets.datasets.building.dask_process scheduler|worker --certificates FOLDER": (
         "tests/assets/datasets/test_workers.py starts both"
     ),
-    "python -m deploy.cluster.pin": "it writes the digests of images of a registry into the chart's values",
+    "python -m slipway.deploy.cluster.pin": "it writes the digests of images of a registry into the chart's values",
     "python -m benchmarks.checkpoint --help": LONG,
     "python -m benchmarks.cluster": LONG,
     "python -m benchmarks.communication": LONG,
@@ -60,7 +60,7 @@ LEFT_OUT = {
         "it needs a training on several datasets: tests/trainer/test_mixes.py"
     ),
     "slipway upgrade --undo": "tests/operations/upgrade/test_upgrading.py takes upgrades back",
-    "python -m cli upgrade --undo": "tests/operations/upgrade/test_upgrading.py takes upgrades back",
+    "python -m slipway.cli upgrade --undo": "tests/operations/upgrade/test_upgrading.py takes upgrades back",
     "slipway demo --serve": "it answers until it is told to stop; tests/embedded/test_demo.py runs it without",
     "slipway metrics serve --jobs": SERVED,
     "slipway metrics serve --port 9465 --jobs": SERVED,

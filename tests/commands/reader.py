@@ -8,12 +8,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from assets.sweeps.store import sweeps
-from resources.home import Home
-from resources.mlflow import promotion
-from resources.mlflow.registry import TRAINING_TAG
-from resources.trainings import incident_reports
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.assets.sweeps.store import sweeps
+from slipway.resources.home import Home
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.registry import TRAINING_TAG
+from slipway.resources.trainings import incident_reports
+from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.commands import terminal
 from tests.commands.terminal import TypedCommand
 from tests.commands.turn import Turn

@@ -19,16 +19,21 @@ SHELL = re.compile(r"[&|;<>$]| -m |^(?!([A-Z_]+=\S+ )*slipway )")
 """What only a shell understands, and every other command; a text in quotes may have some of it and lose nothing."""
 IMPORTED = [
     *(
-        "cli.main",
+        "slipway.cli.main",
         "torch",
         "dagster",
         "mlflow",
         "optuna",
-        "assets.training",
-        "assets.branching",
-        "assets.sweeps.assets",
+        "slipway.assets.training",
+        "slipway.assets.branching",
+        "slipway.assets.sweeps.assets",
     ),
-    *("assets.datasets.build", "operations.garbage", "operations.takedown", "deploy.embedded.serve"),
+    *(
+        "slipway.assets.datasets.build",
+        "slipway.operations.garbage",
+        "slipway.operations.takedown",
+        "slipway.deploy.embedded.serve",
+    ),
 ]
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(IMPORTED)
@@ -96,6 +101,6 @@ def _run(arguments: list[str], folder: Path, environ: Mapping[str, str], output:
         os.dup2(file, number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.path[:] = [*environ.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
-    from cli.main import main
+    from slipway.cli.main import main
 
     raise SystemExit(main(arguments))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import processes
 from tests.commands.left_out import LEFT_OUT, LONG
 from tests.commands.reader import Reader
 from tests.commands.walk import WALK
 from tests.embedded.slipway import MARK
 from tests.s3 import Server
-from trainer.base import processes
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(5400)]
 BENCHMARKS = sorted({command.split()[2] for command, why in LEFT_OUT.items() if why == LONG})

@@ -28,8 +28,8 @@ RECIPES = (
     Turn("slipway --help", says="Groups of verbs"),
     Turn("slipway VERB --help", "slipway run --help", says="Example"),
     Turn("slipway --install-completion", "HOME=$PWD/of-the-shell slipway --install-completion bash", says="completion"),
-    Turn("python -m cli", code=2, says="Usage"),
-    Turn("python -m cli ls"),
+    Turn("python -m slipway.cli", code=2, says="Usage"),
+    Turn("python -m slipway.cli ls"),
     Turn("slipway cluster schema", in_code=True, says="values.schema.json"),
     Turn("slipway metrics render", in_code=True, says="rules.yaml"),
 )

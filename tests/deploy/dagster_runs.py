@@ -13,13 +13,13 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import construct_dagster_k8s_job
 
-from resources import platform
-from resources.launchers.kubernetes import pods
-from resources.launchers.protocol import Job
-from resources.platform import Platform
+from slipway.resources import platform
+from slipway.resources.launchers.kubernetes import pods
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.platform import Platform
 from tests.deploy.rendering import Object, text_of
 
-JOB = Job("llama-i1", ("python", "-m", "trainer"), {}, nodes=("a", "b"), ranks_per_node=8)
+JOB = Job("llama-i1", ("python", "-m", "slipway.trainer"), {}, nodes=("a", "b"), ranks_per_node=8)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from deploy.cluster.render import DEPLOY
+from slipway.deploy.cluster.render import DEPLOY
 
 ROOT = DEPLOY.parent
 BASE = "localhost/slipway-test/python:3.11-bookworm"

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from deploy.cluster import render
+from slipway.deploy.cluster import render
 
 Object = dict[str, Any]
 DIGEST = "sha256:" + "0" * 64

@@ -99,13 +99,17 @@ def test_the_trainer_trains_on_a_read_only_root(trainer: BuiltImage, tmp_path: P
     training = Training(tmp_path, "in an image")
     for each in [tmp_path, *tmp_path.rglob("*")]:
         each.chmod(0o777 if each.is_dir() else 0o666)
-    done = trainer.run("python", "-m", "trainer", str(training.config), shared=tmp_path, OMP_NUM_THREADS="1")
+    done = trainer.run("python", "-m", "slipway.trainer", str(training.config), shared=tmp_path, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     [*_, last] = training.commits()
     assert last.step == STEPS
 
 
 def test_the_command_and_the_definitions_load_in_the_platform(platform: BuiltImage):
-    assert "check" in platform.said("python", "-m", "cli", "recipes", "--help")
-    names = platform.said("python", "-c", "import definitions; print([each.name for each in definitions.defs.sensors])")
+    assert "check" in platform.said("python", "-m", "slipway.cli", "recipes", "--help")
+    names = platform.said(
+        "python",
+        "-c",
+        "import slipway; import slipway.definitions; print([each.name for each in slipway.definitions.defs.sensors])",
+    )
     assert "job_watch" in names

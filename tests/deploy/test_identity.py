@@ -8,14 +8,14 @@ import pytest
 import yaml
 from helm_python import HelmError, HelmValuesError
 
-from deploy.cluster import render
-from resources import access
-from resources.pages import mlflow_server
-from resources.serving import objects as serving
+from slipway.deploy.cluster import render
+from slipway.resources import access
+from slipway.resources.pages import mlflow_server
+from slipway.resources.serving import objects as serving
+from slipway.trainer.base import host_names
 from tests.deploy.dagster_runs import platform_settings
 from tests.deploy.reachability import End, reaches
 from tests.deploy.rendering import IDENTITY, Object, of_kind, workloads
-from trainer.base import host_names
 
 CONTROL, TRAININGS = render.NAMESPACE, "slipway-training"
 PROXY, DEX, WEBSERVER, MLFLOW = (
@@ -142,9 +142,9 @@ def test_mlflow_knows_people_by_their_roles_and_the_platform_by_the_token():
     def command(values: str) -> list[str]:
         spec = of_kind(workloads(values), "Deployment")["slipway-mlflow"]["spec"]["template"]["spec"]
         assert ("platform" in {each["name"] for each in spec["volumes"]}) is (values == "identity")
-        return list(spec["containers"][0]["command"][:3])
+        return list(spec["containers"][0]["command"][:4])
 
-    assert command("identity") == ["python", "-m", mlflow_server.__name__]
+    assert command("identity") == ["python", "-P", "-m", mlflow_server.__name__]
     assert command("minimal")[:2] == ["mlflow", "server"], "nobody is known: whoever reaches it edits it"
     assert platform_settings("identity").tracking.token_file == "/secrets/identity/token"
     assert platform_settings("minimal").tracking.token_file == ""

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from deploy.cluster.render import DEPLOY
 from requirements.lock import names
+from slipway.deploy.cluster.render import DEPLOY
 
 ROOT = DEPLOY.parent
 IMAGES = ("platform", "trainer")
 INSTALL = "requirements/install.py"
+PACKAGE = ("slipway/__init__.py", "slipway/script.py")
+"""What the package has beside links."""
 
 
 def instructions(image: str) -> list[tuple[str, str]]:
@@ -36,7 +38,7 @@ def code_of(image: str) -> set[str]:
 
 
 def imported(sources: set[str]) -> set[str]:
-    """The top-level packages that these packages and modules import, wherever in them."""
+    """The packages that these packages and modules import, wherever in them: ours by their folders, others by names."""
     files = [each for source in sources for each in ([ROOT / source] if source.endswith(".py") else python(source))]
     return {package for file in files for package in imports(file)} - set(sys.stdlib_module_names)
 
@@ -46,10 +48,18 @@ def python(package: str) -> list[Path]:
 
 
 def imports(file: Path) -> set[str]:
-    """The top-level packages that a file imports."""
+    """The packages that a file imports."""
     nodes = list(ast.walk(ast.parse(file.read_text())))
-    named = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return named | {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    named |= {
+        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    return {package_of(name.split(".")) for name in named}
+
+
+def package_of(parts: list[str]) -> str:
+    """The folder of ours that a dotted name begins in, or the top-level package."""
+    return parts[1] if parts[0] == "slipway" and parts[1:] and (ROOT / parts[1]).is_dir() else parts[0]
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -89,15 +99,33 @@ def test_an_image_installs_its_file_of_the_lock(image: str):
 
 
 def test_the_trainer_has_the_trainer_alone():
-    assert code_of("trainer") == {"trainer"}
+    assert code_of("trainer") == {*PACKAGE, "trainer"}
 
 
 def test_the_platform_has_what_the_definitions_and_the_command_import():
     own = {path.name for path in ROOT.iterdir() if path.is_dir()}
     needed, found = set[str](), {"definitions.py", "cli", "deploy/embedded"}
     while needed != found:
-        needed, found = found, found | imported(found) & own - {"deploy"}
-    assert code_of("platform") - {"deploy/__init__.py"} == needed
+        needed, found = found, found | imported(found) & own - {"deploy", "slipway"}
+    assert code_of("platform") - {"deploy/__init__.py", *PACKAGE} == needed
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_all_code_is_copied_into_the_one_package(image: str):
+    targets = {
+        source: rest.split()[-1]
+        for what, rest in instructions(image)
+        if what == "COPY" and "--from" not in rest
+        for source in rest.split()[:-1]
+        if source in code_of(image)
+    }
+    assert {
+        source: target
+        for source, target in targets.items()
+        if f"{target}{Path(source).name if target.endswith('/') else ''}"
+        != f"/opt/slipway/slipway/{source.removeprefix('slipway/')}"
+    } == {}
+    assert not [source for source in targets if (ROOT / source).is_symlink()], "a copied link would lead nowhere"
 
 
 def test_what_is_copied_is_there_and_not_ignored():

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.cluster import render
+from slipway.deploy.cluster import render
+from slipway.trainer.config import profiles
 from tests import schemas
 from tests.conftest import until
 from tests.deploy.rendering import cluster_objects, of_kind, parsed, place
 from tests.deploy.rendering import workloads as render_workloads
 from tests.deploy.restricted import violations
-from trainer.config import profiles
 
 EXCEPTIONS = {
     "slipway-nodes": "writes one file of the node's, the limit on locked memory, without which RDMA is not used",

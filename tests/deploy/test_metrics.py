@@ -10,10 +10,10 @@ import pytest
 import yaml
 from helm_python import HelmError
 
-from deploy.cluster import render
-from deploy.monitoring import render as monitoring
-from deploy.monitoring import routes
-from resources.launchers.kubernetes import pods as trainers
+from slipway.deploy.cluster import render
+from slipway.deploy.monitoring import render as monitoring
+from slipway.deploy.monitoring import routes
+from slipway.resources.launchers.kubernetes import pods as trainers
 from tests.deploy.dagster_runs import JOB, platform_settings, training_pod
 from tests.deploy.monitoring.tools import said_by
 from tests.deploy.rendering import MINIMAL, VALUES, Object, of_kind, parsed, pod_templates, workloads
@@ -39,7 +39,16 @@ def test_without_metrics_nothing_is_exported_and_nothing_is_let_in():
 
 def test_the_exporter_of_the_platform_only_reads():
     pod = of_kind(rendered(), "Deployment")["slipway-metrics"]["spec"]["template"]
-    assert container(pod)["command"] == ["python", "-m", "cli", "metrics", "serve", "--host=0.0.0.0", "--port=9465"]
+    assert container(pod)["command"] == [
+        "python",
+        "-P",
+        "-m",
+        "slipway.cli",
+        "metrics",
+        "serve",
+        "--host=0.0.0.0",
+        "--port=9465",
+    ]
     assert [each["name"] for each in container(pod)["volumeMounts"] if not each.get("readOnly")] == ["tmp"]
     secrets = {each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
     assert secrets == {"slipway-postgresql"}, "of all Secrets, it needs Dagster's database"

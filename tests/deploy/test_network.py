@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources.launchers.kubernetes import network
-from resources.launchers.protocol import Job
+from slipway.resources.launchers.kubernetes import network
+from slipway.resources.launchers.protocol import Job
 from tests.deploy.dagster_runs import platform_settings
 from tests.deploy.reachability import End, reaches
 from tests.deploy.rendering import VALUES, Object, of_kind, workloads
@@ -15,7 +15,7 @@ def component(name: str) -> End:
 
 WEBSERVER, CODE, DAEMON, RUN, MLFLOW = map(component, ("webserver", "code", "daemon", "run", "mlflow"))
 DASK, BUILDER, METRICS, LOGS = map(component, ("dask", "builder", "metrics", "logs"))
-JOBS = {name: Job(name, ("python", "-m", "trainer"), {}, nodes=("a", "b")) for name in ("llama-i1", "other-i7")}
+JOBS = {name: Job(name, ("python", "-m", "slipway.trainer"), {}, nodes=("a", "b")) for name in ("llama-i1", "other-i7")}
 TRAINING = End("slipway-training", {"slipway/job": "llama-i1", "slipway/training": "llama"})
 NODE_TASK = End("slipway-training", {"slipway/job": "stage-1", "slipway/task": "stage"})
 ITS_STORE = End("slipway-training", {"slipway/job": "llama-i1-store"})

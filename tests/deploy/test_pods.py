@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from assets.execution.pods import NEEDS, sandbox, tags
-from deploy.cluster import render
-from recipes.kubernetes import quantity
-from resources.launchers.kubernetes import pods as trainers
-from resources.steps import StepSettings
+from slipway.assets.execution.pods import NEEDS, sandbox, tags
+from slipway.deploy.cluster import render
+from slipway.recipes.kubernetes import quantity
+from slipway.resources.launchers.kubernetes import pods as trainers
+from slipway.resources.steps import StepSettings
 from tests import schemas
 from tests.deploy.dagster_runs import JOB, platform_settings, run_job, training_pod
 from tests.deploy.rendering import FULL, VALUES, WITHOUT, Object, of_kind, parsed, pod_templates, workloads

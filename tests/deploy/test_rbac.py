@@ -2,9 +2,9 @@
 
 import pytest
 
-from deploy.cluster import render, rights
-from resources.launchers.kubernetes import access
-from resources.serving.objects import KINDS
+from slipway.deploy.cluster import render, rights
+from slipway.resources.launchers.kubernetes import access
+from slipway.resources.serving.objects import KINDS
 from tests.deploy.rendering import VALUES, Object, of_kind, workloads
 
 HERE, THERE, EVERYWHERE = render.NAMESPACE, "slipway-training", "*"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.cluster import render
+from slipway.deploy.cluster import render
 from tests.deploy.dagster_runs import run_job, training_pod
 from tests.deploy.rendering import Object, cluster_objects, identity, of_kind, pod_templates, settings, workloads
 

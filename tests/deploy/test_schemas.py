@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.cluster import render
+from slipway.deploy.cluster import render
 from tests import schemas
 from tests.deploy.rendering import VALUES, cluster_objects, identity, workloads
 

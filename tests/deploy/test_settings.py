@@ -11,21 +11,21 @@ import sqlalchemy
 import yaml
 from dagster._core.errors import DagsterUserCodeUnreachableError
 
-import deploy
-from deploy.cluster import values
-from recipes.kubernetes import amount
-from recipes.strict import validate
-from resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
-from resources.launchers.kubernetes import pods
-from resources.launchers.protocol import Job
-from resources.platform import ComputeSettings, Platform
-from resources.trainings.quotas import Quota
+from slipway import deploy
+from slipway.deploy.cluster import values
+from slipway.recipes.kubernetes import amount
+from slipway.recipes.strict import validate
+from slipway.resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
+from slipway.resources.launchers.kubernetes import pods
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.platform import ComputeSettings, Platform
+from slipway.resources.trainings.quotas import Quota
+from slipway.trainer.config import profiles
+from slipway.trainer.config.operation import Hardware
+from slipway.trainer.node import fabric
 from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
 from tests.deploy.rendering import FULL, VALUES, pod_templates, settings, workloads
 from tests.pod_interfaces import interfaces
-from trainer.config import profiles
-from trainer.config.operation import Hardware
-from trainer.node import fabric
 
 DEPLOY = Path(deploy.__file__).parent
 
@@ -164,7 +164,7 @@ def test_the_pods_of_the_reference_cluster_have_the_interfaces_that_their_profil
 
 
 def test_no_file_of_a_deployment_sets_a_variable_of_nccl_or_gloo():
-    """They have one source, `trainer.config.profiles`; a raw variable would silently come before it."""
+    """They have one source, `slipway.trainer.config.profiles`; a raw variable would silently come before it."""
     found = [
         f"{path.relative_to(DEPLOY)}: {name}"
         for path in sorted(DEPLOY.rglob("*"))

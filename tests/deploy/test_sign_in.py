@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from resources import access
-from resources.mlflow import identity
+from slipway.resources import access
+from slipway.resources.mlflow import identity
+from slipway.trainer.base import host_names
 from tests.conftest import until
 from tests.deploy.browser import Browser, Page
 from tests.deploy.rendering import IDENTITY
@@ -25,7 +26,6 @@ from tests.deploy.test_identity import proxy_arguments
 from tests.drills.graphql import LAUNCH
 from tests.kubernetes import settings
 from tests.resources.served import LOCATION, Served, served
-from trainer.base import host_names
 
 pytestmark = [
     pytest.mark.nightly,

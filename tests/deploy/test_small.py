@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from assets.execution.pods import HEAVY, NEEDS, given, tags
-from deploy.cluster import render
-from recipes.kubernetes import quantity
-from resources.compute.kubernetes import node_task_cluster
-from resources.launchers.kubernetes import store
-from resources.steps import misfit
+from slipway.assets.execution.pods import HEAVY, NEEDS, given, tags
+from slipway.deploy.cluster import render
+from slipway.recipes.kubernetes import quantity
+from slipway.resources.compute.kubernetes import node_task_cluster
+from slipway.resources.launchers.kubernetes import store
+from slipway.resources.steps import misfit
 from tests.deploy.dagster_runs import platform_settings, run_job
 from tests.deploy.rendering import cluster_objects, of_kind, pod_templates, workloads
 

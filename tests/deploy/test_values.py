@@ -10,8 +10,8 @@ import pytest
 import yaml
 from helm_python import HelmError, HelmValuesError, lint
 
-from deploy.cluster import pin, values
-from deploy.cluster.render import DEPLOY, notes, workloads
+from slipway.deploy.cluster import pin, values
+from slipway.deploy.cluster.render import DEPLOY, notes, workloads
 from tests.deploy.rendering import FULL, MINIMAL, WITHOUT
 
 

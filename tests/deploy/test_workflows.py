@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from benchmarks import gate
-from deploy.cluster import render
-from deploy.cluster.render import DEPLOY
+from slipway.deploy.cluster import render
+from slipway.deploy.cluster.render import DEPLOY
 
 pytestmark = pytest.mark.pure
 

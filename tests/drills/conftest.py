@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from slipway.trainer.base.processes import carrying
 from tests.drills import small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import command_of, kill
-from trainer.base.processes import carrying
 
 MARK, OWN_MARK = "SLIPWAY_TEST", "SLIPWAY_DRILL"
 TRIAL_STEPS = 240

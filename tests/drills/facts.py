@@ -1,6 +1,6 @@
 """Facts of a training, from its ledger."""
 
-from resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore
 
 
 def steps(training: TrainingStore) -> list[int]:

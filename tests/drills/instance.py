@@ -14,25 +14,26 @@ import dagster as dg
 from dagster import DagsterEventType, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.training import specification, terms
-from deploy.embedded.instance import open_storage
-from recipes import assignments
-from recipes.load import Recipes, load
-from recipes.training import TrainingRecipe, with_parameters
-from resources.fleet.embedded import EmbeddedFleet
-from resources.home import CODE, NODES, Home
-from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.job import job_name
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.training import specification, terms
+from slipway.deploy.embedded.instance import open_storage
+from slipway.recipes import assignments
+from slipway.recipes.load import Recipes, load
+from slipway.recipes.training import TrainingRecipe, with_parameters
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.home import NODES, Home
+from slipway.resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.processes import carrying
+from slipway.trainer.record.phases import SAVING, VALIDATING
 from tests.drills import graphql, small_recipes
 from tests.drills.process_table import kill, wait_until
-from trainer.base.processes import carrying
-from trainer.record.phases import SAVING, VALIDATING
 
 START_SECONDS = 240.0
 STOP_SECONDS = 120.0
@@ -68,7 +69,7 @@ class Instance:
         if self._dev is not None and self._dev.poll() is None:
             return
         with self.output.open("wb") as output:
-            command = [sys.executable, "-m", "cli", "dev"]
+            command = [sys.executable, "-m", "slipway.cli", "dev"]
             self._dev = subprocess.Popen(command, cwd=CODE, env=self._environment, stdout=output, stderr=output)
         wait_until(self._answers, f"the instance answers; see {self.output}", START_SECONDS)
 
@@ -101,7 +102,7 @@ class Instance:
 
     def command(self, *arguments: str) -> str:
         """What `slipway ARGUMENTS` prints."""
-        command = [sys.executable, "-m", "cli", *arguments]
+        command = [sys.executable, "-m", "slipway.cli", *arguments]
         done = subprocess.run(command, cwd=CODE, env=self._environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout

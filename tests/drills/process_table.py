@@ -11,8 +11,8 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from types import TracebackType
 from typing import Self, TypeVar
 
-from resources.fleet.protocol import NODE_VARIABLE
-from resources.launchers.environment import JOB_VARIABLE
+from slipway.resources.fleet.protocol import NODE_VARIABLE
+from slipway.resources.launchers.environment import JOB_VARIABLE
 
 Value = TypeVar("Value")
 PATIENCE_SECONDS = 240.0
@@ -41,7 +41,7 @@ class Process:
     def trains(self) -> bool:
         """Whether it is a rank: not its keeper, its node's process or torchrun's agent."""
         modules = [value for name, value in zip(self.command, self.command[1:], strict=False) if name == "-m"]
-        return modules == ["trainer"]
+        return modules == ["slipway.trainer"]
 
 
 def of_training(training: str) -> list[Process]:

@@ -13,12 +13,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.home import CODE
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.processes import carrying, parent_of
 from tests.drills import graphql
 from tests.drills.instance import free_port
 from tests.drills.naive.definitions import TRAINER
 from tests.drills.process_table import command_of, kill, wait_until
-from trainer.base.processes import carrying, parent_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

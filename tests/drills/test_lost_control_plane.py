@@ -3,16 +3,16 @@
 import pytest
 from dagster import DagsterRunStatus
 
-from assets import keys
-from resources.mlflow.tracking import Tracking
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
+from slipway.assets import keys
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.record import incidents
+from slipway.trainer.record.causes import KILLED
 from tests.drills import process_table, small_recipes
 from tests.drills.facts import steps
 from tests.drills.instance import Instance, tags_of, training_key
 from tests.drills.process_table import Watch, held, wait_until
-from trainer.record import incidents
-from trainer.record.causes import KILLED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

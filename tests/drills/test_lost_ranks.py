@@ -9,15 +9,15 @@ from signal import SIGSTOP
 
 import pytest
 
-from resources.fleet import embedded
-from resources.trainings.store import TrainingStore
+from slipway.resources.fleet import embedded
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import incidents
+from slipway.trainer.record.causes import DISRUPTED, KILLED
+from slipway.trainer.record.fence import Token
 from tests.drills import process_table, small_recipes
 from tests.drills.facts import causes, restored_from, steps, steps_of
 from tests.drills.instance import Instance, training_key
 from tests.drills.process_table import Process, Watch, kill, send, wait_until
-from trainer.record import incidents
-from trainer.record.causes import DISRUPTED, KILLED
-from trainer.record.fence import Token
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 

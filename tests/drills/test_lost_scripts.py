@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from assets import keys
-from resources.fleet import embedded
-from resources.launchers.environment import JOB_VARIABLE
-from resources.mlflow.tracking import Tracking
-from resources.trainings.job import job_name
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.resources.fleet import embedded
+from slipway.resources.launchers.environment import JOB_VARIABLE
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import processes
 from tests.drills import small_recipes
 from tests.drills.facts import causes, restored_from, steps, steps_of
 from tests.drills.instance import Instance, training_key
 from tests.drills.process_table import kill, wait_until
-from trainer.base import processes
 
 pytestmark = pytest.mark.slow
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from assets import keys
-from assets.sweeps import events
-from assets.sweeps.store import SweepStore, sweeps
-from assets.sweeps.trials import trial_id, trials_of
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.sweeps import events
+from slipway.assets.sweeps.store import SweepStore, sweeps
+from slipway.assets.sweeps.trials import trial_id, trials_of
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import Process, held, kill, wait_until

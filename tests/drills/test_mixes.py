@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from assets import keys, training_data
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import tokenizer
-from assets.start import start
-from recipes.training import ModelRecipe
-from resources.mlflow.tracking import Tracking
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys, training_data
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import tokenizer
+from slipway.assets.start import start
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.data import mixtures, snapshots
 from tests.drills import process_table, small_recipes
 from tests.drills.facts import causes, restored_from, steps
 from tests.drills.instance import Instance, training_key
 from tests.drills.process_table import kill, wait_until
-from trainer.data import mixtures, snapshots
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 

@@ -5,7 +5,7 @@ import os
 import pytest
 from dagster import DagsterRunStatus
 
-from resources.lease import HomeLease
+from slipway.resources.lease import HomeLease
 from tests.drills import graphql
 from tests.drills.instance import Instance, tags_of
 from tests.drills.process_table import wait_until

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from dagster import DagsterRunStatus
 
-from assets import keys
-from deploy.embedded import instance as embedded
-from resources import run_kinds
-from resources.run_kinds import RunKind
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.deploy.embedded import instance as embedded
+from slipway.resources import run_kinds
+from slipway.resources.run_kinds import RunKind
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
 from tests.drills.conftest import TRIAL_STEPS
 from tests.drills.instance import Instance

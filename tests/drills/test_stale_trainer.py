@@ -9,15 +9,15 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 
-from resources.home import CODE
-from resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.config import resolved
+from slipway.trainer.record import fence
 from tests.drills import small_recipes
 from tests.drills.facts import restored_from
 from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until
-from trainer.base.exit_code import ExitCode
-from trainer.config import resolved
-from trainer.record import fence
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -63,5 +63,5 @@ def _write_configuration(instance: Instance, training: TrainingStore, folder: Pa
 
 
 def _train(configuration: Path) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "trainer", str(configuration)]
+    command = [sys.executable, "-m", "slipway.trainer", str(configuration)]
     return subprocess.Popen(command, cwd=CODE, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from assets import keys
-from recipes.assignments import applied
-from resources.mlflow import promotion
-from resources.mlflow.registry import TRAINING_TAG
-from serving.records import ServingRecords
+from slipway.assets import keys
+from slipway.recipes.assignments import applied
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.registry import TRAINING_TAG
+from slipway.serving.records import ServingRecords
+from slipway.trainer.start import huggingface
 from tests.drills import small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until
-from trainer.start import huggingface
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 RECIPE = small_recipes.ALONE

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assets import keys
+from slipway.assets import keys
 from tests.drills import small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until

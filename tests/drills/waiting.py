@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.training import specification, terms
-from recipes.assignments import applied
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.training import specification, terms
+from slipway.recipes.assignments import applied
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from resources.home import Home
+from slipway.resources.home import Home
+from slipway.trainer.base import processes
 from tests.conftest import Marked, is_asked_to_end
-from trainer.base import processes
 
 ROOT = Path(__file__).parents[2]
 RECIPES = Path(__file__).with_name("recipes")
@@ -66,7 +66,7 @@ class Slipway:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """The same, begun; in a process group of its own, as a terminal has it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "cli", *arguments],
+            [sys.executable, "-m", "slipway.cli", *arguments],
             env={**self.environ, "SLIPWAY_HOME": str(self.home.root)},
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -89,7 +89,7 @@ class Slipway:
         return processes.carrying({MARK: self.environ[MARK]})
 
     def ranks(self) -> list[int]:
-        return Marked({MARK: self.environ[MARK]}).running("trainer")
+        return Marked({MARK: self.environ[MARK]}).running("slipway.trainer")
 
     def end_all(self) -> list[int]:
         """Kill what is left, so that a failed test leaves nothing behind; returns what was."""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded.serve import port
+from slipway.deploy.embedded.serve import port
+from slipway.trainer.models.decoder import DecoderShape
 from tests.conftest import until
 from tests.disks import mounted
 from tests.embedded.slipway import DATASET, SWEEP, TRAINING, Slipway
-from trainer.models.decoder import DecoderShape
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
 

@@ -16,14 +16,14 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 
-from assets.sweeps.store import sweeps
-from deploy.embedded import jobs
-from deploy.embedded.instance import open_storage
-from resources.mlflow.registry import MANIFEST_TAG
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.assets.sweeps.store import sweeps
+from slipway.deploy.embedded import jobs
+from slipway.deploy.embedded.instance import open_storage
+from slipway.resources.mlflow.registry import MANIFEST_TAG
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import processes
+from slipway.trainer.record import ledger
 from tests.embedded.slipway import ENDING_SECONDS, TEXTS, TRAINING, Slipway, interrupt, until
-from trainer.base import processes
-from trainer.record import ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 STEPS = 600

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.embedded import report
-from deploy.embedded.made import Chain, MadeReader
-from recipes.load import load
-from resources.home import Home
+from slipway.deploy.embedded import report
+from slipway.deploy.embedded.made import Chain, MadeReader
+from slipway.recipes.load import load
+from slipway.resources.home import Home
+from slipway.trainer.record.scores import Score
 from tests.assets.datasets import digits
-from trainer.record.scores import Score
 
 RECIPES = {
     "datasets/digits": {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded import mlflow_pages
+from slipway.deploy.embedded import mlflow_pages
+from slipway.trainer.base import processes
 from tests.conftest import until
 from tests.embedded.slipway import Slipway
-from trainer.base import processes
 
 
 def free(port: int) -> bool:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded import CannotStart, occupancy, serve
-from resources.home import Home
+from slipway.deploy.embedded import CannotStart, occupancy, serve
+from slipway.resources.home import Home
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.embedded.progress import LOOK_SECONDS, Silence, Work, busy, work_below
+from slipway.deploy.embedded.progress import LOOK_SECONDS, Silence, Work, busy, work_below
+from slipway.trainer.base import processes
 from tests.conftest import until
-from trainer.base import processes
 
 LIMIT = 600.0
 

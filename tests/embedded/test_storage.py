@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded import instance
-from resources.home import Home
+from slipway.deploy.embedded import instance
+from slipway.resources.home import Home
 
 AT_ONCE = 4
 

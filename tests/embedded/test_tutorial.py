@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import processes
 from tests.embedded.slipway import MARK
 from tests.embedded.tutorial import Reader, blocks
-from trainer.base import processes
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 PATIENCE_SECONDS = 1500.0

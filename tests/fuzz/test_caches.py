@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.datasets.building.memo import Memo
-from assets.datasets.building.whole import WholeShards
-from assets.datasets.documents import extracts
-from assets.datasets.texts import quoted
+from slipway.assets.datasets.building.memo import Memo
+from slipway.assets.datasets.building.whole import WholeShards
+from slipway.assets.datasets.documents import extracts
+from slipway.assets.datasets.texts import quoted
+from slipway.trainer.data.shards import ShardFile
 from tests.fuzz.test_readers import VALUES, bytes_like
-from trainer.data.shards import ShardFile
 
 FEW = settings(max_examples=60, deadline=None)
 MANY = settings(max_examples=1000, deadline=None)

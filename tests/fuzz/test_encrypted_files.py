@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainer.checkpoint.disk import encryption
-from trainer.checkpoint.disk.encryption import HEADER, TAG, Key, WrongKey
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk import encryption
+from slipway.trainer.checkpoint.disk.encryption import HEADER, TAG, Key, WrongKey
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 KEY = Key(b"1" * 32)

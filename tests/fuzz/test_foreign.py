@@ -16,19 +16,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assets.datasets.snapshots import pointer
-from assets.suites import suite
-from recipes import yaml_lines
-from recipes.load import load
-from recipes.problems import InvalidRecipes
-from resources.fleet.kubernetes import cordon, node_health
-from resources.kubernetes import answers
-from resources.kubernetes.objects import CONFIG_MAPS
-from resources.launchers.kubernetes import orders
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.suites import suite
+from slipway.recipes import yaml_lines
+from slipway.recipes.load import load
+from slipway.recipes.problems import InvalidRecipes
+from slipway.resources.fleet.kubernetes import cordon, node_health
+from slipway.resources.kubernetes import answers
+from slipway.resources.kubernetes.objects import CONFIG_MAPS
+from slipway.resources.launchers.kubernetes import orders
+from slipway.trainer.base import digest
+from slipway.trainer.data import images, shards
+from slipway.trainer.start import huggingface
 from tests.fuzz.test_readers import VALUES, as_bytes, bytes_like, damaged, gives_or_refuses
-from trainer.base import digest
-from trainer.data import images, shards
-from trainer.start import huggingface
 
 SAME_FOLDER = [HealthCheck.function_scoped_fixture]
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=SAME_FOLDER)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assets.datasets.texts import sentence_pieces, tokenizer
+from slipway.assets.datasets.texts import sentence_pieces, tokenizer
+from slipway.trainer.checkpoint.disk import encryption, resealing
+from slipway.trainer.checkpoint.disk.encryption import HEADER, Key, WrongKey
+from slipway.trainer.checkpoint.disk.resealing import RECORD, WrappedKeys
 from tests.fuzz.test_readers import VALUES, as_bytes, bytes_like, damaged, gives_or_refuses
-from trainer.checkpoint.disk import encryption, resealing
-from trainer.checkpoint.disk.encryption import HEADER, Key, WrongKey
-from trainer.checkpoint.disk.resealing import RECORD, WrappedKeys
 
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 OLD, NEW = Key(b"1" * 32), Key(b"2" * 32)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources import state
-from resources.serving import cluster
+from slipway.resources import state
+from slipway.resources.serving import cluster
 from tests.fuzz.test_readers import FEW, MANY, bytes_like, gives_or_refuses
 
 pytestmark = pytest.mark.pure

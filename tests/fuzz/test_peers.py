@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainer.objects import origin, peer
-from trainer.objects.origin import Coming, Missing, Unreachable
-from trainer.objects.peer import COMING, PeerOrigin
+from slipway.trainer.objects import origin, peer
+from slipway.trainer.objects.origin import Coming, Missing, Unreachable
+from slipway.trainer.objects.peer import COMING, PeerOrigin
 
 SAME_SERVER = [HealthCheck.function_scoped_fixture]
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=SAME_SERVER)

@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from assets.datasets.reading import pictures
-from assets.datasets.reading.pictures import UnreadablePicture
-from recipes.dataset import ImagesSection
+from slipway.assets.datasets.reading import pictures
+from slipway.assets.datasets.reading.pictures import UnreadablePicture
+from slipway.recipes.dataset import ImagesSection
 
 FEW = settings(max_examples=100, deadline=None)
 MANY = settings(max_examples=5000, deadline=None)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.launchers.kubernetes import pod_facts, status, waiting
-from resources.launchers.kubernetes.orders import JobOrder
-from resources.launchers.kubernetes.pod_facts import INDEX
-from resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
-from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
-from resources.launchers.protocol import JobState
+from slipway.resources.launchers.kubernetes import pod_facts, status, waiting
+from slipway.resources.launchers.kubernetes.orders import JobOrder
+from slipway.resources.launchers.kubernetes.pod_facts import INDEX
+from slipway.resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
+from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from slipway.resources.launchers.protocol import JobState
 from tests.fuzz.test_readers import FEW, MANY
 
 pytestmark = pytest.mark.pure

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.sweeps import events
-from assets.sweeps.state import fold
-from operations.upgrade import sweep_log
-from trainer.base import codec, digest, journal
-from trainer.checkpoint.disk import manifest
-from trainer.data import shards
-from trainer.record import fence
+from slipway.assets.sweeps import events
+from slipway.assets.sweeps.state import fold
+from slipway.operations.upgrade import sweep_log
+from slipway.trainer.base import codec, digest, journal
+from slipway.trainer.checkpoint.disk import manifest
+from slipway.trainer.data import shards
+from slipway.trainer.record import fence
 
 FEW = settings(max_examples=60, deadline=None)
 MANY = settings(max_examples=5000, deadline=None)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.api.asking import UNSUPPORTED, BadRequest, Message, parse
+from slipway.serving.api.asking import UNSUPPORTED, BadRequest, Message, parse
+from slipway.trainer.base import parsing
 from tests.fuzz.test_readers import FEW, MANY, VALUES, as_bytes, damaged
-from trainer.base import parsing
 
 pytestmark = pytest.mark.pure
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recipes.problems import InvalidRecipes
-from resources import credentials, platform, postgresql
-from resources.notify import endpoints
-from resources.openlineage.target import OpenLineage
-from resources.opentelemetry import target
-from resources.opentelemetry.spans import TraceSpan
-from resources.unavailable import Unavailable
+from slipway.recipes.problems import InvalidRecipes
+from slipway.resources import credentials, platform, postgresql
+from slipway.resources.notify import endpoints
+from slipway.resources.openlineage.target import OpenLineage
+from slipway.resources.opentelemetry import target
+from slipway.resources.opentelemetry.spans import TraceSpan
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.checkpoint.disk import encryption
 from tests.fuzz.test_readers import bytes_like
-from trainer.checkpoint.disk import encryption
 
 FEW = settings(max_examples=40, deadline=None)
 MANY = settings(max_examples=2000, deadline=None)

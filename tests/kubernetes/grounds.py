@@ -17,9 +17,9 @@ from typing import Protocol
 import kubernetes
 import pytest
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB, PODS, KubernetesObject
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import JOB, PODS, KubernetesObject
 from tests.conftest import MARK, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster

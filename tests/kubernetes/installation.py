@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import dagster as dg
 import pytest
 
-from deploy.cluster import render
-from resources.kubernetes.objects import KubernetesObject
+from slipway.deploy.cluster import render
+from slipway.resources.kubernetes.objects import KubernetesObject
 from tests.conftest import until
 from tests.drills.graphql import LAUNCH
 

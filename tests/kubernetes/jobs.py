@@ -1,11 +1,11 @@
 """Two jobs and two clusters: one with every field set, and the smallest possible."""
 
-from resources.kubernetes.cluster import Cluster
-from resources.launchers.protocol import Job
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.launchers.protocol import Job
 
 RICH = Job(
     "llama-70b-2",
-    ("python", "-m", "trainer"),
+    ("python", "-m", "slipway.trainer"),
     {"model": "llama-70b"},
     nodes=("gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4"),
     size=4,
@@ -32,5 +32,5 @@ LARGE = Cluster(
     patch={"spec": {"containers": [{"name": "trainer", "env": [{"name": "TZ", "value": "UTC"}]}]}},
     recipe_patch={"metadata": {"annotations": {"sidecar.istio.io/inject": "false"}}},
 )
-LONE = Job("tiny", ("python", "-m", "trainer"), {}, nodes=("node-0",))
+LONE = Job("tiny", ("python", "-m", "slipway.trainer"), {}, nodes=("node-0",))
 SMALL = Cluster(image="slipway-trainer:dev")

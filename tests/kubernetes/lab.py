@@ -5,15 +5,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from resources.fleet.kubernetes.fleet import KubernetesFleet
-from resources.kubernetes.objects import KubernetesObject
-from resources.launchers.kubernetes import names
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.trainings.control import TrainingControl
-from resources.trainings.job import Paths
-from resources.trainings.store import Trainings, TrainingStore
-from resources.unavailable import Unavailable
+from slipway.resources.fleet.kubernetes.fleet import KubernetesFleet
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.launchers.kubernetes import names
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.unavailable import Unavailable
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until
 from tests.kubernetes.grounds import Ground, pods_of

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.conditions import holding
-from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, KubernetesObject, Resource
-from resources.launchers.kubernetes import access
-from resources.launchers.kubernetes.network import NETWORK_POLICIES
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.conditions import holding
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, KubernetesObject, Resource
+from slipway.resources.launchers.kubernetes import access
+from slipway.resources.launchers.kubernetes.network import NETWORK_POLICIES
 from tests.conftest import until
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)

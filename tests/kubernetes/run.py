@@ -12,13 +12,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys
-from assets.training import training_assets
-from recipes.load import load
-from resources.compute.kubernetes import KubernetesCompute
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.tiers import Tiers
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.training import training_assets
+from slipway.recipes.load import load
+from slipway.resources.compute.kubernetes import KubernetesCompute
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
 from tests.kubernetes.lab import ClusterLab
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import yaml
 
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import KubernetesObject
-from resources.serving import objects
-from resources.serving.settings import ServingSettings
-from serving.records import ServedVersion
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.serving import objects
+from slipway.resources.serving.settings import ServingSettings
+from slipway.serving.records import ServedVersion
 
 CLUSTER = Cluster(image="registry.example/trainer@sha256:0123", volumes={"/durable": "slipway-durable"})
 IMAGE, FRONT_IMAGE = "registry.example/vllm@sha256:0123", "registry.example/platform@sha256:0123"

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster import values
-from resources.kubernetes import answers
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB, PODS, SERVICES, KubernetesObject, Resource
-from resources.launchers.kubernetes import access
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
-from resources.launchers.protocol import Job, JobState
+from slipway.deploy.cluster import values
+from slipway.resources.kubernetes import answers
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import JOB, PODS, SERVICES, KubernetesObject, Resource
+from slipway.resources.launchers.kubernetes import access
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from slipway.resources.launchers.protocol import Job, JobState
 from tests.kubernetes.jobs import RICH, SMALL
 
 GANGS = Resource("gangs.example.org", "v1", "Gang", "gangs", operator="Gangs")

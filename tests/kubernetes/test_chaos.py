@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from operations.chaos import course
-from operations.chaos.cluster import ClusterTarget
-from operations.chaos.faults import FAULTS, possible
-from operations.chaos.report import judged
-from operations.chaos.schedule import PlannedFault
-from resources.fleet.kubernetes.cordon import Cordon
-from resources.home import Home
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.launchers.protocol import JobState
+from slipway.cli.main import main
+from slipway.operations.chaos import course
+from slipway.operations.chaos.cluster import ClusterTarget
+from slipway.operations.chaos.faults import FAULTS, possible
+from slipway.operations.chaos.report import judged
+from slipway.operations.chaos.schedule import PlannedFault
+from slipway.resources.fleet.kubernetes.cordon import Cordon
+from slipway.resources.home import Home
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.launchers.protocol import JobState
+from slipway.trainer.record import incidents
 from tests.conftest import Marked
 from tests.kubernetes import test_command
 from tests.kubernetes.grounds import SimulatedGround
 from tests.kubernetes.lab import ClusterLab, open_to_all
 from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
 from tests.resources.trainings.lab import BY, ENDLESS, happened, numbers
-from trainer.record import incidents
 
 cluster, durable = test_command.cluster, test_command.durable
 

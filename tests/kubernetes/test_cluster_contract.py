@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
-from resources.launchers.kubernetes.workloads.train_job import TrainJob
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
+from slipway.resources.launchers.kubernetes.workloads.train_job import TrainJob
 from tests.kubernetes.live import Live, allow_names, connected, furnished, skip_without_a_cluster
 from tests.resources.launchers.contract import LauncherContract, Nodes
 

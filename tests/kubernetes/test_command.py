@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.main import main
-from resources.home import Home
+from slipway.cli.main import main
+from slipway.resources.home import Home
 from tests.cli import homes
 from tests.kubernetes.simulated.cluster import Cluster
 

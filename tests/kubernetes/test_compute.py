@@ -3,14 +3,14 @@
 import dagster as dg
 import pytest
 
-from operations.restore_drill import restore_checks
-from recipes.load import load, recipes_folder
-from resources.compute.kubernetes import KubernetesCompute, node_task_cluster
-from resources.kubernetes.cluster import Cluster
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.platform import NodeTaskSettings
-from resources.tiers import Tiers
+from slipway.operations.restore_drill import restore_checks
+from slipway.recipes.load import load, recipes_folder
+from slipway.resources.compute.kubernetes import KubernetesCompute, node_task_cluster
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.platform import NodeTaskSettings
+from slipway.resources.tiers import Tiers
 from tests.kubernetes.settings import settings
 
 

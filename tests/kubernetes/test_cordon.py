@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.main import main
-from resources.fleet.kubernetes.cordon import CORDONED, EXEMPT, FOLDER, FORMAT, Cordon, limit
-from resources.kubernetes.client import Client
-from resources.kubernetes.objects import NODES, KubernetesObject
-from resources.mlflow import identity
-from resources.unavailable import Unavailable
+from slipway.cli.main import main
+from slipway.resources.fleet.kubernetes.cordon import CORDONED, EXEMPT, FOLDER, FORMAT, Cordon, limit
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.objects import NODES, KubernetesObject
+from slipway.resources.mlflow import identity
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import codec
 from tests.kubernetes.simulated.cluster import Cluster
-from trainer.base import codec
 
 LABELS = {"slipway/fleet": "h200"}
 NAMES = tuple(f"node-{number}" for number in range(4))

@@ -6,22 +6,22 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.sweeps.assets import open_sweep
-from assets.sweeps.decisions import decide
-from assets.sweeps.samplers import TrialSampler
-from assets.sweeps.subject import SearchSubject
-from recipes.load import Recipes, load
-from resources.compute.kubernetes import KubernetesCompute
-from resources.home import Home
-from resources.kubernetes.cluster import Cluster as ClusterSettings
-from resources.kubernetes.objects import JOBS, PODS, KubernetesObject
-from resources.launchers.kubernetes import demand, placement
-from resources.launchers.kubernetes.demand import DEMAND, KIND
-from resources.launchers.kubernetes.demand import NODES as PLACEHOLDERS
-from resources.launchers.kubernetes.lack import Lack
-from resources.tiers import Tiers
-from resources.trainings.decision import Action
-from sensors.node_demand import node_demand
+from slipway.assets.sweeps.assets import open_sweep
+from slipway.assets.sweeps.decisions import decide
+from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.recipes.load import Recipes, load
+from slipway.resources.compute.kubernetes import KubernetesCompute
+from slipway.resources.home import Home
+from slipway.resources.kubernetes.cluster import Cluster as ClusterSettings
+from slipway.resources.kubernetes.objects import JOBS, PODS, KubernetesObject
+from slipway.resources.launchers.kubernetes import demand, placement
+from slipway.resources.launchers.kubernetes.demand import DEMAND, KIND
+from slipway.resources.launchers.kubernetes.demand import NODES as PLACEHOLDERS
+from slipway.resources.launchers.kubernetes.lack import Lack
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.decision import Action
+from slipway.sensors.node_demand import node_demand
 from tests.cli import homes
 from tests.conftest import until
 from tests.kubernetes.settings import settings

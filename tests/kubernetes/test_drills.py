@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from resources.kubernetes.objects import PODS
-from resources.launchers.kubernetes.workloads.jobset import JOB_SETS, JobSet
-from resources.launchers.protocol import JobState
-from resources.trainings.store import TrainingStore
+from slipway.resources.kubernetes.objects import PODS
+from slipway.resources.launchers.kubernetes.workloads.jobset import JOB_SETS, JobSet
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import causes, fence, incidents
 from tests.conftest import Marked, until
 from tests.kubernetes import grounds, run
 from tests.kubernetes.grounds import Ground, pods_of
 from tests.kubernetes.lab import PATIENCE_SECONDS, ClusterLab, open_to_all
 from tests.kubernetes.live import allow_names
 from tests.resources.trainings.lab import ENDLESS, happened, numbers
-from trainer.record import causes, fence, incidents
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 GRACE_SECONDS = 20

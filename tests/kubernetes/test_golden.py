@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.objects import JOB, KubernetesObject
-from resources.launchers.kubernetes import store
-from resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.kubernetes.objects import JOB, KubernetesObject
+from slipway.resources.launchers.kubernetes import store
+from slipway.resources.launchers.kubernetes.workloads import KINDS
 from tests.kubernetes.golden import CASES, FILES, objects, text
 from tests.pod_interfaces import interfaces
 from tests.pod_security import violations

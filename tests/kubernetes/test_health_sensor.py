@@ -7,19 +7,19 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.compute.kubernetes import KubernetesCompute
-from resources.fleet.health.standing import Standing
-from resources.home import Home
-from resources.kubernetes.objects import NODES
-from resources.tiers import Tiers
-from sensors.node_health import node_health
+from slipway.resources.compute.kubernetes import KubernetesCompute
+from slipway.resources.fleet.health.standing import Standing
+from slipway.resources.home import Home
+from slipway.resources.kubernetes.objects import NODES
+from slipway.resources.tiers import Tiers
+from slipway.sensors.node_health import node_health
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.tokens import Token
 from tests.cli import homes
 from tests.conftest import until
 from tests.kubernetes.settings import settings
 from tests.kubernetes.simulated.cluster import Cluster
-from trainer.record import causes, incidents
-from trainer.record.incidents import IncidentRecord
-from trainer.record.tokens import Token
 
 LABELS = {"slipway/fleet": "h200"}
 NAMES = tuple(f"node-{number}" for number in range(4))

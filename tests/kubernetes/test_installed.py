@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from resources.kubernetes.objects import KubernetesObject
+from slipway.resources.kubernetes.objects import KubernetesObject
 from tests.conftest import until
 from tests.kubernetes import installation
 from tests.kubernetes.installation import (

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.kubernetes.objects import JOB, NODES, PODS
-from resources.launchers.kubernetes import names
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
-from resources.launchers.protocol import Job, JobState
+from slipway.resources.kubernetes.objects import JOB, NODES, PODS
+from slipway.resources.launchers.kubernetes import names
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from slipway.resources.launchers.protocol import Job, JobState
 from tests.conftest import Marked, until
 from tests.kubernetes import grounds
 from tests.kubernetes.grounds import Ground

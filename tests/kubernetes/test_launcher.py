@@ -5,18 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import PODS
-from resources.launchers.kubernetes import access
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
-from resources.launchers.kubernetes.workloads.train_job import TrainJob
-from resources.launchers.protocol import JobState
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.mirror import Mirror
+from slipway.resources.kubernetes.objects import PODS
+from slipway.resources.launchers.kubernetes import access
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
+from slipway.resources.launchers.kubernetes.workloads.train_job import TrainJob
+from slipway.resources.launchers.protocol import JobState
 from tests.conftest import Marked
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated

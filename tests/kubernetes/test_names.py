@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.launchers.kubernetes.names import label_value, object_name
+from slipway.resources.launchers.kubernetes.names import label_value, object_name
 
 pytestmark = pytest.mark.pure
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from resources.fleet.kubernetes import node_health, xid
-from resources.fleet.kubernetes.node_health import NodeRules
-from resources.fleet.protocol import Node
-from resources.kubernetes.conditions import seconds
-from resources.kubernetes.objects import KubernetesObject
+from slipway.resources.fleet.kubernetes import node_health, xid
+from slipway.resources.fleet.kubernetes.node_health import NodeRules
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.kubernetes.conditions import seconds
+from slipway.resources.kubernetes.objects import KubernetesObject
 
 pytestmark = pytest.mark.pure
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 import yaml
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import CONFIG_MAPS, PODS
-from resources.launchers import document
-from resources.launchers.kubernetes import access, orders
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.launchers.protocol import Job, JobState
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, PODS
+from slipway.resources.launchers import document
+from slipway.resources.launchers.kubernetes import access, orders
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.launchers.protocol import Job, JobState
+from slipway.trainer.base import parsing
 from tests.conftest import Marked, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
 from tests.resources.launchers.contract import ended
-from trainer.base import parsing
 
 OLDER = Path(__file__).parent / "older"
 AS_WANTED_NOW = Job(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from resources.launchers.kubernetes import patch, pods
+from slipway.resources.launchers.kubernetes import patch, pods
 from tests.kubernetes.jobs import LARGE, RICH
 from tests.schemas import VERSIONS, problems
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.cluster import Cluster
-from resources.launchers.kubernetes import pods
-from resources.launchers.protocol import Job
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.launchers.kubernetes import pods
+from slipway.resources.launchers.protocol import Job
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
 from tests.pod_security import violations
 
@@ -31,11 +31,11 @@ def environment(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
 
 def test_several_nodes_meet_at_the_jobs_own_store():
     command = pods.command("job-1", RICH)
-    assert command[:5] == ["python", "-m", "trainer.node.process", "supervisor", "/checkpoints/llama-70b"]
+    assert command[:6] == ["python", "-P", "-m", "slipway.trainer.node.process", "supervisor", "/checkpoints/llama-70b"]
     assert {"--rdzv-endpoint=job-1-store:29500", "--rdzv-id=llama-70b-2", "--nproc-per-node=8"} <= set(command)
     assert command[-1] == "/etc/slipway/config.json"
     script = pods.command("job-1", replace(RICH, command=("python", "train.py")))
-    assert script[3] == "agent" and script[-4:] == ["--no-python", "python", "train.py", "/etc/slipway/config.json"]
+    assert script[4] == "agent" and script[-4:] == ["--no-python", "python", "train.py", "/etc/slipway/config.json"]
 
 
 def test_an_elastic_job_states_its_smallest_number_of_nodes():
@@ -51,7 +51,7 @@ def test_the_ranks_of_one_node_meet_at_a_store_too():
 def test_a_lone_rank_needs_no_agent():
     script = replace(LONE, command=("python", "train.py"))
     own = ["python", "train.py", "/etc/slipway/config.json"]
-    assert pods.command("job-1", script)[2:] == ["trainer.node.process", "rank", "", *own]
+    assert pods.command("job-1", script)[3:] == ["slipway.trainer.node.process", "rank", "", *own]
     assert environment(LONE)["WORLD_SIZE"] == "1" and "WORLD_SIZE" not in environment(RICH)
 
 

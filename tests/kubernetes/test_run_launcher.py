@@ -19,10 +19,10 @@ from dagster._core.workspace.load_target import EmptyWorkspaceTarget
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
-from resources.kubernetes import run_launcher
-from resources.kubernetes.client import Client
-from resources.kubernetes.objects import JOBS, KubernetesObject
-from sensors.run_starts import run_starts
+from slipway.resources.kubernetes import run_launcher
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.objects import JOBS, KubernetesObject
+from slipway.sensors.run_starts import run_starts
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
 
 NOBODY = {"slipway/fleet": "no-such-node"}
@@ -88,7 +88,7 @@ class Place:
 def place(simulated: Simulated, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(run_launcher, "AWAY_SECONDS", 0.0)
     launcher: dict[str, Any] = {
-        "module": "resources.kubernetes.run_launcher",
+        "module": "slipway.resources.kubernetes.run_launcher",
         "class": "PatientRunLauncher",
         "config": {
             "load_incluster_config": False,

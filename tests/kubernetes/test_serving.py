@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.objects import SERVICES, of
-from resources.serving import cluster as module
-from resources.serving import objects, wishes
-from resources.serving.cluster import ClusterServing
-from resources.serving.objects import (
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.objects import SERVICES, of
+from slipway.resources.serving import cluster as module
+from slipway.resources.serving import objects, wishes
+from slipway.resources.serving.cluster import ClusterServing
+from slipway.resources.serving.objects import (
     BUDGETS,
     DEPLOYMENTS,
     FRONT,
@@ -19,8 +19,8 @@ from resources.serving.objects import (
     SCALED_OBJECTS,
     SCALERS,
 )
-from serving.front.names import service_name
-from serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.serving.front.names import service_name
+from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
 from tests.kubernetes.serving import CLUSTER, QUEUED, SETTINGS
 from tests.kubernetes.simulated.cluster import Cluster
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.serving import groups
+from slipway.resources.serving import groups
 from tests.conftest import until
 
 

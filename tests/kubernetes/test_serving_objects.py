@@ -7,15 +7,15 @@ import dataclasses
 
 import pytest
 
-from resources.serving import objects
-from serving import draining
-from serving.front.names import service_name
-from serving.records import ServedVersion
+from slipway.resources.serving import objects
+from slipway.serving import draining
+from slipway.serving.front.names import service_name
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base.invalid import Invalid
 from tests.kubernetes.serving import CASES, CLUSTER, FILES, SETTINGS, VERSION, of, text
 from tests.kubernetes.test_golden import pod_templates
 from tests.pod_security import violations
 from tests.schemas import problems
-from trainer.base.invalid import Invalid
 
 pytestmark = pytest.mark.pure
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from recipes.problems import InvalidRecipes
-from resources import platform
+from slipway.recipes.problems import InvalidRecipes
+from slipway.resources import platform
 from tests.kubernetes.settings import settings
 
 WHOLE = """\

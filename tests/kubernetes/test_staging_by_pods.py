@@ -11,21 +11,21 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.staging import staging_assets
-from recipes.dataset import DatasetRecipe
-from resources import receipts
-from resources.compute.kubernetes import KubernetesCompute
-from resources.kubernetes.objects import JOB, PODS, KubernetesObject
-from resources.tiers import Tiers
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.staging import staging_assets
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import receipts
+from slipway.resources.compute.kubernetes import KubernetesCompute
+from slipway.resources.kubernetes.objects import JOB, PODS, KubernetesObject
+from slipway.resources.tiers import Tiers
+from slipway.trainer.data import shards
+from slipway.trainer.staging.stage import is_staged
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import Marked, until
 from tests.kubernetes.settings import settings
 from tests.kubernetes.simulated.cluster import Cluster
 from tests.trainer.staging.folders import half_a_shard, is_in_mid_copy
-from trainer.data import shards
-from trainer.staging.stage import is_staged
 
 RECIPE = DatasetRecipe.model_validate(
     {"name": "texts", "description": "Texts", "owner": "team:data", "source": {"kind": "stdlib"}}

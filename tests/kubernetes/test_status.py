@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.objects import KubernetesObject
-from resources.launchers.kubernetes import pod_facts, status, waiting
-from resources.launchers.kubernetes.orders import Cancellation, JobOrder
-from resources.launchers.kubernetes.pod_facts import PodFacts
-from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
-from resources.launchers.protocol import JobState, Status
-from trainer.base.exit_code import ExitCode
-from trainer.record import causes
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.launchers.kubernetes import pod_facts, status, waiting
+from slipway.resources.launchers.kubernetes.orders import Cancellation, JobOrder
+from slipway.resources.launchers.kubernetes.pod_facts import PodFacts
+from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from slipway.resources.launchers.protocol import JobState, Status
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.record import causes
 
 pytestmark = pytest.mark.pure
 

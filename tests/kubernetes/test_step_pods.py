@@ -11,12 +11,12 @@ import dagster as dg
 import pytest
 from dagster_k8s import k8s_job_executor
 
-from assets.execution import pods, step_pods
-from assets.execution.executor import ASKED, cluster_executor
-from recipes.strict import validate
-from resources.kubernetes.client import Client
-from resources.kubernetes.objects import JOBS, PODS
-from resources.platform import ComputeSettings
+from slipway.assets.execution import pods, step_pods
+from slipway.assets.execution.executor import ASKED, cluster_executor
+from slipway.recipes.strict import validate
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.objects import JOBS, PODS
+from slipway.resources.platform import ComputeSettings
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
 
@@ -75,7 +75,7 @@ def instance(
         "dagster_home": "/etc/dagster",
         "job_image": IMAGE,
     }
-    place = {"module": "resources.kubernetes.run_launcher", "class": "PatientRunLauncher", "config": launcher}
+    place = {"module": "slipway.resources.kubernetes.run_launcher", "class": "PatientRunLauncher", "config": launcher}
     with dg.instance_for_test({"run_launcher": place}, temp_dir=str(tmp_path)) as made:
         yield made
 

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, PODS, KubernetesObject
-from resources.launchers.kubernetes import orders
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.launchers.protocol import JobState, Status
-from resources.unavailable import PlatformFault, Unavailable
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, PODS, KubernetesObject
+from slipway.resources.launchers.kubernetes import orders
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.launchers.protocol import JobState, Status
+from slipway.resources.unavailable import PlatformFault, Unavailable
 from tests.conftest import Marked, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.objects import JOB, KubernetesObject
-from resources.launchers.kubernetes.pod_facts import LOST
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
-from resources.launchers.protocol import Job, JobState
+from slipway.resources.kubernetes.objects import JOB, KubernetesObject
+from slipway.resources.launchers.kubernetes.pod_facts import LOST
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from slipway.resources.launchers.protocol import Job, JobState
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.node.generations import REPLACED
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
-from trainer.base.exit_code import ExitCode
-from trainer.node.generations import REPLACED
 
 pytestmark = pytest.mark.pure
 

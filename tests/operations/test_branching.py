@@ -5,9 +5,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import keys
-from resources.trainings import updating
-from resources.trainings.duties import Duty
+from slipway.assets import keys
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.duties import Duty
 from tests.sensors.platform import TINY, Platform
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from assets.evaluation import evaluate
-from resources.launchers.protocol import JobState
-from resources.trainings.decision import Action
-from resources.trainings.job import job_name
+from slipway.assets.evaluation import evaluate
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.job import job_name
+from slipway.trainer.checkpoint.disk import encryption
 from tests.sensors.platform import BY, Platform
-from trainer.checkpoint.disk import encryption
 
 
 @pytest.fixture

@@ -9,21 +9,21 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import keys
-from assets.evaluation import best
-from resources.mlflow import promotion
-from resources.mlflow.promotion import Promotion
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.evaluation import best
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.promotion import Promotion
+from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec, patience
+from slipway.trainer.checkpoint.retention import holds
+from slipway.trainer.checkpoint.tiers import copying, faults, replicas
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import Score
 from tests.sensors.platform import BY, EVERY, STEPS, Platform
-from trainer.base import codec, patience
-from trainer.checkpoint.retention import holds
-from trainer.checkpoint.tiers import copying, faults, replicas
-from trainer.record import fence
-from trainer.record.fence import Commit
-from trainer.record.scores import Score
 
 CHECKPOINTS = keys.checkpoint_partitions("tiny")
 FIRST, MIDDLE, LAST = range(EVERY, STEPS + 1, EVERY)

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from operations import export_retention
-from operations.export_retention import ExportLimits, RetainedExports, retain
-from recipes.load import Recipes
-from resources import exports
-from resources.exports import EXPORTS
-from resources.serving import wishes
-from resources.short_jobs.attempts import ShortJob, newest
-from resources.tiers import Tiers
-from resources.trainings.records import Specification, Terms
-from resources.trainings.roots import trainings
-from resources.trainings.store import TrainingStore
-from serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
-from trainer.base import codec
-from trainer.checkpoint.disk import publication
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.record import fence
+from slipway.operations import export_retention
+from slipway.operations.export_retention import ExportLimits, RetainedExports, retain
+from slipway.recipes.load import Recipes
+from slipway.resources import exports
+from slipway.resources.exports import EXPORTS
+from slipway.resources.serving import wishes
+from slipway.resources.short_jobs.attempts import ShortJob, newest
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import TrainingStore
+from slipway.serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.record import fence
 
 MODEL, BY = "small", "a test"
 NOW = ExportLimits(versions=1, hours=0.0, days=0.0)

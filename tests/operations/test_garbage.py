@@ -7,14 +7,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from resources.mlflow import promotion
-from resources.mlflow.promotion import Promotion
-from resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, Registry
-from resources.mlflow.tracking import Tracking
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.promotion import Promotion
+from slipway.resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.trainer.data import shards
 from tests.sensors.platform import BY, Platform
-from trainer.data import shards
 
 LANE = [keys.key("texts", noun) for noun in ("documents", "tokenizer", "snapshot")]
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cli.main import main
-from deploy.embedded import instance
-from operations import metadata_restore
-from resources import metadata_backup, sqlite
-from resources.home import Home
+from slipway.cli.main import main
+from slipway.deploy.embedded import instance
+from slipway.operations import metadata_restore
+from slipway.resources import metadata_backup, sqlite
+from slipway.resources.home import Home
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.tiers.copying import fetch
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
 from tests.kills import killed_at
-from trainer.base import digest
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.tiers.copying import fetch
-from trainer.checkpoint.tiers.folder_tier import FolderTier
 
 STEPS = ((Path, "rename"), (shutil, "rmtree"), (shutil, "copyfile"), (sqlite, "copy"))
 MOST = 60

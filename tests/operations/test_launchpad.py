@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from assets import keys
-from operations import notices
-from resources.home import Home
-from resources.trainings.duties import Duty
-from resources.trainings.store import Trainings
+from slipway.assets import keys
+from slipway.operations import notices
+from slipway.resources.home import Home
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Trainings
 from tests.cli import homes
 from tests.drills import small_recipes
 from tests.operations import webserver

@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from resources.trainings import tails
-from resources.trainings.job import job_name
+from slipway.resources.trainings import tails
+from slipway.resources.trainings.job import job_name
 from tests.sensors.platform import Platform
 
 

@@ -11,23 +11,23 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.datasets.documents import held_out
-from operations import metadata_backup as asset
-from resources import metadata_backup, sqlite
-from resources.home import CODE
-from resources.metadata_backup import Figures
-from resources.mlflow.registry import MANIFEST_TAG, Registry
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
+from slipway.assets.datasets.documents import held_out
+from slipway.operations import metadata_backup as asset
+from slipway.resources import metadata_backup, sqlite
+from slipway.resources.metadata_backup import Figures
+from slipway.resources.mlflow.registry import MANIFEST_TAG, Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.trainer.base import digest
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers.copying import fetch
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 from tests.disks import mounted
 from tests.kills import killed_at
 from tests.sensors.platform import Platform
-from trainer.base import digest
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.copying import fetch
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 @pytest.fixture

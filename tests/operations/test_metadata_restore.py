@@ -9,18 +9,18 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets import keys
-from operations import metadata_backup, metadata_restore
-from resources import state
-from resources.home import Home
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.operations import metadata_backup, metadata_restore
+from slipway.resources import state
+from slipway.resources.home import Home
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from tests.disks import mounted
 from tests.sensors.conftest import UNCAPTURED
 from tests.sensors.platform import BY, Platform
-from trainer.base import codec
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
 
 SHOWN_BY = {Duty.RUN: "job_watch", Duty.CHECKPOINTS: "checkpoint_arrivals", Duty.TRACKING: "metrics_shipping"}
 

@@ -1,10 +1,10 @@
 """The asset of the morning after: what happened in its metadata, as a page on the durable tier, and as a digest."""
 
-from operations import morning
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NoticeKind
+from slipway.operations import morning
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NoticeKind
+from slipway.trainer.record import causes
 from tests.sensors.platform import BY, Platform
-from trainer.record import causes
 
 
 def test_it_shows_what_waits_for_a_person_and_writes_the_page_and_the_digest(platform: Platform):

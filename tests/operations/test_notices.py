@@ -5,8 +5,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from operations import notices
-from resources.notify.settings import NotificationSettings
+from slipway.operations import notices
+from slipway.resources.notify.settings import NotificationSettings
 from tests.resources.notify import servers
 
 

@@ -5,16 +5,16 @@ import shutil
 
 import dagster as dg
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from resources.launchers.protocol import JobState
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.job import job_name
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.job import job_name
+from slipway.trainer.base import paths
+from slipway.trainer.staging import leases
+from slipway.trainer.staging.stage import is_staged
 from tests.sensors.platform import Platform
-from trainer.base import paths
-from trainer.staging import leases
-from trainer.staging.stage import is_staged
 
 STAGED = keys.key("texts", "staged_shards")
 

@@ -15,15 +15,15 @@ import dagster as dg
 import pytest
 from dagster._core.remote_representation.external_data import RepositorySnap
 
-from assets import keys
-from assets.exporting import Exporting
-from definitions import build
-from operations.metadata_backup import tier_of
-from resources import metadata_backup
-from resources.mlflow.tracking import PASSWORD, USER, Tracking
-from resources.tiers import Tiers
-from resources.trainings import log_lines
-from resources.trainings.duties import Duty
+from slipway.assets import keys
+from slipway.assets.exporting import Exporting
+from slipway.definitions import build
+from slipway.operations.metadata_backup import tier_of
+from slipway.resources import metadata_backup
+from slipway.resources.mlflow.tracking import PASSWORD, USER, Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import log_lines
+from slipway.resources.trainings.duties import Duty
 from tests.sensors.platform import TINY, Platform
 
 SECRET = "PLANTED-0fd2"

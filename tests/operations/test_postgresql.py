@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from operations import metadata_backup, metadata_restore
-from resources import metadata_backup as backups
-from resources import postgresql
-from resources.metadata_backup import Figures
-from resources.tiers import Tiers
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
+from slipway.operations import metadata_backup, metadata_restore
+from slipway.resources import metadata_backup as backups
+from slipway.resources import postgresql
+from slipway.resources.metadata_backup import Figures
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.record import files
 from tests.cli import homes
 from tests.operations import postgresql as server
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.record import files
 
 RECIPES = Path(__file__).parents[1] / "embedded" / "recipes"
 nightly = pytest.mark.nightly
@@ -141,7 +141,7 @@ def test_a_restore_that_is_killed_leaves_the_database_as_it_was(tiers: Tiers, tm
     sql("dagster", "INSERT INTO runs VALUES (3, 'new')")
     with postgresql._connected("dagster") as connection:
         connection.cursor().execute("LOCK TABLE runs IN ACCESS SHARE MODE")
-        code = "import sys; from pathlib import Path; from resources import postgresql\n"
+        code = "import sys; from pathlib import Path; from slipway.resources import postgresql\n"
         code += "postgresql.restore('dagster', Path(sys.argv[1]))"
         [dump] = (tmp_path / "backup").rglob("dagster.dump")
         process = subprocess.Popen([sys.executable, "-c", code, str(dump)], start_new_session=True)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from assets.gate import Gate
-from cli.models import gate_of
-from operations import quality
-from resources.home import Home
-from resources.mlflow.promotion import Promotions, history
-from resources.mlflow.registry import FOLDER_TAG, Registry
-from resources.mlflow.tracking import Tracking
+from slipway.assets.gate import Gate
+from slipway.cli.models import gate_of
+from slipway.operations import quality
+from slipway.resources.home import Home
+from slipway.resources.mlflow.promotion import Promotions, history
+from slipway.resources.mlflow.registry import FOLDER_TAG, Registry
+from slipway.resources.mlflow.tracking import Tracking
 from tests.cli.test_models import MODEL, promoted
 
 FALL = "version 2: 2.1000 bits per byte, on record 1.9000: it has fallen"

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from resources.morning import page, reading, text
-from resources.morning.report import report
-from resources.notify.courier import NoticeCourier
-from resources.notify.notices import Notice
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NoticeKind, NotificationSettings
-from resources.openlineage.events import TrainingEvents
-from resources.trainings import incident_reports, post_mortem
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.morning import page, reading, text
+from slipway.resources.morning.report import report
+from slipway.resources.notify.courier import NoticeCourier
+from slipway.resources.notify.notices import Notice
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NoticeKind, NotificationSettings
+from slipway.resources.openlineage.events import TrainingEvents
+from slipway.resources.trainings import incident_reports, post_mortem
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.diagnosis import collection
+from slipway.trainer.diagnosis.collection import DiagnosedNode
+from slipway.trainer.record import causes, fence, incidents
+from slipway.trainer.record.incidents import IncidentRecord
 from tests.resources.notify import servers
-from trainer.diagnosis import collection
-from trainer.diagnosis.collection import DiagnosedNode
-from trainer.record import causes, fence, incidents
-from trainer.record.incidents import IncidentRecord
 
 KEY, SECRET = "c0ffee5ec2e7" * 5 + "beef", "PLANTED-0fd2"
 VARIABLES = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "HF_TOKEN", "OTEL_EXPORTER_OTLP_HEADERS")

@@ -6,14 +6,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import keys
-from operations.restore_drill import check_name
-from resources.tiers import Tiers
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.operations.restore_drill import check_name
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.tiers import copying, replicas
+from slipway.trainer.record.fence import Commit
 from tests.sensors.platform import Platform
-from trainer.base import codec
-from trainer.checkpoint.tiers import copying, replicas
-from trainer.record.fence import Commit
 
 
 @pytest.fixture

@@ -5,20 +5,20 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.datasets.build import build
-from assets.datasets.documents import takedowns
-from assets.datasets.documents.takedowns import Takedown
-from assets.datasets.reading import sources
-from operations import metadata_backup, metadata_restore
-from operations.scrub import job, scrubbed, sentence
-from recipes.dataset import DatasetRecipe
-from resources.home import Home
-from resources.mlflow import database
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
+from slipway.assets.datasets.build import build
+from slipway.assets.datasets.documents import takedowns
+from slipway.assets.datasets.documents.takedowns import Takedown
+from slipway.assets.datasets.reading import sources
+from slipway.operations import metadata_backup, metadata_restore
+from slipway.operations.scrub import job, scrubbed, sentence
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources.home import Home
+from slipway.resources.mlflow import database
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.trainer.data import shards
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
 from tests.assets.datasets.test_scrub import flip
-from trainer.data import shards
 
 
 @pytest.fixture(autouse=True)

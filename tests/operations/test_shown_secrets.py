@@ -11,17 +11,17 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from operations.metrics.serve import PlatformExporter, PlatformPlaces
-from resources.kubernetes.cluster import Cluster
-from resources.launchers.kubernetes import network, orders
-from resources.launchers.kubernetes.names import object_name
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.mlflow.tracking import PASSWORD
-from resources.pages.routes import routes
-from resources.trainings.job import Paths, job
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
-from resources.unavailable import Unavailable
+from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.launchers.kubernetes import network, orders
+from slipway.resources.launchers.kubernetes.names import object_name
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.mlflow.tracking import PASSWORD
+from slipway.resources.pages.routes import routes
+from slipway.resources.trainings.job import Paths, job
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.unavailable import Unavailable
 
 KEY, SECRET = "c0ffee5ec2e7" * 5 + "beef", "PLANTED-0fd2"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.events import Closed
-from assets.sweeps.store import SweepStore
-from operations import references
-from resources.tiers import Tiers
-from resources.trainings.store import Trainings
+from slipway.assets.sweeps.events import Closed
+from slipway.assets.sweeps.store import SweepStore
+from slipway.operations import references
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.store import Trainings
 from tests.assets.sweeps.simulation import budgeted, opened
 from tests.resources.trainings.test_unreadable_store import wanted
 

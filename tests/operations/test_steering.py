@@ -4,8 +4,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.assets.sweeps.store import SweepStore
 from tests.operations.test_branching import refusal
 from tests.sensors.platform import SEARCH, Platform
 

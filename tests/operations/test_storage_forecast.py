@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operations import storage
-from resources.tiers import Tiers
+from slipway.operations import storage
+from slipway.resources.tiers import Tiers
+from slipway.trainer.checkpoint.retention import forecast
+from slipway.trainer.checkpoint.retention.forecast import DAY, Sample, outlook
+from slipway.trainer.config.operation import RetentionRule
 from tests.disks import mounted
 from tests.sensors.platform import Platform
-from trainer.checkpoint.retention import forecast
-from trainer.checkpoint.retention.forecast import DAY, Sample, outlook
-from trainer.config.operation import RetentionRule
 
 GB = 10**9
 

@@ -9,23 +9,23 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets import takedown_search
-from assets.datasets.build import build
-from assets.datasets.documents import document_table, takedowns
-from assets.datasets.documents.takedowns import Takedown
-from assets.datasets.reading import sources
-from assets.datasets.takedown_search import TakedownSelection
-from assets.datasets.texts import steps
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from cli import data_lines
-from operations.takedown import TakedownReport, TakedownRequest, noted, outlook, take_down, trained_on
-from recipes.dataset import DatasetRecipe
-from resources.home import Home
-from resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.records import BranchRecord, Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.assets.datasets import takedown_search
+from slipway.assets.datasets.build import build
+from slipway.assets.datasets.documents import document_table, takedowns
+from slipway.assets.datasets.documents.takedowns import Takedown
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.takedown_search import TakedownSelection
+from slipway.assets.datasets.texts import steps
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.cli import data_lines
+from slipway.operations.takedown import TakedownReport, TakedownRequest, noted, outlook, take_down, trained_on
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources.home import Home
+from slipway.resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.records import BranchRecord, Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.assets.datasets.corpora import recipe_for, write_file
 
 URL = "https://a.example/bad"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from resources.mlflow.registry import MANIFEST_TAG, Registry
-from resources.trainings.store import TrainingStore
+from slipway.resources.mlflow.registry import MANIFEST_TAG, Registry
+from slipway.resources.trainings.store import TrainingStore
 from tests.operations.test_checkpoint_retention import FIRST, LAST, MIDDLE, edit, keeps, retained, store, there
 from tests.sensors.platform import Platform
 

@@ -183,10 +183,10 @@ def served(instance: dg.DagsterInstance, folder: Path, recipes: Path, home: Path
     file.write_text(
         textwrap.dedent(f"""\
         from pathlib import Path
-        from definitions import build
-        from recipes.load import load
-        from resources.here import embedded_resources
-        from resources.home import Home
+        from slipway.definitions import build
+        from slipway.recipes.load import load
+        from slipway.resources.here import embedded_resources
+        from slipway.resources.home import Home
 
         defs = build(load(Path({str(recipes)!r}), {{}}), embedded_resources(Home(Path({str(home)!r}))))
         """)

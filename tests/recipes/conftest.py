@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from recipes.load import FurtherFaults, load
-from recipes.problems import InvalidRecipes
+from slipway.recipes.load import FurtherFaults, load
+from slipway.recipes.problems import InvalidRecipes
 
 DATASET = "datasets/python-stdlib.yaml"
 TRAINING = "trainings/tiny-decoder.yaml"

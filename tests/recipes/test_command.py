@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 def run(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "cli", "recipes", "check", *arguments],
+        [sys.executable, "-m", "slipway.cli", "recipes", "check", *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
         cwd=ROOT,
         capture_output=True,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipes.constraints import InvalidConstraint, parse
+from slipway.recipes.constraints import InvalidConstraint, parse
 
 pytestmark = pytest.mark.pure
 

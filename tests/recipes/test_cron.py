@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipes.cron import check
+from slipway.recipes.cron import check
 
 pytestmark = pytest.mark.pure
 

@@ -6,7 +6,7 @@ from dagster._utils.schedules import is_valid_cron_schedule, schedule_execution_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes import cron
+from slipway.recipes import cron
 
 RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 DAYS = ("*", "28", "29", "30", "31", "31,31", "30,31", "30-31", "31-31", "30-31/2", "*/31", "*/30", "1-31/30")

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 
-import recipes
-from recipes.dataset import DatasetRecipe
-from recipes.load import Recipes, load
-from recipes.plan import planned
-from recipes.training import ModelRecipe
-from trainer import models
-from trainer.config.shapes import Data
-from trainer.models.decoder.presets import PRESETS
-from trainer.plan import stages
-from trainer.plan.verdict import judge
+from slipway import recipes
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.recipes.load import Recipes, load
+from slipway.recipes.plan import planned
+from slipway.recipes.training import ModelRecipe
+from slipway.trainer import models
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder.presets import PRESETS
+from slipway.trainer.plan import stages
+from slipway.trainer.plan.verdict import judge
 
 FOLDER = Path(recipes.__file__).parent / "examples"
 PUBLISHED = {

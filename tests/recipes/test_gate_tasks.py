@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from recipes.load import load
+from slipway.recipes.load import load
 from tests.recipes.conftest import TRAINING, Folder
 
 pytestmark = pytest.mark.pure

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from recipes.initial import InitSection
-from recipes.load import load
-from recipes.training import ModelRecipe, with_parameters
+from slipway.recipes.initial import InitSection
+from slipway.recipes.load import load
+from slipway.recipes.training import ModelRecipe, with_parameters
+from slipway.trainer.config.resolved import SECTIONS
 from tests.recipes.conftest import SWEEP, TRAINING, Folder
-from trainer.config.resolved import SECTIONS
 
 pytestmark = pytest.mark.pure
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from recipes.load import load
-from recipes.strict import RefusedValue
-from recipes.training import value_at, with_parameters
+from slipway.recipes.load import load
+from slipway.recipes.strict import RefusedValue
+from slipway.recipes.training import value_at, with_parameters
+from slipway.trainer.config.resolved import SECTIONS
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
-from trainer.config.resolved import SECTIONS
 
 pytestmark = pytest.mark.pure
 
@@ -29,7 +29,7 @@ def mixed(folder: Folder) -> Folder:
 @pytest.fixture(autouse=True)
 def vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shared tokenizer is not a real one: no test here needs its size."""
-    monkeypatch.setattr("recipes.asking.vocabulary", lambda dataset: 512)
+    monkeypatch.setattr("slipway.recipes.asking.vocabulary", lambda dataset: 512)
 
 
 def test_a_training_on_several_datasets_names_all_of_them(mixed: Folder) -> None:

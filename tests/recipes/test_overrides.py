@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from recipes.load import load
+from slipway.recipes.load import load
 from tests.recipes.conftest import TRAINING, Folder
 
 pytestmark = pytest.mark.pure

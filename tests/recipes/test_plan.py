@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-import recipes
-from recipes import assignments
-from recipes.load import load
-from recipes.plan import grace_warning, planned, planned_shards
-from recipes.problems import InvalidRecipes
+from slipway import recipes
+from slipway.recipes import assignments
+from slipway.recipes.load import load
+from slipway.recipes.plan import grace_warning, planned, planned_shards
+from slipway.recipes.problems import InvalidRecipes
+from slipway.trainer.plan.shards import judge_shards, report_shards, room_of
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.trainer import noise
-from trainer.plan.shards import judge_shards, report_shards, room_of
 
 FOLDER = Path(recipes.__file__).parent
 CODE = FOLDER.parent
@@ -24,7 +24,7 @@ CODE = FOLDER.parent
 
 def command(home: Path, *arguments: str, folder: Path = FOLDER) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "SLIPWAY_RECIPES": str(folder), "XDG_CACHE_HOME": str(home), "PYTHONPATH": str(CODE)}
-    launch = [sys.executable, "-m", "cli", "plan", *arguments]
+    launch = [sys.executable, "-m", "slipway.cli", "plan", *arguments]
     return subprocess.run(launch, cwd=CODE, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -127,8 +127,9 @@ def test_a_script_is_refused_as_one():
 def test_a_recipe_is_planned_without_torch():
     """The control plane asks: it must not pay for torch."""
     code = (
-        "import sys; from pathlib import Path; from recipes.load import load; from recipes.plan import planned;"
-        "import trainer.plan.asking, trainer.plan.verdict, trainer.plan.advice;"
+        "import sys; from pathlib import Path; from slipway.recipes.load import load;"
+        "from slipway.recipes.plan import planned;"
+        "import slipway.trainer.plan.asking, slipway.trainer.plan.verdict, slipway.trainer.plan.advice;"
         "planned(load(Path('recipes/examples'), {}), 'llama-70b', 'h200-32'); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CODE, capture_output=True, text=True, timeout=280)

@@ -102,7 +102,7 @@ model: # -> model:\n  kind: nowhere.rnn #
 
 model: # -> model:\n  kind: json.decoder #
     +1 model.kind: found "json.decoder", expected a module with the classes Shape and Network, but its Shape is no
-        trainer.config.shapes.Shape that says what it reads
+        slipway.trainer.config.shapes.Shape that says what it reads
 
 kv_heads: 2 # -> kv_heads: 2\n  kind: encoder #
     -0 model.kv_heads: found an unknown field (did you mean heads?), expected one of kind, layers, width,

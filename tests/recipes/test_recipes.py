@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from recipes.dataset import DirectorySource, StdlibSource
-from recipes.load import load
-from recipes.sweep import SweepRecipe
-from recipes.training import with_parameters
+from slipway.recipes.dataset import DirectorySource, StdlibSource
+from slipway.recipes.load import load
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import with_parameters
+from slipway.trainer.config.resolved import SECTIONS
+from slipway.trainer.config.sections import Batch
+from slipway.trainer.models.decoder import DecoderShape, RopeScaling
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
-from trainer.config.resolved import SECTIONS
-from trainer.config.sections import Batch
-from trainer.models.decoder import DecoderShape, RopeScaling
 
 pytestmark = pytest.mark.pure
 
@@ -200,7 +200,8 @@ def test_a_schedule_is_not_needed(folder: Folder):
 
 @pytest.mark.process
 def test_recipes_are_read_without_the_control_plane():
-    code = "import sys; from recipes.load import load; load(); print({'dagster', 'mlflow', 'torch'} & {*sys.modules})"
+    code = "import sys; from slipway.recipes.load import load; load(); "
+    code += "print({'dagster', 'mlflow', 'torch'} & {*sys.modules})"
     root = Path(__file__).parents[2]
     result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from recipes.strict import RefusedValue, validate
-from recipes.training import RecoverySection
-from trainer.config.recovery import Recovery
+from slipway.recipes.strict import RefusedValue, validate
+from slipway.recipes.training import RecoverySection
+from slipway.trainer.config.recovery import Recovery
 
 GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.load import load
+from slipway.recipes.load import load
 from tests.recipes.conftest import SWEEP, Folder
 
 SCRIPT = "trainings/bigram.yaml"
@@ -100,11 +100,11 @@ def test_a_renewal_of_a_script_that_needs_a_champion_is_refused(scripted: Folder
 
 
 def test_code_that_would_hide_slipways_package_is_refused(scripted: Folder):
-    (scripted.path / "examples" / "trainer.py").touch()
+    (scripted.path / "examples" / "slipway.py").touch()
     line = scripted.edit(SCRIPT, "code: ../examples/bigram.py", "code: ../examples")
     (problem,) = scripted.problems()
     assert problem.startswith(f"{SCRIPT}:{line}: code: ")
-    assert problem.endswith("expected another name for trainer.py: it would hide Slipway's package")
+    assert problem.endswith("expected another name for slipway.py: it would hide Slipway's package")
 
 
 def test_a_script_needs_its_shards_before_it_starts(scripted: Folder):

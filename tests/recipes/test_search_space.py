@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recipes.search_space import ContradictorySpace, SearchSpace, draw_one
+from slipway.recipes.search_space import ContradictorySpace, SearchSpace, draw_one
 
 pytestmark = pytest.mark.pure
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipes.load import load
+from slipway.recipes.load import load
 from tests.recipes.cases import cases
 from tests.recipes.conftest import SWEEP, Folder
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import recipes
-from recipes import texts
-from recipes.problems import InvalidRecipes
-from recipes.usable import UsableRecipes, made_of, usable, usable_with
+from slipway import recipes
+from slipway.recipes import texts
+from slipway.recipes.problems import InvalidRecipes
+from slipway.recipes.usable import UsableRecipes, made_of, usable, usable_with
 
 
 @pytest.fixture

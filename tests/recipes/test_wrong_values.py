@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from recipes import crossing, texts, yaml_lines
-from recipes.described import fields
-from recipes.kinds import KINDS
-from recipes.load import LONGEST_NAME
-from recipes.parts import Recipe
-from recipes.problems import dotted
-from recipes.script import ScriptRecipe
-from recipes.strict import RefusedValue, validate
-from recipes.training import MOST_NODES, ModelRecipe
+from slipway.recipes import crossing, texts, yaml_lines
+from slipway.recipes.described import fields
+from slipway.recipes.kinds import KINDS
+from slipway.recipes.load import LONGEST_NAME
+from slipway.recipes.parts import Recipe
+from slipway.recipes.problems import dotted
+from slipway.recipes.script import ScriptRecipe
+from slipway.recipes.strict import RefusedValue, validate
+from slipway.recipes.training import MOST_NODES, ModelRecipe
 from tests.recipes.conftest import DATASET, SAMPLES, TRAINING, Folder
 
 pytestmark = pytest.mark.pure

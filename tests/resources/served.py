@@ -19,8 +19,8 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 
-from resources import access
-from resources.pages.webserver import SlipwayWebserver
+from slipway.resources import access
+from slipway.resources.pages.webserver import SlipwayWebserver
 from tests.conftest import until
 from tests.drills.graphql import LAUNCH
 from tests.kubernetes import settings
@@ -115,7 +115,7 @@ def basic(token: str = TOKEN) -> str:
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[Served]:
     (folder / "place.py").write_text(CODE)
-    coordinator = {"module": "resources.run_coordinator", "class": "AttributingRunCoordinator"}
+    coordinator = {"module": "slipway.resources.run_coordinator", "class": "AttributingRunCoordinator"}
     origin = LoadableTargetOrigin(python_file=str(folder / "place.py"), working_directory=str(folder))
     target = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(origin, location_name="place"))
     with (

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from starlette.datastructures import Headers
 
-from recipes.problems import InvalidRecipes
-from resources import platform
-from resources.access import Access
+from slipway.recipes.problems import InvalidRecipes
+from slipway.resources import platform
+from slipway.resources.access import Access
 from tests.kubernetes import settings
 
 pytestmark = pytest.mark.pure

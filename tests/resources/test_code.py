@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from resources import code, code_difference
-from resources.mlflow import artefacts
-from trainer.base import digest
+from slipway.resources import code, code_difference
+from slipway.resources.mlflow import artefacts
+from slipway.trainer.base import digest
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAwq0\n" + "Ab3+/xZ9" * 8 + "\n-----END RSA PRIVATE KEY-----\n"
 AWS = "AKIA" + "QWERTYUIOPASDFGH"
@@ -26,7 +26,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     root = tmp_path / "checkout"
-    _write(root, "trainer/run.py", "import trainer.loop\n\n\ndef run():\n    return 1\n")
+    _write(root, "trainer/run.py", "import slipway.trainer.loop\n\n\ndef run():\n    return 1\n")
     _write(root, "tests/test_run.py", "import tests.helper\n")
     _write(root, "recipes/trainings/mine.yaml", "model: {kind: own.model}\ncode: ../script\n")
     monkeypatch.setenv("SLIPWAY_RECIPES", str(root / "recipes"))

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from recipes.problems import InvalidRecipes
-from resources import cost_settings
-from resources.cost_settings import CostSettings
-from resources.here import embedded_resources
-from resources.home import Home
-from resources.trainings.costs import RankPrice
-from resources.trainings.quotas import Quota
+from slipway.recipes.problems import InvalidRecipes
+from slipway.resources import cost_settings
+from slipway.resources.cost_settings import CostSettings
+from slipway.resources.here import embedded_resources
+from slipway.resources.home import Home
+from slipway.resources.trainings.costs import RankPrice
+from slipway.resources.trainings.quotas import Quota
 
 SETTINGS = """slipway: costs/1
 prices: {currency: CHF, on_demand: 2.0, spot: 0.5}

@@ -10,14 +10,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from resources.home import Home
-from resources.pages import costs
-from resources.pages.routes import routes
-from resources.trainings.cost_subjects import CostSubject
-from resources.trainings.costs import Prices
-from resources.trainings.spending import InterruptionLine, Spending, SpentLine
+from slipway.resources.home import Home
+from slipway.resources.pages import costs
+from slipway.resources.pages.routes import routes
+from slipway.resources.trainings.cost_subjects import CostSubject
+from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.spending import InterruptionLine, Spending, SpentLine
+from slipway.trainer.record.accounting import buckets
 from tests.cli import homes
-from trainer.record.accounting import buckets
 
 DAY, NEXT = datetime.date(2026, 11, 20), datetime.date(2026, 11, 21)
 PRICES = Prices("EUR", on_demand=2.0, spot=0.5)

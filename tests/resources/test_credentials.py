@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from resources import credentials
-from resources.credentials import Address, PublicAddress
+from slipway.resources import credentials
+from slipway.resources.credentials import Address, PublicAddress
 
 pytestmark = pytest.mark.pure
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.errors import is_for_people, sentence
+from slipway.resources.errors import is_for_people, sentence
 
 pytestmark = pytest.mark.pure
 

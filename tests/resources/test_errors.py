@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.errors import sentence
+from slipway.resources.errors import sentence
 
 pytestmark = pytest.mark.pure
 ASKED = "API request to http://mlflow:5000/api/2.0/mlflow/registered-models/get failed with exception "

@@ -9,9 +9,9 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from resources import access
+from slipway.resources import access
+from slipway.trainer.base import host_names
 from tests.resources.served import Served, served
-from trainer.base import host_names
 
 PATHS = ("/", "/graphql?query={__typename}", "/slipway", "/slipway/health", "/slipway/trainings/x/live", "/logs/a/b")
 LAUNCH = {"query": "mutation { startSensor(sensorSelector: {}) { __typename } }"}

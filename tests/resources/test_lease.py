@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from resources.lease import FILE, HomeLease
+from slipway.resources.lease import FILE, HomeLease
 from tests.conftest import Marked, until
 
 CODE = Path(__file__).resolve().parents[2]
 HOLDS = (
-    "import sys, time; from pathlib import Path; from resources.lease import HomeLease\n"
+    "import sys, time; from pathlib import Path; from slipway.resources.lease import HomeLease\n"
     "lease = HomeLease(Path(sys.argv[1])); assert lease.take() is None; time.sleep(600)"
 )
 
 ASKS = (
-    "import sys; from pathlib import Path; from resources.lease import HomeLease\n"
+    "import sys; from pathlib import Path; from slipway.resources.lease import HomeLease\n"
     "lease = HomeLease(Path(sys.argv[1]))\n"
     "for line in sys.stdin:\n"
     "    with lease.decision() as why:\n"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from resources.mlflow.promotion import NOT_EXAMINED, Judgement
-from resources.pages import measured
-from trainer.record.scores import Score
+from slipway.resources.mlflow.promotion import NOT_EXAMINED, Judgement
+from slipway.resources.pages import measured
+from slipway.trainer.record.scores import Score
 
 pytestmark = pytest.mark.pure
 BY = "ada"

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from resources import access, credentials
-from resources.access import Access
-from resources.mlflow.tracking import BEARER, Tracking
-from resources.pages import mlflow_server
+from slipway.resources import access, credentials
+from slipway.resources.access import Access
+from slipway.resources.mlflow.tracking import BEARER, Tracking
+from slipway.resources.pages import mlflow_server
 from tests.conftest import until
 from tests.kubernetes import settings
 
@@ -139,7 +139,7 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMlflow]:
         **os.environ, "SLIPWAY_PLATFORM": str(settings.write(folder / "platform.yaml", document)),
         access.TOKEN: str(folder / "token"), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }  # fmt: skip
-    command = [sys.executable, "-m", "resources.pages.mlflow_server", *words, "--no-serve-artifacts"]
+    command = [sys.executable, "-m", "slipway.resources.pages.mlflow_server", *words, "--no-serve-artifacts"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, start_new_session=True)
     try:

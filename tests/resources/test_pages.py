@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 import pytest
 
-from resources import frame
-from resources.pages import training
-from resources.pages.reading import IncidentLine, RareParts, TrainingView, differences, flat
-from resources.trainings.curves import CurveFold
-from resources.trainings.standing import TrainingStanding
+from slipway.resources import frame
+from slipway.resources.pages import training
+from slipway.resources.pages.reading import IncidentLine, RareParts, TrainingView, differences, flat
+from slipway.resources.trainings.curves import CurveFold
+from slipway.resources.trainings.standing import TrainingStanding
 
 pytestmark = pytest.mark.pure
 NOTHING = RareParts()

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources import posting
-from resources.unavailable import Unavailable
+from slipway.resources import posting
+from slipway.resources.unavailable import Unavailable
 
 pytestmark = pytest.mark.pure
 

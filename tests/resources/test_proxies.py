@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded import instance
-from resources import access, posting
-from resources.kubernetes.client import Client
-from resources.kubernetes.objects import NODES
-from resources.notify.endpoints import Endpoint
-from resources.notify.notices import NoticeMessage
-from serving import client
+from slipway.deploy.embedded import instance
+from slipway.resources import access, posting
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.objects import NODES
+from slipway.resources.notify.endpoints import Endpoint
+from slipway.resources.notify.notices import NoticeMessage
+from slipway.serving import client
+from slipway.trainer.base import proxy_bypass
+from slipway.trainer.objects.bucket import Bucket
+from slipway.trainer.objects.peer import PeerOrigin
 from tests.proxies import EXCLUDED, NAMES, Recorder, recorder
-from trainer.base import proxy_bypass
-from trainer.objects.bucket import Bucket
-from trainer.objects.peer import PeerOrigin
 
 TOKEN = "an-invented-token-0123456789abcdef"
 ENTRY = '{"locationOrLoadError": {"__typename": "RepositoryLocation"}}'
@@ -91,7 +91,7 @@ def _graphql(url: str) -> None:
 
 
 def _mlflow(url: str) -> None:
-    from resources.mlflow import tracking
+    from slipway.resources.mlflow import tracking
 
     tracking._client(url).search_experiments()
 

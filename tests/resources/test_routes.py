@@ -6,12 +6,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from resources import frame
-from resources.home import Home
-from resources.mlflow.shipped import ShippedLedger
-from resources.pages.routes import routes
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings
+from slipway.resources import frame
+from slipway.resources.home import Home
+from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.pages.routes import routes
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings
 from tests.cli import homes
 
 

@@ -14,14 +14,14 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster._core.workspace.load_target import EmptyWorkspaceTarget
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
-from assets.execution import advice
-from definitions import build
-from deploy.embedded.instance import SETTINGS
-from recipes.load import Recipes, load
-from resources import run_kinds
-from resources.here import embedded_resources
-from resources.home import Home
-from resources.run_kinds import LIMITED, UNLIMITED, RunKind
+from slipway.assets.execution import advice
+from slipway.definitions import build
+from slipway.deploy.embedded.instance import SETTINGS
+from slipway.recipes.load import Recipes, load
+from slipway.resources import run_kinds
+from slipway.resources.here import embedded_resources
+from slipway.resources.home import Home
+from slipway.resources.run_kinds import LIMITED, UNLIMITED, RunKind
 from tests.deploy.dagster_runs import instance as of_cluster
 from tests.deploy.rendering import VALUES
 from tests.sensors.platform import TINY, write_recipes

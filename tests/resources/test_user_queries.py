@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources import user_queries, warehouse
+from slipway.resources import user_queries, warehouse
 from tests.conftest import until
 
 pytestmark = pytest.mark.pure

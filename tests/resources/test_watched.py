@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resources import watched
+from slipway.resources import watched
 from tests.conftest import Marked
 
 STOPS = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"

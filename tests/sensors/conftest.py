@@ -7,8 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.mlflow import tracking
-from sensors.support import tick
+from slipway.resources.mlflow import tracking
+from slipway.sensors.support import tick
 from tests.conftest import PATIENCE_SECONDS, Marked
 from tests.sensors.platform import Platform, make_home
 

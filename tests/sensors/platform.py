@@ -17,28 +17,28 @@ import yaml
 from dagster import DagsterRunStatus
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps
-from assets.evaluation import evaluate
-from assets.measuring import Measuring
-from assets.training import specification, terms
-from definitions import build
-from recipes.assignments import applied
-from recipes.load import Recipes, load
-from recipes.strict import validate
-from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe
-from resources.compute.embedded import EmbeddedCompute
-from resources.here import embedded_resources
-from resources.home import Home
-from resources.mlflow.tracking import Tracking
-from resources.tiers import Tiers
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trainings
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps
+from slipway.assets.evaluation import evaluate
+from slipway.assets.measuring import Measuring
+from slipway.assets.training import specification, terms
+from slipway.definitions import build
+from slipway.recipes.assignments import applied
+from slipway.recipes.load import Recipes, load
+from slipway.recipes.strict import validate
+from slipway.recipes.sweep import SweepRecipe
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.here import embedded_resources
+from slipway.resources.home import Home
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.assets.datasets.corpora import make_corpus
 from tests.conftest import until
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sensors.support import absence
+from slipway.sensors.support import absence
+from slipway.trainer.base import atomic, codec
 from tests.sensors.platform import Platform
-from trainer.base import atomic, codec
 
 
 def looked(root: Path, ago: float) -> None:

@@ -5,13 +5,13 @@ import datetime
 import dagster as dg
 import pytest
 
-from assets import start
-from assets.renewing import renew
-from recipes.assignments import applied
-from recipes.renewal import RenewalSection
-from resources.trainings import account_tables, naming
-from resources.trainings.costs import Prices
-from resources.trainings.decision import Action
+from slipway.assets import start
+from slipway.assets.renewing import renew
+from slipway.recipes.assignments import applied
+from slipway.recipes.renewal import RenewalSection
+from slipway.resources.trainings import account_tables, naming
+from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.decision import Action
 from tests.sensors.platform import BY, TINY, Platform
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]

@@ -5,15 +5,15 @@ import shutil
 import dagster as dg
 import pytest
 
-from assets import keys
-from assets.evaluation import evaluated
-from resources.trainings.duties import Duty
-from resources.trainings.release import release
-from resources.trainings.store import TrainingStore
-from sensors.checkpoint_arrivals import EVALUATES_TAG
+from slipway.assets import keys
+from slipway.assets.evaluation import evaluated
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.release import release
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.checkpoint_arrivals import EVALUATES_TAG
+from slipway.trainer.checkpoint.tiers import faults
+from slipway.trainer.record import fence
 from tests.sensors.platform import BY, EVERY, STEPS, Platform
-from trainer.checkpoint.tiers import faults
-from trainer.record import fence
 
 CHECKPOINTS = keys.checkpoint_partitions("tiny")
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"

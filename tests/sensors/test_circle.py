@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 import dagster as dg
 import pytest
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps
-from assets.serving import Serving, champion_of, served_key
-from recipes.renewal import RenewalSection
-from resources.mlflow.promotion import history
-from resources.mlflow.registry import CHAMPION, Registry
-from resources.serving import local
-from resources.serving.local import PORT
-from serving import client
-from serving.records import ServingRecords, SwitchPolicy
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps
+from slipway.assets.serving import Serving, champion_of, served_key
+from slipway.recipes.renewal import RenewalSection
+from slipway.resources.mlflow.promotion import history
+from slipway.resources.mlflow.registry import CHAMPION, Registry
+from slipway.resources.serving import local
+from slipway.resources.serving.local import PORT
+from slipway.serving import client
+from slipway.serving.records import ServingRecords, SwitchPolicy
 from tests.conftest import until
 from tests.sensors.platform import BY, TINY, Platform
 

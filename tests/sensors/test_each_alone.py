@@ -8,14 +8,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets import keys
-from assets.sweeps.assets import current_subject, open_sweep
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
-from sensors.support import faults
+from slipway.assets import keys
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support import faults
+from slipway.trainer.record import files
 from tests.sensors.conftest import UNCAPTURED
 from tests.sensors.platform import BY, SEARCH, TINY, Platform
-from trainer.record import files
 
 CHECKPOINTS = keys.checkpoint_partitions(TINY)
 SENSORS = ("job_watch", "checkpoint_arrivals", "promotions", "node_failures", "staging", "sweep_completions", "offers")

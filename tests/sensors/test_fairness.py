@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from resources.launchers.protocol import Job
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
-from sensors.support import fairness
-from sensors.support.fairness import Newcomer, in_turn
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.sensors.support import fairness
+from slipway.sensors.support.fairness import Newcomer, in_turn
 from tests.accesses import accesses
 from tests.sensors.platform import BY, Platform
 

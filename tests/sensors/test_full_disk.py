@@ -7,12 +7,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.morning import reading
-from resources.morning import report as morning
-from resources.morning.report import MorningItem
-from resources.notify.settings import NotificationSettings
-from resources.tiers import Tiers
-from sensors.notifications import NAME, notifications_sensor
+from slipway.resources.morning import reading
+from slipway.resources.morning import report as morning
+from slipway.resources.morning.report import MorningItem
+from slipway.resources.notify.settings import NotificationSettings
+from slipway.resources.tiers import Tiers
+from slipway.sensors.notifications import NAME, notifications_sensor
 from tests.conftest import until
 from tests.disks import mounted
 from tests.resources.notify import servers

@@ -5,9 +5,9 @@ import datetime
 import dagster as dg
 import pytest
 
-from assets import keys
-from definitions import build
-from resources.lease import HomeLease
+from slipway.assets import keys
+from slipway.definitions import build
+from slipway.resources.lease import HomeLease
 from tests.conftest import Marked
 from tests.resources.test_lease import other
 from tests.sensors.platform import TINY, Platform
@@ -15,7 +15,7 @@ from tests.sensors.platform import TINY, Platform
 
 @pytest.fixture
 def second(platform: Platform) -> Platform:
-    """A platform as `definitions.here` makes it for a home."""
+    """A platform as `slipway.definitions.here` makes it for a home."""
     platform.repository = build(
         platform.recipes, platform.resources, lease=HomeLease(platform.home.root)
     ).get_repository_def()

@@ -6,16 +6,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets import incidents as shown
-from assets import keys
-from resources.trainings import accounts
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import incidents as shown
+from slipway.assets import keys
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import journal
+from slipway.trainer.record import causes, files, incidents, ledger
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.incidents import IncidentRecord
 from tests.sensors.platform import BY, TINY, Platform
-from trainer.base import journal
-from trainer.record import causes, files, incidents, ledger
-from trainer.record.fence import Token
-from trainer.record.incidents import IncidentRecord
 
 KEY = keys.key(TINY, "incident")
 
@@ -138,6 +138,6 @@ def test_partitions_of_trainings_that_went_since_the_process_began_are_removed_a
     platform.add(keys.incident_partitions(TINY), keys.incident_partition("tiny-0123456789ab", "000001.0000"))
     platform.apply("incidents")
     assert len(partitions(platform)) == 1
-    monkeypatch.setattr("sensors.incidents.PRUNE_SECONDS", 0.0)
+    monkeypatch.setattr("slipway.sensors.incidents.PRUNE_SECONDS", 0.0)
     platform.apply("incidents")
     assert partitions(platform) == []

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from assets import keys, unseen
-from assets.datasets.snapshots import pointer
-from assets.initial import with_initial_weights
-from assets.training import specification, terms
-from recipes.dataset import SplitSection
-from recipes.initial import InitSection
-from recipes.training import ModelRecipe
-from resources.mlflow.registry import CHAMPION, MANIFEST_TAG, Registry
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys, unseen
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.training import specification, terms
+from slipway.recipes.dataset import SplitSection
+from slipway.recipes.initial import InitSection
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.mlflow.registry import CHAMPION, MANIFEST_TAG, Registry
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.checkpoint.disk import ancestors
+from slipway.trainer.data.shards import read_manifest
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.start import export, huggingface
 from tests.assets.datasets.builds import build
 from tests.sensors.platform import EVERY, STEPS, TINY, Platform
-from trainer.checkpoint.disk import ancestors
-from trainer.data.shards import read_manifest
-from trainer.models.decoder import DecoderShape
-from trainer.start import export, huggingface
 
 MODEL = "tiny-model"
 

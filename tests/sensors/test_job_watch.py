@@ -7,14 +7,14 @@ import pytest
 from dagster import DagsterRunStatus
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from assets import keys
-from resources.launchers.protocol import JobState
-from resources.mlflow.identity import CANCELLED_TAG
-from resources.trainings.decision import Action
-from resources.trainings.duties import Duty
-from resources.trainings.job import job_name
-from sensors.job_watch import training_request
-from sensors.support import runs
+from slipway.assets import keys
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.mlflow.identity import CANCELLED_TAG
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.job import job_name
+from slipway.sensors.job_watch import training_request
+from slipway.sensors.support import runs
 from tests.conftest import until
 from tests.sensors.platform import BY, STEPS, Platform
 
@@ -93,7 +93,7 @@ def test_the_order_of_cancelling_and_wanting_is_not_known_by_clocks(
     """What is wanted was written on a machine whose clock is an hour off; nothing of the training has run yet."""
     for node in ("node-0", "node-1"):
         platform.compute.fleet().mark_lost(node, "a test")
-    monkeypatch.setattr("resources.trainings.store.time", SimpleNamespace(time=lambda: time.time() + skew))
+    monkeypatch.setattr("slipway.resources.trainings.store.time", SimpleNamespace(time=lambda: time.time() + skew))
     store = platform.wanted(run=ENDLESS)
     [request] = platform.apply("job_watch")
     platform.end(platform.queue(request), DagsterRunStatus.CANCELED)

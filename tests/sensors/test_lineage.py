@@ -4,10 +4,10 @@ import dataclasses
 
 import dagster as dg
 
-from assets import keys
-from assets.gates.checks import HAS_LINEAGE
-from resources import code
-from resources.mlflow import record
+from slipway.assets import keys
+from slipway.assets.gates.checks import HAS_LINEAGE
+from slipway.resources import code
+from slipway.resources.mlflow import record
 from tests.sensors.platform import STEPS, TINY, Platform
 
 

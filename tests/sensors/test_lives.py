@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from resources.mlflow.tracking import Tracking
-from resources.trainings.control import TrainingControl
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import files
 from tests.sensors.platform import BY, Platform
-from trainer.record import files
 
 
 def stopped(platform: Platform) -> TrainingStore:

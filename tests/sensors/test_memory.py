@@ -1,6 +1,6 @@
 """What a sensor remembers: of each training it looks again after a while, and of few of them at a time."""
 
-from sensors.support.memory import LASTS_SECONDS, SensorMemory
+from slipway.sensors.support.memory import LASTS_SECONDS, SensorMemory
 
 TICK_SECONDS = 2.0
 

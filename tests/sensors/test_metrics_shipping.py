@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from assets import keys
-from resources import code
-from resources.mlflow import pages, silence
-from resources.mlflow import tracking as tracking_module
-from resources.mlflow.shipped import ShippedLedger
-from resources.mlflow.tracking import Delivery, Tracking
-from resources.trainings import naming
-from resources.trainings.decision import Action
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.resources import code
+from slipway.resources.mlflow import pages, silence
+from slipway.resources.mlflow import tracking as tracking_module
+from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.mlflow.tracking import Delivery, Tracking
+from slipway.resources.trainings import naming
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import atomic
+from slipway.trainer.figures import rank_figures
+from slipway.trainer.node import environment
+from slipway.trainer.record import files, ledger
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
 from tests.sensors.platform import STEPS, TINY, Platform
-from trainer.base import atomic
-from trainer.figures import rank_figures
-from trainer.node import environment
-from trainer.record import files, ledger
-from trainer.record.fence import Token
 
 
 def ship(platform: Platform, store: TrainingStore, tags: Mapping[str, str] | None = None) -> bool:

@@ -4,15 +4,15 @@ import time
 
 import pytest
 
-from assets import keys
-from definitions import build
-from resources.compute.embedded import EmbeddedCompute
-from resources.node_tasks import network
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.definitions import build
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.node_tasks import network
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.tokens import Token
 from tests.sensors.platform import BY, Platform
-from trainer.record import causes, incidents
-from trainer.record.incidents import IncidentRecord
-from trainer.record.tokens import Token
 
 NODES = ("node-0", "node-1", "node-2")
 

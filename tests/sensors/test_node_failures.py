@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from assets import keys
-from resources import receipts
-from resources.event_log import data_version
-from resources.trainings.decision import Action
-from resources.trainings.job import job_name
-from resources.trainings.store import TrainingStore
-from sensors.node_failures import BY, LOST
+from slipway.assets import keys
+from slipway.resources import receipts
+from slipway.resources.event_log import data_version
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.node_failures import BY, LOST
+from slipway.trainer.record import ledger
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import until_paced
 from tests.sensors.platform import Platform
-from trainer.record import ledger
 
 ENDLESS = {"steps": 1_000_000}
 STAGED = keys.key("texts", "staged_shards")
@@ -79,7 +79,7 @@ def test_a_training_without_progress_past_the_deadline_is_superseded(platform: P
     )
     platform.advance(store, Action.SUBMIT)
     until_paced(store)
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
     until(lambda: platform.apply("node_failures") is not None and store.read().failures, "the deadline to pass")
     claim = store.newest_claim()

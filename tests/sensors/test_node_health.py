@@ -6,19 +6,19 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets import keys
-from assets.preflight import PreflightConfig, preflight
-from definitions import build
-from resources.compute.embedded import EmbeddedCompute
-from resources.event_log import observations
-from resources.fleet.health.standing import Standing
-from resources.trainings.store import TrainingStore
-from sensors.support.runs import PARTITION_TAG
+from slipway.assets import keys
+from slipway.assets.preflight import PreflightConfig, preflight
+from slipway.definitions import build
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.event_log import observations
+from slipway.resources.fleet.health.standing import Standing
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.support.runs import PARTITION_TAG
+from slipway.trainer.diagnosis import folder
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.tokens import Token
 from tests.sensors.platform import Platform
-from trainer.diagnosis import folder
-from trainer.record import causes, incidents
-from trainer.record.incidents import IncidentRecord
-from trainer.record.tokens import Token
 
 
 def at_once(platform: Platform, **rules: bool) -> None:

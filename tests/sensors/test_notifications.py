@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from definitions import build
-from resources.fleet.health.register import NodeRegister
-from resources.fleet.health.standing import NodeRecord, Standing
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NoticeKind, NotificationSettings
-from resources.trainings.duties import Duty
-from sensors.support import memory
+from slipway.definitions import build
+from slipway.resources.fleet.health.register import NodeRegister
+from slipway.resources.fleet.health.standing import NodeRecord, Standing
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NoticeKind, NotificationSettings
+from slipway.resources.trainings.duties import Duty
+from slipway.sensors.support import memory
+from slipway.trainer.record import causes
 from tests.conftest import until
 from tests.resources.notify import servers
 from tests.sensors.platform import BY, Platform
-from trainer.record import causes
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from resources.openlineage.target import OpenLineage
-from resources.trainings.store import TrainingStore
+from slipway.resources.openlineage.target import OpenLineage
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import fence
 from tests.resources.openlineage.test_target import Catalogue, catalogue  # noqa: F401 - a fixture
 from tests.sensors.platform import BY, Platform
-from trainer.record import fence
 
 FACETS: dict[str, Any] = {
     "type": "object",

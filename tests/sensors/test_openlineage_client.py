@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from openlineage.client import event_v2
 
-from resources.openlineage.target import OpenLineage
+from slipway.resources.openlineage.target import OpenLineage
 from tests.sensors.platform import BY, Platform
 
 MODULES = {

@@ -8,13 +8,13 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.evaluation import evaluate
-from assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
-from assets.training import specification
-from recipes.training import ModelRecipe
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.evaluation import evaluate
+from slipway.assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
+from slipway.assets.training import specification
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.trainings.store import TrainingStore
 from tests.assets.datasets import digits
 from tests.conftest import Marked
 from tests.sensors.conftest import UNCAPTURED

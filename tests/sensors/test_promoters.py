@@ -9,11 +9,11 @@ from dagster._core.run_coordinator import SubmitRunContext
 from dagster._core.storage.tags import PARENT_BACKFILL_ID_TAG
 from dagster._core.workspace.context import WorkspaceRequestContext
 
-from resources.mlflow import holding
-from resources.mlflow.identity import USER_TAG, Asker
-from resources.mlflow.promotion import Judgement, NotAPromoter, Promotions, history
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, TRAINING_TAG, Registry, Version
-from resources.run_coordinator import AttributingRunCoordinator
+from slipway.resources.mlflow import holding
+from slipway.resources.mlflow.identity import USER_TAG, Asker
+from slipway.resources.mlflow.promotion import Judgement, NotAPromoter, Promotions, history
+from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, TRAINING_TAG, Registry, Version
+from slipway.resources.run_coordinator import AttributingRunCoordinator
 from tests.sensors.platform import BY, Platform
 
 MODEL = "tiny-model"

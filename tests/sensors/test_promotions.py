@@ -7,27 +7,27 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.evaluation import evaluate, evaluated
-from assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
-from assets.suites import measured
-from assets.training import specification, terms
-from cli.main import main
-from recipes.training import ModelRecipe, with_parameters
-from resources.mlflow.promotion import Judgement, Promotions, history
-from resources.mlflow.registry import CANDIDATE, CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
-from resources.mlflow.waiting import undecided
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
-from sensors.promotions import PROMOTES_TAG
-from sensors.support import runs
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.evaluation import evaluate, evaluated
+from slipway.assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
+from slipway.assets.suites import measured
+from slipway.assets.training import specification, terms
+from slipway.cli.main import main
+from slipway.recipes.training import ModelRecipe, with_parameters
+from slipway.resources.mlflow.promotion import Judgement, Promotions, history
+from slipway.resources.mlflow.registry import CANDIDATE, CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
+from slipway.resources.mlflow.waiting import undecided
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.sensors.promotions import PROMOTES_TAG
+from slipway.sensors.support import runs
+from slipway.trainer.base import atomic, codec, digest
+from slipway.trainer.checkpoint.disk import manifest
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.record import fence
+from slipway.trainer.record.scores import Score
 from tests.sensors.platform import BY, Platform
-from trainer.base import atomic, codec, digest
-from trainer.checkpoint.disk import manifest
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.record import fence
-from trainer.record.scores import Score
 
 MODEL = "tiny-model"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore
 from tests.accesses import accesses
 from tests.conftest import until
 from tests.sensors.platform import Platform

@@ -5,25 +5,25 @@ import json
 import dagster as dg
 import pytest
 
-from assets.asked import count_trained
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps
-from assets.renewing import NotRenewed, RenewedBefore, of_recipe, renew
-from assets.serving import served_key
-from assets.suites import making, measured, suite
-from recipes.renewal import RenewalSection
-from recipes.suite import HeldOutSection
-from resources.mlflow.promotion import PROMOTION, Promotion
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG
-from resources.serving import local, wishes
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
-from serving import asked
-from serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.assets.asked import count_trained
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps
+from slipway.assets.renewing import NotRenewed, RenewedBefore, of_recipe, renew
+from slipway.assets.serving import served_key
+from slipway.assets.suites import making, measured, suite
+from slipway.recipes.renewal import RenewalSection
+from slipway.recipes.suite import HeldOutSection
+from slipway.resources.mlflow.promotion import PROMOTION, Promotion
+from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG
+from slipway.resources.serving import local, wishes
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.serving import asked
+from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.trainer.base import codec, lock
+from slipway.trainer.data import shards
 from tests.sensors.platform import BY, Platform
 from tests.serving.models import exported
-from trainer.base import codec, lock
-from trainer.data import shards
 
 MODEL = "tiny-model"
 
@@ -118,7 +118,7 @@ def test_a_renewal_waits_for_another_one_that_has_not_begun_its_training(
 ):
     """Both would find that the cool-down is over."""
     platform = renewing(platform)
-    monkeypatch.setattr("assets.renewing.STARTING_SECONDS", 0.1)
+    monkeypatch.setattr("slipway.assets.renewing.STARTING_SECONDS", 0.1)
     with (
         lock.exclusive(platform.trainings.root),
         pytest.raises(NotRenewed, match=r"another training is being started: .* is locked by process"),
@@ -139,7 +139,7 @@ def renewed(platform: Platform, cause: str) -> TrainingStore:
 
 
 def test_a_checkpoint_is_measured_on_each_document_of_a_suite_once(platform: Platform):
-    from assets.gates.yardstick import Yardstick
+    from slipway.assets.gates.yardstick import Yardstick
 
     store, durable = platform.finished(), platform.home.durable
     snapshot = shards.read_manifest(durable, store.specification().snapshot)

@@ -11,9 +11,9 @@ import pytest
 from dagster import DagsterRunStatus, RunsFilter
 from dagster._core.events import EngineEventData
 
-from sensors.run_starts import run_starts
-from sensors.support import runs
-from sensors.support.runs import NewestRuns
+from slipway.sensors.run_starts import run_starts
+from slipway.sensors.support import runs
+from slipway.sensors.support.runs import NewestRuns
 
 TAG = "slipway/a-test"
 
@@ -30,7 +30,7 @@ def some_job() -> None:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    launcher = {"module": "resources.run_launcher", "class": "LocalRunLauncher"}
+    launcher = {"module": "slipway.resources.run_launcher", "class": "LocalRunLauncher"}
     with dg.instance_for_test({"run_launcher": launcher}, temp_dir=str(tmp_path)) as instance:
         yield instance
 

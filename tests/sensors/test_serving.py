@@ -6,18 +6,18 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.serving import SERVES_TAG, Serving, served_key
-from resources.mlflow.promotion import PROMOTION, Judgement, Promotion, Promotions, champion, history
-from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, TRAINING_TAG, Registry, Version
-from resources.mlflow.sending_back import send_back
-from resources.serving import local
-from resources.serving.local import PORT
-from serving import client
-from serving.records import ServedState, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.assets.serving import SERVES_TAG, Serving, served_key
+from slipway.resources.mlflow.promotion import PROMOTION, Judgement, Promotion, Promotions, champion, history
+from slipway.resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, TRAINING_TAG, Registry, Version
+from slipway.resources.mlflow.sending_back import send_back
+from slipway.resources.serving import local
+from slipway.resources.serving.local import PORT
+from slipway.serving import client
+from slipway.serving.records import ServedState, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.trainer.base import codec
+from slipway.trainer.record.fence import Commit
 from tests.conftest import until
 from tests.sensors.platform import BY, TINY, Platform
-from trainer.base import codec
-from trainer.record.fence import Commit
 
 MODEL = "tiny-model"
 KEY = served_key(MODEL)

@@ -4,15 +4,15 @@ import datetime
 
 import dagster as dg
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from recipes.renewal import RenewalSection
-from resources.trainings.duties import Duty
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.recipes.renewal import RenewalSection
+from slipway.resources.trainings.duties import Duty
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
+from slipway.trainer.staging import stage
 from tests import disks
 from tests.sensors.platform import TINY, Platform
-from trainer.record import fence
-from trainer.record.fence import Token
-from trainer.staging import stage
 
 TRAININGS = keys.training_partitions(TINY)
 

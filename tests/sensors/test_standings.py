@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from assets import keys
-from resources.pages import kept
-from resources.trainings import waits
-from resources.trainings.standing import TrainingStanding
-from sensors.standings import is_due
+from slipway.assets import keys
+from slipway.resources.pages import kept
+from slipway.resources.trainings import waits
+from slipway.resources.trainings.standing import TrainingStanding
+from slipway.sensors.standings import is_due
+from slipway.trainer.record import ledger
+from slipway.trainer.record.fence import Token
 from tests.sensors.platform import BY, TINY, Platform
-from trainer.record import ledger
-from trainer.record.fence import Token
 
 
 def newest(platform: Platform, id: str) -> dict[str, object]:

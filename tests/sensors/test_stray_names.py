@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from resources.trainings.duties import Duty
-from sensors import job_watch, metrics_shipping
+from slipway.resources.trainings.duties import Duty
+from slipway.sensors import job_watch, metrics_shipping
 from tests.sensors.platform import Platform
 
 pytestmark = pytest.mark.timeout(120, func_only=True)

@@ -6,15 +6,15 @@ import dataclasses
 import dagster as dg
 from dagster import DagsterRunStatus
 
-from assets import keys
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps
-from assets.suites import making, suite
-from assets.suites.assets import DECONTAMINATED
-from definitions import build
-from recipes.suite import SuiteRecipe
+from slipway.assets import keys
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps
+from slipway.assets.suites import making, suite
+from slipway.assets.suites.assets import DECONTAMINATED
+from slipway.definitions import build
+from slipway.recipes.suite import SuiteRecipe
+from slipway.trainer.data import shards
 from tests.sensors.platform import Platform
-from trainer.data import shards
 
 SUITE = SuiteRecipe(name="held", dataset="texts", continuation=None, arithmetic=None)
 

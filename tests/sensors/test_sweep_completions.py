@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from dagster import DagsterRunStatus
 
-from assets import keys
-from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.decisions import closing
-from assets.sweeps.full_scale import led_to
-from assets.sweeps.store import SweepStore, sweeps
-from cli.main import main
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.assets.sweeps.decisions import closing
+from slipway.assets.sweeps.full_scale import led_to
+from slipway.assets.sweeps.store import SweepStore, sweeps
+from slipway.cli.main import main
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import lock
 from tests.assets.sweeps.simulation import Curve, continued
 from tests.sensors.platform import BY, SEARCH, TINY, Platform
-from trainer.base import lock
 
 
 def opened(platform: Platform) -> SweepStore:

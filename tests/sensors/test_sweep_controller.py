@@ -12,34 +12,34 @@ from pathlib import Path
 
 import pytest
 
-from assets import keys
-from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.controller import Controller
-from assets.sweeps.decisions import closing
-from assets.sweeps.events import Asked, Ended, Started
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trials import trials_of
-from assets.training import specification, terms
-from recipes.training import ModelRecipe
-from resources.home import CODE
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.assets.sweeps.controller import Controller
+from slipway.assets.sweeps.decisions import closing
+from slipway.assets.sweeps.events import Asked, Ended, Started
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trials import trials_of
+from slipway.assets.training import specification, terms
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import lock
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.processes import parent_of
+from slipway.trainer.checkpoint.disk import encryption
+from slipway.trainer.record import fence, ledger
 from tests.conftest import Marked, until
 from tests.sensors.platform import SEARCH, Platform
-from trainer.base import lock
-from trainer.base.processes import parent_of
-from trainer.checkpoint.disk import encryption
-from trainer.record import fence, ledger
 
 TRIALS, PARALLEL = 4, 2
 
 CONTROL = """
 import pickle, sys
 from pathlib import Path
-from assets.sweeps.controller import Controller
-from resources.compute.embedded import EmbeddedCompute
-from resources.tiers import Tiers
+from slipway.assets.sweeps.controller import Controller
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.tiers import Tiers
 store, subject, of_compute, of_tiers = pickle.loads(Path(sys.argv[1]).read_bytes())
 compute = EmbeddedCompute(**of_compute)
 Controller(store, subject, compute.control(Tiers(**of_tiers)), compute.poll_seconds).run(lambda sweep: None)
@@ -152,7 +152,7 @@ def test_a_trial_whose_job_is_killed_starts_again_under_its_own_number_and_costs
     """A rank that dies is started anew inside its job; the death of its supervisor ends the job, by no fault of the
     trial."""
     process = controlling(platform, store)
-    rank = until(lambda: marked.running("trainer"), "the first trial")[0]
+    rank = until(lambda: marked.running("slipway.trainer"), "the first trial")[0]
     supervisor = parent_of(rank)
     assert supervisor is not None
     os.kill(supervisor, signal.SIGKILL)
@@ -275,7 +275,7 @@ def test_a_trial_that_cannot_be_read_keeps_no_other_from_going_on(platform: Plat
 
 def test_the_trials_of_a_closed_sweep_are_stopped(platform: Platform, store: SweepStore, marked: Marked):
     process = controlling(platform, store)
-    until(lambda: marked.running("trainer"), "a trial")
+    until(lambda: marked.running("slipway.trainer"), "a trial")
     process.kill()
     process.wait()
     store.append(closing(state(store), "stopped", "a test"))

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from assets.sweeps import steering
-from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.controller import Controller
-from assets.sweeps.events import Asked, Closed, Decided, Event, Paused, Resumed
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trials import trials_of
-from recipes.training import ModelRecipe
+from slipway.assets.sweeps import steering
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.assets.sweeps.controller import Controller
+from slipway.assets.sweeps.events import Asked, Closed, Decided, Event, Paused, Resumed
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trials import trials_of
+from slipway.recipes.training import ModelRecipe
+from slipway.trainer.checkpoint.disk import encryption
 from tests.conftest import Marked, until
 from tests.sensors.platform import SEARCH, Platform
 from tests.sensors.test_sweep_controller import controlling
 from tests.sensors.test_sweep_schedulers import RUNGS, TRIAL, TRIALS, must_have_trained_each_step_once
-from trainer.checkpoint.disk import encryption
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
@@ -77,10 +77,10 @@ def test_a_sweep_that_a_person_pauses_frees_its_nodes_and_goes_on_where_it_was(p
     more, subject = searched(platform, scheduler={"kind": "none"}, trial={**TRIAL, "run.steps": 400})
     store = open_sweep(subject, more.tiers)
     process = controlling(more, store, subject)
-    until(lambda: len(marked.running("trainer")) == 2, "two trials")
+    until(lambda: len(marked.running("slipway.trainer")) == 2, "two trials")
     steering.pause(store, "ada", "the nodes are needed")
     until(lambda: [trial for trial in state(store).not_ended if trial.paused_at is not None], "trials to pause")
-    until(lambda: not marked.running("trainer"), "the nodes to be free")
+    until(lambda: not marked.running("slipway.trainer"), "the nodes to be free")
     assert process.poll() is None and state(store).closed is None
     steering.add(store, 1, "ada", "one more")
     steering.resume(store, "ada", "they are free")

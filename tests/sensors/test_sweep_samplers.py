@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from assets.sweeps.events import Asked
-from assets.sweeps.samplers import MODELS
-from assets.sweeps.study import STARTUP
+from slipway.assets.sweeps.events import Asked
+from slipway.assets.sweeps.samplers import MODELS
+from slipway.assets.sweeps.study import STARTUP
 from tests.sensors.platform import Platform
 from tests.sensors.test_sweep_schedulers import of, searched, trial
 

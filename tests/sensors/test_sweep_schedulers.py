@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from assets import keys
-from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.events import Asked, Event, Paused, Resumed, Started
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from assets.sweeps.trials import trials_of
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.sweeps.assets import current_subject, open_sweep
+from slipway.assets.sweeps.events import Asked, Event, Paused, Resumed, Started
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.trials import trials_of
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.record import causes, fence
 from tests.sensors.platform import SEARCH, Platform
-from trainer.checkpoint.disk import contents
-from trainer.record import causes, fence
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 

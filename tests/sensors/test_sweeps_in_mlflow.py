@@ -5,13 +5,13 @@ import socket
 
 import pytest
 
-from assets.sweeps import tracked as owing
-from assets.sweeps.events import Event
-from assets.sweeps.store import SweepStore
-from resources.mlflow.sweeps import NESTED, PARENT_TAG, SWEEP_TAG
-from resources.mlflow.tracking import Tracking
-from resources.trainings.duties import Duty
-from resources.trainings.roots import trials
+from slipway.assets.sweeps import tracked as owing
+from slipway.assets.sweeps.events import Event
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.mlflow.sweeps import NESTED, PARENT_TAG, SWEEP_TAG
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.roots import trials
 from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
 from tests.sensors.platform import TINY, Platform
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from assets import keys
-from assets.start import start
-from assets.updating import update
-from recipes.training import ModelRecipe
-from resources.trainings.duties import Duty
-from resources.trainings.store import TrainingStore
+from slipway.assets import keys
+from slipway.assets.start import start
+from slipway.assets.updating import update
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import changes, ledger
+from slipway.trainer.record.changes import AppliedChange
+from slipway.trainer.record.fence import Token
 from tests.sensors.platform import BY, TINY, Platform
-from trainer.record import changes, ledger
-from trainer.record.changes import AppliedChange
-from trainer.record.fence import Token
 
 
 def changed(platform: Platform, **changes: dict[str, Any]) -> Platform:

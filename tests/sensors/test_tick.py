@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from assets import keys, subjects
-from resources.unavailable import Unavailable
-from sensors.support import faults
-from sensors.support import tick as tick_module
-from sensors.support.tick import NAMED, Tick
+from slipway.assets import keys, subjects
+from slipway.resources.unavailable import Unavailable
+from slipway.sensors.support import faults
+from slipway.sensors.support import tick as tick_module
+from slipway.sensors.support.tick import NAMED, Tick
 
 WHO = subjects.training("tiny-0123456789ab")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from assets import keys
+from slipway.assets import keys
+from slipway.trainer.record import files
 from tests.resources.opentelemetry.collector import Collector, above, listening
 from tests.sensors.platform import TINY, Platform
-from trainer.record import files
 
 EVERY = 10
 
@@ -72,6 +72,6 @@ def test_a_bad_setting_is_one_sentence_of_the_sensor(platform: Platform, monkeyp
 
 
 def test_the_definitions_import_no_library_of_opentelemetry():
-    asked = "import definitions, sys; print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    asked = "import slipway.definitions, sys; print([name for name in sys.modules if name.startswith('opentelemetry')])"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -7,11 +7,11 @@ import threading
 import dagster as dg
 import pytest
 
-from assets import keys, results
-from assets.results import result_metadata
-from resources.mlflow import identity
-from resources.trainings.decision import Action
-from resources.trainings.duties import Duty
+from slipway.assets import keys, results
+from slipway.assets.results import result_metadata
+from slipway.resources.mlflow import identity
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.duties import Duty
 from tests.conftest import Marked, until
 from tests.sensors.platform import BY, Platform
 
@@ -48,7 +48,7 @@ def test_a_training_that_runs_already_is_adopted(platform: Platform, marked: Mar
     store = platform.wanted(run={"steps": 800})
     platform.advance(store, Action.SUBMIT)
     until(lambda: store.read().beats, "the trainer")
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
     adopting = threading.Thread(target=platform.materialise, args=(TRAINING, store.id))
     adopting.start()

@@ -9,16 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.assets import open_sweep
-from resources.fleet import embedded
-from resources.fleet.protocol import NODE_VARIABLE
+from slipway.assets.sweeps.assets import open_sweep
+from slipway.resources.fleet import embedded
+from slipway.resources.fleet.protocol import NODE_VARIABLE
+from slipway.trainer.base.processes import parent_of
 from tests.conftest import Marked, until
 from tests.sensors.platform import Platform
 from tests.sensors.test_sweep_controller import TRIALS, controlling, started, state, subject, trials
-from trainer.base.processes import parent_of
 
-SERVER = "resources.launchers.local.fork_server"
-CHAIN = ["trainer", "trainer.supervisor", "trainer.node.process", "resources.launchers.local.keeper", SERVER]
+SERVER = "slipway.resources.launchers.local.fork_server"
+CHAIN = [
+    "slipway.trainer",
+    "slipway.trainer.supervisor",
+    "slipway.trainer.node.process",
+    "slipway.resources.launchers.local.keeper",
+    SERVER,
+]
 
 
 def module(pid: int) -> str:
@@ -37,10 +43,10 @@ def above(pid: int) -> Iterator[int]:
 
 def frozen(marked: Marked) -> list[int]:
     """The ranks that are stopped now, those that have not ended meanwhile."""
-    for pid in marked.running("trainer"):
+    for pid in marked.running("slipway.trainer"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
-    return sorted(set(marked.frozen()) & set(marked.running("trainer")))
+    return sorted(set(marked.frozen()) & set(marked.running("slipway.trainer")))
 
 
 @pytest.mark.nightly

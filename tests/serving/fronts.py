@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy
+from slipway.serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy
+from slipway.trainer.base import processes
 from tests.conftest import until
-from trainer.base import processes
 
 MODEL = "small"
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def front(durable: Path, threads: int = 1) -> Iterator[RunningFront]:
 
 
 def start(durable: Path, threads: int) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "serving", "--durable", str(durable), "--stay"]
+    command = [sys.executable, "-m", "slipway.serving", "--durable", str(durable), "--stay"]
     return subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
     )

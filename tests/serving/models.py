@@ -6,16 +6,16 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from serving.records import ServedVersion
-from trainer.base import atomic, digest
-from trainer.checkpoint.disk import publication
-from trainer.config.shapes import Data
-from trainer.data.vocabulary import END_OF_DOCUMENT
-from trainer.models.decoder import DecoderShape
-from trainer.start import huggingface
-from trainer.start.export import LAYOUT
-from trainer.start.families import table
-from trainer.start.families.entries import Settings
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data.vocabulary import END_OF_DOCUMENT
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.start import huggingface
+from slipway.trainer.start.export import LAYOUT
+from slipway.trainer.start.families import table
+from slipway.trainer.start.families.entries import Settings
 
 SMALL = DecoderShape(layers=2, width=32, heads=4, kv_heads=2, hidden=64)
 LENGTH = 128

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assets import asked as live
-from serving import asked
-from serving.asked import KEPT_DAYS, AskedRecords, TextCounts
-from serving.front import asked as counting
-from serving.front.asked import AskedCounter
-from serving.records import ServedVersion, ServingRecords
+from slipway.assets import asked as live
+from slipway.serving import asked
+from slipway.serving.asked import KEPT_DAYS, AskedRecords, TextCounts
+from slipway.serving.front import asked as counting
+from slipway.serving.front.asked import AskedCounter
+from slipway.serving.records import ServedVersion, ServingRecords
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import PATIENCE_SECONDS, until
 from tests.serving.fronts import front

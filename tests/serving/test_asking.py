@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from serving.api.asking import Ask, BadRequest, Message, new_tokens, parse
-from serving.engine.plain import Sampling
+from slipway.serving.api.asking import Ask, BadRequest, Message, new_tokens, parse
+from slipway.serving.engine.plain import Sampling
 
 pytestmark = pytest.mark.pure
 

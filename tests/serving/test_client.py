@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from serving import client
+from slipway.serving import client
 from tests.fuzz.test_readers import bytes_like
 
 pytestmark = pytest.mark.pure

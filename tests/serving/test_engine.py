@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from serving.engine import batching, weights
-from serving.engine.batching import AnswerEngine, Sequence
-from serving.engine.network import Cache, InferenceDecoder
-from serving.engine.plain import Sampling
-from serving.engine.weights import Refused
+from slipway.serving.engine import batching, weights
+from slipway.serving.engine.batching import AnswerEngine, Sequence
+from slipway.serving.engine.network import Cache, InferenceDecoder
+from slipway.serving.engine.plain import Sampling
+from slipway.serving.engine.weights import Refused
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.start.huggingface import StoredWeights, read_settings
 from tests.serving.models import LENGTH, SMALL, exported
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder
-from trainer.start.huggingface import StoredWeights, read_settings
 
 GREEDY = Sampling(temperature=0.0)
 SHAPES = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from serving.front.front import TICK_SECONDS
-from serving.records import ServedVersion, SwitchPolicy
+from slipway.serving.front.front import TICK_SECONDS
+from slipway.serving.records import ServedVersion, SwitchPolicy
 from tests.conftest import until
 from tests.serving.fronts import MODEL, Load, RunningFront, call, front, wish
 from tests.serving.models import exported

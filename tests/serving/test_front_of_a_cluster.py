@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from assets.suites.generation import asking
-from serving.front.names import service_name
-from serving.front.rollout import LEAST_PAIRS
-from serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.assets.suites.generation import asking
+from slipway.serving.front.names import service_name
+from slipway.serving.front.rollout import LEAST_PAIRS
+from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
 from tests.conftest import until
 from tests.embedded.slipway import free_port
 from tests.serving.fronts import MODEL, ROOT, call, wish
@@ -126,7 +126,7 @@ def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
     """A cluster whose fronts listen, and that serves version 1."""
     services, ports = Services(), (free_port(), free_port())
     threading.Thread(target=services.serve_forever, daemon=True).start()
-    command = [sys.executable, "-m", "serving", "--durable", str(tmp_path), "--service", services.url, "--port"]
+    command = [sys.executable, "-m", "slipway.serving", "--durable", str(tmp_path), "--service", services.url, "--port"]
     fronts = [subprocess.Popen([*command, str(port)], cwd=ROOT) for port in ports]
     one, other = (f"http://127.0.0.1:{port}" for port in ports)
     made = ServedCluster(ServingRecords(tmp_path), services, (one, other))

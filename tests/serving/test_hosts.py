@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from slipway.trainer.base import host_names
 from tests.conftest import until
 from tests.serving.fronts import ROOT, RunningFront, front
-from trainer.base import host_names
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,6 @@ def test_probes_are_answered_under_any_name(running: RunningFront):
 
 def test_a_setting_that_is_no_name_ends_the_front_with_a_sentence(tmp_path: Path):
     environ = {**os.environ, "PYTHONPATH": str(ROOT), host_names.VARIABLE: "https://models.example"}
-    command = [sys.executable, "-m", "serving", "--durable", str(tmp_path)]
+    command = [sys.executable, "-m", "slipway.serving", "--durable", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "SLIPWAY_HOSTS: found 'https" in done.stderr

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from serving import worker
-from serving.engine import weights
-from serving.engine.weights import Refused
-from serving.order import WorkerOrder
+from slipway.serving import worker
+from slipway.serving.engine import weights
+from slipway.serving.engine.weights import Refused
+from slipway.serving.order import WorkerOrder
 from tests.serving.models import exported
 
 

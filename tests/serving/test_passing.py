@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from serving.front.backends import Backend, BackendMaker
-from serving.front.figures import FrontFigures
-from serving.front.passing import TRIES, Passing
-from serving.front.switch import ModelSwitch
-from serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.serving.front.backends import Backend, BackendMaker
+from slipway.serving.front.figures import FrontFigures
+from slipway.serving.front.passing import TRIES, Passing
+from slipway.serving.front.switch import ModelSwitch
+from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
 from tests.serving.fronts import MODEL, wish
 
 FIRST, SECOND = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "12")
@@ -83,7 +83,7 @@ async def asked(
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.front.passing.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("slipway.serving.front.passing.PAUSE_SECONDS", 0.0)
 
 
 async def counts(durable: Path, old: Sequence[int], new: Sequence[int]) -> tuple[int, int, int, int]:

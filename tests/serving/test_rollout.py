@@ -5,8 +5,8 @@ import random
 import pytest
 from scipy import stats
 
-from serving.front.rollout import LOOKS, Answered, decide, goes_to_new, waits_for
-from serving.records import SwitchPolicy, SwitchVerdict
+from slipway.serving.front.rollout import LOOKS, Answered, decide, goes_to_new, waits_for
+from slipway.serving.records import SwitchPolicy, SwitchVerdict
 
 pytestmark = pytest.mark.pure
 

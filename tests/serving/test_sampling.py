@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from serving.engine import sampling
-from serving.engine.plain import Sampling
+from slipway.serving.engine import sampling
+from slipway.serving.engine.plain import Sampling
 
 LOGITS = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
 

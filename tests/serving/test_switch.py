@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from serving.front.backends import Backend, BackendMaker
-from serving.front.switch import ModelSwitch
-from serving.records import ServedVersion, ServingRecords, SwitchVerdict
+from slipway.serving.front.backends import Backend, BackendMaker
+from slipway.serving.front.switch import ModelSwitch
+from slipway.serving.records import ServedVersion, ServingRecords, SwitchVerdict
 from tests.serving.fronts import MODEL, wish
 
 VERSION = ServedVersion("1", "ab" * 32, "exports/1", "cd" * 32)
@@ -79,7 +79,7 @@ def test_a_version_that_has_answered_before_is_tried_again_when_it_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Its server was killed, and started again in a moment without memory for it."""
-    monkeypatch.setattr("serving.front.switch.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("slipway.serving.front.switch.PAUSE_SECONDS", 0.0)
     records = ServingRecords(tmp_path)
     wish(records, VERSION)
     records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))

@@ -7,8 +7,8 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from serving.api.asking import BadRequest, Message
-from serving.api.texts import ServedTokenizer
+from slipway.serving.api.asking import BadRequest, Message
+from slipway.serving.api.texts import ServedTokenizer
 
 CHAT = [Message("system", "Be brief."), Message("user", "Hello")]
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.serving import wishes
-from resources.serving.wishes import NotServed
-from serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
-from trainer.record.files import Unreadable
+from slipway.resources.serving import wishes
+from slipway.resources.serving.wishes import NotServed
+from slipway.serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
+from slipway.trainer.record.files import Unreadable
 
 pytestmark = pytest.mark.pure
 

@@ -4,10 +4,10 @@ import socket
 import subprocess
 from collections.abc import Sequence
 
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
 from tests.trainer.conftest import Training, wait
-from trainer.record import fence
-from trainer.record.fence import Token
 
 
 def started(
@@ -17,7 +17,7 @@ def started(
 
     `freeze` gives the steps of `tests.trainer.frozen`.
     """
-    module = ["tests.trainer.frozen", freeze] if freeze else ["trainer"]
+    module = ["tests.trainer.frozen", freeze] if freeze else ["slipway.trainer"]
     assert fence.claim(training.store, Token(incarnation), nodes=tuple(names), cause="a test", by="a test")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from slipway.trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.disk.tensor_table import TensorTable
+from slipway.trainer.checkpoint.restore import PlacesOf
+from slipway.trainer.checkpoint.saving.saver import SaveEvent, Saver
+from slipway.trainer.checkpoint.tiers.locations import CommitPlace
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
-from trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.disk.tensor_table import TensorTable
-from trainer.checkpoint.restore import PlacesOf
-from trainer.checkpoint.saving.saver import SaveEvent, Saver
-from trainer.checkpoint.tiers.locations import CommitPlace
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.config.operation import Placement
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.record.fence import Token
 
 ALONE = World(0, 1, 0, torch.device("cpu"))
 TOKEN = Token(1)

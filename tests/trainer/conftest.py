@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from slipway.trainer.base import atomic, journal
+from slipway.trainer.config import resolved as configuration
+from slipway.trainer.data import shards
+from slipway.trainer.record import fence, ledger
 from tests.conftest import PATIENCE_SECONDS, Marked, until
-from trainer.base import atomic, journal
-from trainer.config import resolved as configuration
-from trainer.data import shards
-from trainer.record import fence, ledger
 
 CODE = Path(__file__).parents[2]
 VOCAB = 64
@@ -120,7 +120,7 @@ class Training:
     def start(self, ranks: int = 1, freeze: str = "", **environment: str) -> subprocess.Popen[str]:
         """Start it by hand, as one process or under torchrun; `freeze` gives the steps of `tests.trainer.frozen`."""
         agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
-        module = ["tests.trainer.frozen", freeze] if freeze else ["trainer"]
+        module = ["tests.trainer.frozen", freeze] if freeze else ["slipway.trainer"]
         return self.spawn(*(agent if ranks > 1 else []), *module, str(self.config), **environment)
 
     def until_frozen(self) -> None:

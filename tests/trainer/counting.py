@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data import shards
+from slipway.trainer.data import shards
 
 
 def snapshot_of(tier: Path, *lengths: int) -> shards.TextSnapshot:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from trainer.data import images, shards
+from slipway.trainer.data import images, shards
 
 HELD_OUT = 360
 """Every fifth digit: no digit is trained on that a model is measured on."""

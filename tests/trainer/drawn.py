@@ -2,11 +2,11 @@
 
 import torch
 
-from trainer import models
-from trainer.config.shapes import Data, Shape
-from trainer.models.model import Model
-from trainer.models.outline import without_memory
-from trainer.start import drawing
+from slipway.trainer import models
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.models.model import Model
+from slipway.trainer.models.outline import without_memory
+from slipway.trainer.start import drawing
 
 
 def drawn(shape: Shape, data: Data, seed: int = 0) -> Model:

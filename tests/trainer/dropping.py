@@ -7,8 +7,8 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.network import Decoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from slipway.trainer.config import resolved
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.loading.order import rank_slice
+from slipway.trainer.node import world
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.exhaustion import OutOfMemory
 from tests.trainer.layout_process import VOCABULARY, sequences
-from trainer.config import resolved
-from trainer.config.shapes import Data
-from trainer.loading.order import rank_slice
-from trainer.node import world
-from trainer.start.divided import is_divided
-from trainer.step.engine import Engine
-from trainer.step.exhaustion import OutOfMemory
 
 
 def main(path: Path, mebibytes: int, limited: str, steps: int, limit_at: int) -> int:

@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-from trainer.start import export
+from slipway.trainer.start import export
 
 
 def memory(field: str) -> int:

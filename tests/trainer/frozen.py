@@ -9,9 +9,9 @@ import os
 import signal
 import sys
 
-from trainer.__main__ import main
-from trainer.figures.report import StepReport
-from trainer.step import updates
+from slipway.trainer.__main__ import main
+from slipway.trainer.figures.report import StepReport
+from slipway.trainer.step import updates
 
 
 def freeze_after(steps: set[int]) -> None:

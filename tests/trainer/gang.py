@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainer.config.layout import Mesh
-from trainer.node.world import World
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.node.world import World
 
 PATIENCE = datetime.timedelta(seconds=280)
 

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch.distributed.tensor import DTensor
 
-from trainer.config import layout, resolved
-from trainer.data import documents
-from trainer.loading.order import rank_slice
-from trainer.models.model import Data
-from trainer.node import world
-from trainer.step.engine import Engine
+from slipway.trainer.config import layout, resolved
+from slipway.trainer.data import documents
+from slipway.trainer.loading.order import rank_slice
+from slipway.trainer.models.model import Data
+from slipway.trainer.node import world
+from slipway.trainer.step.engine import Engine
 
 VOCABULARY, STEPS, VALIDATED = 64, 20, 5
 

@@ -11,11 +11,11 @@ import sys
 import threading
 from pathlib import Path
 
-from trainer import evaluate, export
-from trainer.base import codec
-from trainer.node.world import join
-from trainer.record import outcomes
-from trainer.record.scores import Scores
+from slipway.trainer import evaluate, export
+from slipway.trainer.base import codec
+from slipway.trainer.node.world import join
+from slipway.trainer.record import outcomes
+from slipway.trainer.record.scores import Scores
 
 
 def limit(megabytes: int) -> None:
@@ -41,7 +41,7 @@ if __name__ == "__main__":
     if action == "evaluate":
         measure(int(megabytes), *map(Path, paths))
     else:
-        from trainer.checkpoint.disk import load_plan  # noqa: F401 (imported before memory is limited)
+        from slipway.trainer.checkpoint.disk import load_plan  # noqa: F401 (imported before memory is limited)
 
         limit(int(megabytes))
         sys.exit(export.main(paths))

@@ -1,10 +1,10 @@
 """The model of a checkpoint, for tests that compute by themselves what an evaluation should find."""
 
-from trainer import evaluate
-from trainer.checkpoint.disk.contents import Contents
-from trainer.data import snapshots
-from trainer.models.model import Model
-from trainer.node.world import join
+from slipway.trainer import evaluate
+from slipway.trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.data import snapshots
+from slipway.trainer.models.model import Model
+from slipway.trainer.node.world import join
 
 
 def model_of(found: Contents, snapshot: snapshots.Snapshot) -> Model:

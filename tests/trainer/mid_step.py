@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from trainer.__main__ import main
-from trainer.step import leaving
-from trainer.step.leaving import Leaving
+from slipway.trainer.__main__ import main
+from slipway.trainer.step import leaving
+from slipway.trainer.step.leaving import Leaving
 
 
 def freeze_in(step: int, part: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.data import images, shards
+from slipway.trainer.data import images, shards
 
 SIDE, SHARD_PICTURES = 64, 40
 """A shard has 40 pictures of 64 x 64 pixels: half a megabyte."""

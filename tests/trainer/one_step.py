@@ -7,12 +7,12 @@ from typing import get_args
 import numpy as np
 import torch
 
-import trainer.loop  # noqa: F401 (a rank imports all of it)
-from trainer.config import operation, resolved, sections
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.node.world import World
-from trainer.step.engine import Engine
+import slipway.trainer.loop  # noqa: F401 (a rank imports all of it)
+from slipway.trainer.config import operation, resolved, sections
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.node.world import World
+from slipway.trainer.step.engine import Engine
 
 
 def take_a_step(folder: str, optimiser: sections.Optimiser) -> None:

@@ -22,7 +22,15 @@ class PeerProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "trainer.staging.server", "--nvme", str(self._tier), "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "slipway.trainer.staging.server",
+            "--nvme",
+            str(self._tier),
+            "--port",
+            str(self.port),
+        ]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         self.port = int(json.loads(self._process.stdout.readline())["url"].rpartition(":")[2])

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.base.invalid import positive
-from trainer.config import shapes
-from trainer.models.model import Model, Rows, SampleNumbers
+from slipway.trainer.base.invalid import positive
+from slipway.trainer.config import shapes
+from slipway.trainer.models.model import Model, Rows, SampleNumbers
 
 
 @dataclass(frozen=True, kw_only=True)

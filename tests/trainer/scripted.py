@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from slipway.trainer.base import atomic
+from slipway.trainer.record import fence
+from slipway.trainer.script import FORMAT
 from tests.trainer.conftest import EVERY, STEPS, Ended, Training, said, wait
-from trainer.base import atomic
-from trainer.record import fence
-from trainer.script import FORMAT
 
 
 class Scripted(Training):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import atomic
+from slipway.trainer.record import causes, endings, fence
 from tests.trainer.conftest import Training, read_json
-from trainer.base import atomic
-from trainer.record import causes, endings, fence
 
 
 def branched(parent: Training, folder: Path, mark: str, step: int = 10, **changed: dict[str, Any]) -> Training:

@@ -8,11 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from slipway.trainer import evaluate
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.data import shards
 from tests.trainer.conftest import LENGTH, Training
 from tests.trainer.loaded import model_of
-from trainer import evaluate
-from trainer.checkpoint.disk import contents
-from trainer.data import shards
 
 DOCUMENTS: dict[str, Any] = {"model": {"attention": "documents"}}
 

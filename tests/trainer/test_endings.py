@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import processes
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.disks import mounted
 from tests.trainer.conftest import STEPS, Training, said, wait
-from trainer.base import processes
-from trainer.record import fence
-from trainer.record.fence import Token
 
 
 def claim(training: Training, incarnation: int) -> None:
@@ -147,8 +147,8 @@ def test_a_configuration_that_cannot_be_trained_ends_with_exit_code_2_and_one_li
 
 
 def test_without_a_configuration_the_usage_is_printed(training: Training) -> None:
-    ended = wait(training.spawn("trainer"))
-    assert (ended.code, one_line(ended.err)) == (2, "usage: python -m trainer CONFIG.json")
+    ended = wait(training.spawn("slipway.trainer"))
+    assert (ended.code, one_line(ended.err)) == (2, "usage: python -m slipway.trainer CONFIG.json")
 
 
 @pytest.fixture

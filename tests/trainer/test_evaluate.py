@@ -9,14 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from slipway.trainer import evaluate
+from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.data import shards
+from slipway.trainer.record import scores
 from tests.trainer.checkpoints import save_of
 from tests.trainer.conftest import LENGTH, Training, read_json, wait
 from tests.trainer.loaded import model_of
-from trainer import evaluate
-from trainer.base import atomic
-from trainer.checkpoint.disk import contents
-from trainer.data import shards
-from trainer.record import scores
 
 
 def request(training: Training) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def test_the_command_writes_all_scores_to_the_output_of_the_request(
     output = training.folder / "scores.json"
     asked = training.folder / "request.json"
     asked.write_bytes(atomic.readable_json({**request(finished), "output": str(output)}))
-    ended = wait(training.spawn("trainer.evaluate", str(asked)))
+    ended = wait(training.spawn("slipway.trainer.evaluate", str(asked)))
     assert ended.code == 0, ended.err
     answer = read_json(output)
     assert answer["format"] == scores.FORMAT
@@ -120,8 +120,8 @@ def test_the_command_writes_all_scores_to_the_output_of_the_request(
 
 
 def test_without_a_request_the_usage_is_printed(training: Training) -> None:
-    ended = wait(training.spawn("trainer.evaluate"))
-    assert (ended.code, ended.err) == (2, "usage: python -m trainer.evaluate REQUEST.json\n")
+    ended = wait(training.spawn("slipway.trainer.evaluate"))
+    assert (ended.code, ended.err) == (2, "usage: python -m slipway.trainer.evaluate REQUEST.json\n")
 
 
 def test_each_document_alone_has_the_loss_of_its_tokens_after_the_end_of_another(finished: Training) -> None:

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer import evaluate
+from slipway.trainer.base import atomic
+from slipway.trainer.config import evaluating, resolved
+from slipway.trainer.config.layout import UnfitLayout
+from slipway.trainer.config.operation import Evaluation
+from slipway.trainer.record import outcomes
+from slipway.trainer.record.scores import Score
 from tests.trainer.conftest import Ended, Training, read_json, wait
 from tests.trainer.test_evaluate import figures, request
-from trainer import evaluate
-from trainer.base import atomic
-from trainer.config import evaluating, resolved
-from trainer.config.layout import UnfitLayout
-from trainer.config.operation import Evaluation
-from trainer.record import outcomes
-from trainer.record.scores import Score
 
 
 def asked(training: Training, ranks: int, evaluation: Evaluation, outcome: Path, **more: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def run(training: Training, ranks: int, document: dict[str, Any]) -> Ended:
     path = Path(document["outcome"]).with_name("request.json")
     path.write_bytes(atomic.readable_json(document))
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
-    return wait(training.spawn(*agent, "trainer.evaluate", str(path)))
+    return wait(training.spawn(*agent, "slipway.trainer.evaluate", str(path)))
 
 
 def scores(outcome: Path) -> list[Score]:

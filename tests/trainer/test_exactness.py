@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import processes
 from tests.conftest import until
 from tests.trainer.conftest import Training, said, wait
-from trainer.base import processes
 
 KILLS, EVERY, STEPS = 10, 4, 160
 SETTINGS: dict[str, Any] = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 20}}
@@ -23,7 +23,7 @@ def writer_of(trainer: int) -> int:
 
     def runs_writer(pid: int) -> bool:
         try:
-            return b"trainer.checkpoint.saving.writer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            return b"slipway.trainer.checkpoint.saving.writer" in Path(f"/proc/{pid}/cmdline").read_bytes()
         except FileNotFoundError:
             return False
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.record import causes, fence, grants
 from tests.conftest import until
 from tests.trainer.conftest import Training, wait
 from tests.trainer.test_branching import branched
-from trainer.record import causes, fence, grants
 
 
 def paused_at(training: Training, step: int) -> None:

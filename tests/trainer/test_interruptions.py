@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.record import fence
 from tests.trainer.conftest import STEPS, Training
-from trainer.record import fence
 
 
 @pytest.mark.slow

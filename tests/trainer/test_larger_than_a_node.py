@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings import course
+from slipway.resources.trainings import course
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests import disks
 from tests.conftest import until
 from tests.trainer import noise
 from tests.trainer.conftest import Training, wait
 from tests.trainer.staging.folders import flip_a_bit
-from trainer.record import fence
-from trainer.record.fence import Token
 
 MEGABYTE = 10**6
 Disks = Callable[[Training, int, str], None]
@@ -78,7 +78,7 @@ def node(training: Training, number: int, of: int, port: int, incarnation: int) 
     return training.spawn(
         *("torch.distributed.run", f"--nnodes={of}", "--nproc-per-node=1", "--local-addr=127.0.0.1"),
         *("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", f"--rdzv-id={incarnation}"),
-        *("--monitor-interval=0.2", "--max-restarts=0", "-m", "trainer", str(training.config)),
+        *("--monitor-interval=0.2", "--max-restarts=0", "-m", "slipway.trainer", str(training.config)),
         SLIPWAY_NODE=f"node-{number}",
         SLIPWAY_INCARNATION=str(incarnation),
         TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",

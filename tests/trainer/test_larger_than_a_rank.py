@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer import evaluate, models
+from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.config import evaluating, resolved
+from slipway.trainer.config.operation import Evaluation
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.record import outcomes
+from slipway.trainer.start import drawing
 from tests.trainer.checkpoints import save_of
 from tests.trainer.conftest import LENGTH, VOCAB, Training, settings, wait
 from tests.trainer.test_evaluation_ranks import scores
-from trainer import evaluate, models
-from trainer.base import atomic
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.config import evaluating, resolved
-from trainer.config.operation import Evaluation
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.record import outcomes
-from trainer.start import drawing
 
 RANKS = 4
 TINY = {"layers": 2, "width": 64, "heads": 8, "kv_heads": 8, "hidden": 64}

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
 from tests.trainer.conftest import Training, wait
-from trainer.record import fence
-from trainer.record.fence import Token
 
 
 def agent(training: Training, port: int) -> "subprocess.Popen[str]":
@@ -18,7 +18,7 @@ def agent(training: Training, port: int) -> "subprocess.Popen[str]":
     return training.spawn(
         *("torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1", "--local-addr=127.0.0.1"),
         *("--rdzv-backend=c10d", meeting, conf, "--rdzv-id=tiny", "--monitor-interval=0.2", "--max-restarts=0"),
-        *("-m", "trainer", str(training.config)),
+        *("-m", "slipway.trainer", str(training.config)),
         SLIPWAY_INCARNATION="1",
         TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
     )

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slipway.trainer import evaluate
+from slipway.trainer.data import mixtures, shards
+from slipway.trainer.data.mixtures import MixtureSnapshot
 from tests.trainer.conftest import EVERY, LENGTH, STEPS, VOCAB, Training, read_json
 from tests.trainer.test_ranks import close
-from trainer import evaluate
-from trainer.data import mixtures, shards
-from trainer.data.mixtures import MixtureSnapshot
 
 MIX: dict[str, Any] = {
     "weights": {"web": 3, "code": 1},

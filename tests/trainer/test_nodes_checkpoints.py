@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.record import fence
 from tests import disks
 from tests.trainer import agents
 from tests.trainer.conftest import STEPS, Training
-from trainer.record import fence
 
 ALWAYS = 1e-6
 """Minutes so short that a save is due at every step."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.record import heartbeat
+from slipway.trainer.record.fence import Token
 from tests.trainer.conftest import STEPS, Training, read_json
-from trainer.record import heartbeat
-from trainer.record.fence import Token
 
 
 def close(losses: list[tuple[int, float]], expected: list[tuple[int, float]]) -> None:

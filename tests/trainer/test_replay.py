@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint.disk import verification
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
+from slipway.trainer.record import fence
 from tests.trainer.checkpoints import chunks
 from tests.trainer.conftest import Ended, Training, wait
-from trainer.base import digest
-from trainer.checkpoint.disk import verification
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
-from trainer.record import fence
 
 TENSOR = "blocks.1.feed_forward.down.weight"
 
@@ -22,7 +22,7 @@ def replay(training: Training, *options: object, ranks: int = 1) -> Ended:
     """Replay steps 11 to 20 of the training, unless the options name others."""
     chosen = [str(option) for option in (options or ("--from", 10, "--steps", 10))]
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
-    module = [*agent, "trainer.replay"] if ranks > 1 else ["trainer.replay"]
+    module = [*agent, "slipway.trainer.replay"] if ranks > 1 else ["slipway.trainer.replay"]
     environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return wait(training.spawn(*module, str(training.config), *chosen, **environment))
 

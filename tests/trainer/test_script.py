@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer import evaluate
+from slipway.trainer.base import processes
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.record import fence, heartbeat
+from slipway.trainer.record.fence import Token
+from slipway.trainer.start import export, initial
 from tests.trainer.conftest import CODE, STEPS
 from tests.trainer.scripted import Scripted
-from trainer import evaluate
-from trainer.base import processes
-from trainer.models.decoder import DecoderShape
-from trainer.record import fence, heartbeat
-from trainer.record.fence import Token
-from trainer.start import export, initial
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_operations_on_models_refuse_a_script_s_checkpoint_and_name_its_layout(d
 
 
 def test_the_module_imports_no_framework():
-    command = [sys.executable, "-c", "import sys, trainer.script; assert 'torch' not in sys.modules"]
+    command = [sys.executable, "-c", "import sys, slipway.script; assert 'torch' not in sys.modules"]
     subprocess.run(command, cwd=CODE, check=True)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.record import fence
 from tests.disks import mounted
 from tests.trainer.conftest import STEPS
 from tests.trainer.scripted import Scripted
-from trainer.record import fence
 
 
 @pytest.fixture

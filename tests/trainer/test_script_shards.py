@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.data import shards
+from slipway.trainer.script.shards import ScriptShards
 from tests.trainer.counting import snapshot_of
-from trainer.config.operation import Placement
-from trainer.data import shards
-from trainer.script.shards import ScriptShards
 
 SHARDS = 12
 

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
+from slipway.trainer.base import processes
+from slipway.trainer.checkpoint.saving import grace
 from tests.trainer.conftest import Training, wait
-from trainer.base import processes
-from trainer.checkpoint.saving import grace
 
 
 def stopped_in_a_step(training: Training, step: int, ranks: int = 1, asked: int = 0) -> "subprocess.Popen[str]":

@@ -1,4 +1,4 @@
-"""A training by hand: ``python -m trainer config.json`` trains to the end and leaves everything on record."""
+"""A training by hand: ``python -m slipway.trainer config.json`` trains to the end and leaves everything on record."""
 
 import json
 import math
@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.checkpoint.disk import verification
+from slipway.trainer.config import resolved as configuration
+from slipway.trainer.record import fence, heartbeat
+from slipway.trainer.record.fence import Token
 from tests.trainer.conftest import CODE, EVERY, STEPS, Training, read_json
-from trainer.base.exit_code import ExitCode
-from trainer.checkpoint.disk import verification
-from trainer.config import resolved as configuration
-from trainer.record import fence, heartbeat
-from trainer.record.fence import Token
 
 
 def test_the_loss_falls_from_the_loss_of_a_guess(finished: Training) -> None:
@@ -117,7 +117,7 @@ def test_the_ground_floor_stands_alone() -> None:
         (formats, {"dagster", "mlflow", "optuna", "ray", "pandas", "pyarrow", "duckdb"}),
         ([*torchless, "__main__"], {"torch", "safetensors"}),
     ):
-        program = f"import sys, {', '.join(f'trainer.{name}' for name in modules)}; print(*sys.modules)"
+        program = f"import sys, {', '.join(f'slipway.trainer.{name}' for name in modules)}; print(*sys.modules)"
         imported = subprocess.run(
             [sys.executable, "-c", program], cwd=CODE, capture_output=True, text=True, check=True
         ).stdout.split()

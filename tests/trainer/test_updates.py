@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.record import changes, fence
+from slipway.trainer.step.updates import LOOK_SECONDS
 from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.test_replay import last_line, replay
-from trainer.checkpoint.disk import contents
-from trainer.record import changes, fence
-from trainer.step.updates import LOOK_SECONDS
 
 RATE, LATER, STEPS = 0.01, 0.0025, 300
 ENDLESS: dict[str, Any] = {

@@ -8,8 +8,8 @@ the function has returned:
     move          a finished file, written elsewhere on the same file system, to its path
     show          a finished folder, whose files `write` has put on disk, to its path
 
-Two places write otherwise, and say why: journals append (`trainer.base.journal`), and a node's NVMe is not synced
-while a snapshot is staged (`trainer.staging.nvme`).
+Two places write otherwise, and say why: journals append (`slipway.trainer.base.journal`), and a node's NVMe is not
+synced while a snapshot is staged (`slipway.trainer.staging.nvme`).
 """
 
 import contextlib

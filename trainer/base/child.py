@@ -6,8 +6,8 @@ import os
 import subprocess
 from typing import Any
 
-from trainer.base import parsing
-from trainer.base.processes import die_with_parent
+from slipway.trainer.base import parsing
+from slipway.trainer.base.processes import die_with_parent
 
 LAST_LINES = 5
 """So many of a child's last lines explain why it left no document."""

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from trainer.base import atomic, digest, parsing, regular_file
-from trainer.base.invalid import Invalid, require
+from slipway.trainer.base import atomic, digest, parsing, regular_file
+from slipway.trainer.base.invalid import Invalid, require
 
 Record = TypeVar("Record")
 Decoder = Callable[[Any], Any]

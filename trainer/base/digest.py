@@ -1,7 +1,8 @@
 """Digests: BLAKE3 names and verifies content, SHA-256 names manifests.
 
 BLAKE3 runs at several GB/s on one core, SHA-256 without its CPU instructions at 0.3 GB/s: BLAKE3 verifies content at
-the speed of a disk. Other tools can check the SHA-256 of a manifest. `trainer.base.verify` hashes files and streams.
+the speed of a disk. Other tools can check the SHA-256 of a manifest. `slipway.trainer.base.verify` hashes files and
+streams.
 """
 
 import hashlib

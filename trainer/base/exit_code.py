@@ -1,4 +1,4 @@
-"""The exit codes of a rank, the same for `python -m trainer` and for a script of one's own."""
+"""The exit codes of a rank, the same for `python -m slipway.trainer` and for a script of one's own."""
 
 import enum
 

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from trainer.base import health
-from trainer.base.exposition import CONTENT_TYPE
-from trainer.base.health import HealthAnswer
+from slipway.trainer.base import health
+from slipway.trainer.base.exposition import CONTENT_TYPE
+from slipway.trainer.base.health import HealthAnswer
 
 PLAIN = "text/plain; charset=utf-8"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import regular_file
+from slipway.trainer.base import regular_file
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """A full disk says nothing about its file system."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from trainer.base import processes, regular_file
+from slipway.trainer.base import processes, regular_file
 
 Main = Callable[[], int]
 RESET = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.base import parsing
+from slipway.trainer.base import parsing
 
 JournalEvent = dict[str, Any]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.base import processes
+from slipway.trainer.base import processes
 
 POLL_SECONDS = 0.05
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from trainer.base import console
+from slipway.trainer.base import console
 
 
 def explain(module: str, does: str) -> None:

@@ -1,6 +1,6 @@
 """Paths: where shards, manifests and checkpoints lie on every tier, and what else lies on a node's NVMe.
 
-Nothing else spells these names; those of the records of a training are in `trainer.record.files`.
+Nothing else spells these names; those of the records of a training are in `slipway.trainer.record.files`.
 
     shards/<blake3>.shard                   on every tier that has snapshots, as are the manifests
     snapshots/<sha256>.json
@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.base.digest import checked
+from slipway.trainer.base.digest import checked
 
 SHARDS, SNAPSHOTS, CHECKPOINTS = "shards", "snapshots", "checkpoints"
 PARTIAL, VERIFIED, STAGED, LEASES, HELD = "partial", "verified", "staged", "leases", "held"

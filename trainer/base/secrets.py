@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base.characters import TOKEN, Classes, Codes, classes_of, codes_of
+from slipway.trainer.base.characters import TOKEN, Classes, Codes, classes_of, codes_of
 
 Span = tuple[int, int]
 TokenPositions = npt.NDArray[np.int64]

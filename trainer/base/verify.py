@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 
 from blake3 import blake3
 
-from trainer.base import digest, progress
-from trainer.base.patience import patiently
+from slipway.trainer.base import digest, progress
+from slipway.trainer.base.patience import patiently
 
 BLOCK = 8 << 20
 """Bytes read at once."""

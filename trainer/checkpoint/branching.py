@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from trainer.base import paths
-from trainer.checkpoint import restore
-from trainer.checkpoint.disk.contents import Contents
-from trainer.checkpoint.restore import NodeReading
-from trainer.checkpoint.tiers.locations import CheckpointPlaces
-from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
-from trainer.config.resolved import Config
-from trainer.config.sections import Branch
-from trainer.node.world import World
-from trainer.record import commits
-from trainer.record.causes import LackingTier
-from trainer.record.fence import Commit, Token
+from slipway.trainer.base import paths
+from slipway.trainer.checkpoint import restore
+from slipway.trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.checkpoint.restore import NodeReading
+from slipway.trainer.checkpoint.tiers.locations import CheckpointPlaces
+from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Branch
+from slipway.trainer.node.world import World
+from slipway.trainer.record import commits
+from slipway.trainer.record.causes import LackingTier
+from slipway.trainer.record.fence import Commit, Token
 
 
 def parents(

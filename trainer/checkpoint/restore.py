@@ -1,7 +1,7 @@
 """Restore: find the newest commit that verifies, and load it. Damaged copies are set aside with the reason.
 
 A copy is damaged when its bytes were read and are others than were committed, or are proven not to be there. One that
-cannot be read is neither good nor damaged: its tier is away (`trainer.checkpoint.tiers.waiting`).
+cannot be read is neither good nor damaged: its tier is away (`slipway.trainer.checkpoint.tiers.waiting`).
 """
 
 from collections.abc import Callable, Iterable
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.checkpoint import state
-from trainer.checkpoint.disk import contents
-from trainer.checkpoint.disk.contents import Contents
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import faults, replicas, waiting
-from trainer.checkpoint.tiers.locations import CommitPlace
-from trainer.checkpoint.tiers.node_copies import Gathering, Needed, SourceFault
-from trainer.checkpoint.tiers.waiting import Wait
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.record.causes import LackingTier
+from slipway.trainer.checkpoint import state
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import faults, replicas, waiting
+from slipway.trainer.checkpoint.tiers.locations import CommitPlace
+from slipway.trainer.checkpoint.tiers.node_copies import Gathering, Needed, SourceFault
+from slipway.trainer.checkpoint.tiers.waiting import Wait
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.record.causes import LackingTier
 
 PlacesOf = Callable[[fence.Commit], Iterable[CommitPlace]]
 """The places in which a commit can be read, in the order in which they are tried."""

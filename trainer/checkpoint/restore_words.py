@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from trainer.base import console
-from trainer.checkpoint.tiers.node_copies import SourceFault
-from trainer.record.fence import Commit
+from slipway.trainer.base import console
+from slipway.trainer.checkpoint.tiers.node_copies import SourceFault
+from slipway.trainer.record.fence import Commit
 
 Record = Callable[..., None]
 """Writes an event to the ledger."""

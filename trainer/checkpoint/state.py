@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.checkpoint.disk.contents import Contents
 
 Nested = dict[str, Any]
 """Dictionaries of dictionaries, tensors and JSON values."""

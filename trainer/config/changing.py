@@ -8,11 +8,11 @@ weights (`init`).
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base import codec
-from trainer.base.invalid import Invalid, require
-from trainer.config import resolved
-from trainer.config.mix import Mix
-from trainer.config.resolved import NUMBERS, OPERATION, SECTIONS, Config
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import Invalid, require
+from slipway.trainer.config import resolved
+from slipway.trainer.config.mix import Mix
+from slipway.trainer.config.resolved import NUMBERS, OPERATION, SECTIONS, Config
 
 IN_PLACE = frozenset(
     {

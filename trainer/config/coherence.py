@@ -1,8 +1,8 @@
 """Coherence: what one section of a configuration requires of another; checked before a training starts."""
 
-from trainer.base.invalid import require
-from trainer.config.operation import Layout
-from trainer.config.sections import Checkpoint, Communication, Validation
+from slipway.trainer.base.invalid import require
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Checkpoint, Communication, Validation
 
 SHARED = "ranks that share a sequence need the same weights at every step"
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.base import codec
-from trainer.base.invalid import Invalid
-from trainer.config import layout, resolved
-from trainer.config.layout import UnfitLayout
-from trainer.config.operation import Evaluation, Hardware, Layout, Placement
-from trainer.config.resolved import Config
-from trainer.config.sections import Batch, Checkpoint, Optimiser, Run
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import layout, resolved
+from slipway.trainer.config.layout import UnfitLayout
+from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Placement
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Batch, Checkpoint, Optimiser, Run
 
 NOWHERE = Placement(store="/nowhere", durable="/nowhere", nvme="/nowhere")
 """An evaluation writes to no tier, and a request says where it reads."""

@@ -8,10 +8,10 @@ import contextlib
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainer.base.invalid import Invalid
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch, Run
-from trainer.config.shapes import Shape
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch, Run
+from slipway.trainer.config.shapes import Shape
 
 
 class LayoutSettings(Protocol):

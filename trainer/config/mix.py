@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from trainer.base.invalid import require
+from slipway.trainer.base.invalid import require
 
 PARTS = 10_000
 """Weights are rounded to so many parts of their sum: the order repeats its pattern after as many samples at most."""

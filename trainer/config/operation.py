@@ -7,7 +7,7 @@ checkpoint, and has the new values from its next incarnation on.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainer.base.invalid import positive, require
+from slipway.trainer.base.invalid import positive, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """How ranks talk to each other and where they run; `trainer.config.profiles` has the profiles.
+    """How ranks talk to each other and where they run; `slipway.trainer.config.profiles` has the profiles.
 
     A field that is left out has the profile's value; where the profile has none, NCCL decides, as it mostly should. A
     variable in the environment of a rank comes before all of these. Values and defaults are those of the NCCL user
@@ -219,7 +219,8 @@ class Placement:
     """Folders and URLs that are asked, in this order, for shards that the durable tier lacks or has damaged; one with
     ``{node}`` stands for all other nodes of the training."""
     staging: Literal["auto", "whole", "streaming", "parts", "window", "before"] = "auto"
-    """What of the snapshot a node holds; see `trainer.staging.holding`. "before" is an earlier name of "whole"."""
+    """What of the snapshot a node holds; see `slipway.trainer.staging.holding`. "before" is an earlier name of
+    "whole"."""
     nvme_gigabytes: float | None = None
     """The most that the shards of this training may take on a node's NVMe; null: what is free, less a tenth."""
     init: str = ""

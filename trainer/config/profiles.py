@@ -1,14 +1,14 @@
 """Hardware profiles: all that is known of a cluster's hardware, once. Recipes, overlays and plans take from here.
 
-The data sheets of the GPUs are in `trainer.config.hardware`. `trainer.node.fabric` makes NCCL's variables of
-`NETWORKS`.
+The data sheets of the GPUs are in `slipway.trainer.config.hardware`. `slipway.trainer.node.fabric` makes NCCL's
+variables of `NETWORKS`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.base.invalid import Invalid
-from trainer.config.hardware import CARDS, Card
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config.hardware import CARDS, Card
 
 GB, TB, GIB = 10**9, 10**12, 2**30
 FABRICS = {"h200-infiniband": "h200-32", "h100-8nic": "h100-8"}
@@ -36,7 +36,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "h100-8nic": {**INFINIBAND, "cross_nic": 2},
 }
 """Settings of NCCL and gloo by the value of a recipe's `hardware.profile`; they stand here alone. They are fields of
-`trainer.config.operation.Hardware`, beside which are the reasons."""
+`slipway.trainer.config.operation.Hardware`, beside which are the reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class HardwareProfile:
     gpus: int
     """GPUs, and so ranks, of a node."""
     card: str
-    """The GPU, by its name in `trainer.config.hardware.CARDS`."""
+    """The GPU, by its name in `slipway.trainer.config.hardware.CARDS`."""
     cores: int
     """Processor cores of a node."""
     pod_cores: int

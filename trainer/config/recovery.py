@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainer.base.invalid import positive, require
+from slipway.trainer.base.invalid import positive, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class Recovery:
     """The answers of one training."""
 
     policies: Mapping[str, str] = field(default_factory=dict)
-    """The answer to a cause, by its name: see `trainer.record.causes.CHOICES`. Without one here, the usual one
+    """The answer to a cause, by its name: see `slipway.trainer.record.causes.CHOICES`. Without one here, the usual one
     holds."""
     skips: int = 3
     """So many batches are left out in `skip_steps` steps at most; one more ends the training."""

@@ -1,24 +1,24 @@
 """The resolved configuration of one training: all that decides its numbers, and how and where it runs.
 
 One JSON file holds it, and there are no other settings. The sections are plain frozen dataclasses
-(`trainer.config.shapes`, `trainer.config.sections`, `trainer.config.operation`, `trainer.config.runtime`): recipes
-validate the same ones, so a field is described and checked in one place. The sections of `OPERATION` and `placement`
-are not part of a training's identity; the rest is.
+(`slipway.trainer.config.shapes`, `slipway.trainer.config.sections`, `slipway.trainer.config.operation`,
+`slipway.trainer.config.runtime`): recipes validate the same ones, so a field is described and checked in one place. The
+sections of `OPERATION` and `placement` are not part of a training's identity; the rest is.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainer.base import codec
-from trainer.base.invalid import require
-from trainer.config import coherence
-from trainer.config.mix import Mix, check_comes
-from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
-from trainer.config.recovery import Recovery
-from trainer.config.runtime import Runtime
-from trainer.config.sections import Batch, Branch, Checkpoint, Communication, Init, Optimiser, Run, Validation
-from trainer.config.shapes import Shape
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import require
+from slipway.trainer.config import coherence
+from slipway.trainer.config.mix import Mix, check_comes
+from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.runtime import Runtime
+from slipway.trainer.config.sections import Batch, Branch, Checkpoint, Communication, Init, Optimiser, Run, Validation
+from slipway.trainer.config.shapes import Shape
 
 FORMAT = "slipway.training-config/1"
 

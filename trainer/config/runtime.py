@@ -1,12 +1,13 @@
 """The section `runtime`: settings of CUDA's libraries, of PyTorch's memory and of its compiler, in one place.
 
-They are applied once, when a rank starts (`trainer.node.settings`). They change a training's numbers by rounding alone.
+They are applied once, when a rank starts (`slipway.trainer.node.settings`). They change a training's numbers by
+rounding alone.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-from trainer.base.invalid import require
+from slipway.trainer.base.invalid import require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from trainer.base.invalid import positive, require
+from slipway.trainer.base.invalid import positive, require
 
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 
@@ -159,7 +159,7 @@ class Init:
     layout: Literal["checkpoint", "huggingface"]
     """A checkpoint of a training, or a model in the Hugging Face layout."""
     digest: str
-    """What the folder must hold; see `trainer.start.initial.digest_of`."""
+    """What the folder must hold; see `slipway.trainer.start.initial.digest_of`."""
 
     def __post_init__(self) -> None:
         fits = len(self.digest) == 64 and set(self.digest) <= set("0123456789abcdef")

@@ -1,7 +1,7 @@
 """What the shapes of all models have, and how `model.kind` names a model: a shape has all sizes but those of the data.
 
-Shapes are plain values, so that a recipe is checked, sized and hashed without importing torch; `trainer.models` builds
-the models.
+Shapes are plain values, so that a recipe is checked, sized and hashed without importing torch; `slipway.trainer.models`
+builds the models.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from trainer.base.invalid import Invalid, require
+from slipway.trainer.base.invalid import Invalid, require
 
 Reads = Literal["tokens", "pictures"]
 """What a sample is: a sequence of tokens, or a picture with its class."""
@@ -42,7 +42,7 @@ class Shape:
     """The fields that the shapes of all models have."""
 
     kind: str
-    """The model: a folder of `trainer.models`, or the dotted name of a module; see `type_of`."""
+    """The model: a folder of `slipway.trainer.models`, or the dotted name of a module; see `type_of`."""
     reads: ClassVar[Reads]
     recomputes: ClassVar[bool] = True
     """Whether a block may run again for the backward pass; a block with running statistics may not."""
@@ -105,7 +105,7 @@ class Shape:
 
 
 def built_in_kinds() -> list[str]:
-    """The kinds of model that come with the trainer: the folders of `trainer.models`."""
+    """The kinds of model that come with the trainer: the folders of `slipway.trainer.models`."""
     return [each.name for each in pkgutil.iter_modules([str(Path(__file__).parents[1] / "models")]) if each.ispkg]
 
 
@@ -114,7 +114,9 @@ def type_of(kind: object) -> type[Shape]:
     module = _module(kind)
     shape = getattr(module, "Shape", None)
     fits = isinstance(shape, type) and issubclass(shape, Shape) and hasattr(shape, "reads")
-    require(fits, "kind", f"{EXPECTED}, but its Shape is no trainer.config.shapes.Shape that says what it reads")
+    require(
+        fits, "kind", f"{EXPECTED}, but its Shape is no slipway.trainer.config.shapes.Shape that says what it reads"
+    )
     apart = hasattr(module, "__path__") and importlib.util.find_spec(_network_module(module)) is not None
     has_network = apart or isinstance(getattr(module, "Network", None), type)
     require(has_network, "kind", f"{EXPECTED}, but it has no class Network")
@@ -129,7 +131,8 @@ def network_of(kind: str) -> Any:
 
 
 def _module(kind: object) -> Any:
-    """The module that `kind` names: a folder of `trainer.models`, or by its dotted name any module that Python finds.
+    """The module that `kind` names: a folder of `slipway.trainer.models`, or by its dotted name any module that Python
+    finds.
 
     It has the class `Shape`. The class `Network` stands there too, or in its submodule `network`: then `Shape` is found
     without importing torch. Raises Invalid.
@@ -138,7 +141,7 @@ def _module(kind: object) -> Any:
     known = isinstance(kind, str) and (kind in names or "." in kind)
     require(known, "kind", f"expected one of {', '.join(names)}, or a module's dotted name")
     try:
-        return importlib.import_module(f"trainer.models.{kind}" if kind in names else str(kind))
+        return importlib.import_module(f"slipway.trainer.models.{kind}" if kind in names else str(kind))
     except Exception as error:  # importing runs what others wrote
         raise Invalid("kind", f"{EXPECTED}, but importing it fails: {type(error).__name__}: {error}") from error
 

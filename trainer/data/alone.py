@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from trainer.data import shards
-from trainer.data.documents import Documented
-from trainer.data.sequences import OpenTokens, Tokens
+from slipway.trainer.data import shards
+from slipway.trainer.data.documents import Documented
+from slipway.trainer.data.sequences import OpenTokens, Tokens
 
 
 @dataclass(frozen=True)

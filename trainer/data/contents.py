@@ -1,10 +1,10 @@
 """The contents of a snapshot that a model must know; a model that reads something else is refused."""
 
-from trainer.base.invalid import Invalid, require
-from trainer.config.shapes import Data, Shape
-from trainer.data import images
-from trainer.data.shards import TokenizerRecord
-from trainer.data.snapshots import Snapshot
+from slipway.trainer.base.invalid import Invalid, require
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.data import images
+from slipway.trainer.data.shards import TokenizerRecord
+from slipway.trainer.data.snapshots import Snapshot
 
 
 def data(snapshot: Snapshot, shape: Shape, length: int, seed: int = 0) -> Data:

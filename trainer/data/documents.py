@@ -1,6 +1,6 @@
 """Documented sequences: windows of tokens with the bounds of their documents, for attention that stops at these.
 
-A shard lists where its documents begin (`trainer.data.shards`), so no token has to mark the end of one.
+A shard lists where its documents begin (`slipway.trainer.data.shards`), so no token has to mark the end of one.
 """
 
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer.data.sequences import OpenShards, OpenTokens, Sequences, Tokens
+from slipway.trainer.data.sequences import OpenShards, OpenTokens, Sequences, Tokens
 
 Begins = npt.NDArray[np.uint32]
 

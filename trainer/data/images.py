@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base import digest
-from trainer.data import shards
+from slipway.trainer.base import digest
+from slipway.trainer.data import shards
 
 FORMAT = "slipway.images/1"
 LABELS = np.dtype("<u4")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from trainer.base import atomic, digest
-from trainer.data import shards
-from trainer.data.images import ImageSnapshot
-from trainer.data.shards import TextSnapshot, TokenSplit
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.data import shards
+from slipway.trainer.data.images import ImageSnapshot
+from slipway.trainer.data.shards import TextSnapshot, TokenSplit
 
 FORMAT = "slipway.mixture/1"
 JOINED = "+"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer.data import images
-from trainer.data.sequences import OpenShards, SequenceStarts
+from slipway.trainer.data import images
+from slipway.trainer.data.sequences import OpenShards, SequenceStarts
 
 
 class Labelled(NamedTuple):

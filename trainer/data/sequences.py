@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trainer.data import shards
+from slipway.trainer.data import shards
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 View = TypeVar("View")

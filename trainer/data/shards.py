@@ -1,7 +1,7 @@
 """The formats of token shards and dataset snapshots, read by the trainer and written by the dataset assets.
 
-What all snapshots have in common is here too: `trainer.data.images` has the other kind, and `trainer.data.snapshots`
-reads the manifest of either kind.
+What all snapshots have in common is here too: `slipway.trainer.data.images` has the other kind, and
+`slipway.trainer.data.snapshots` reads the manifest of either kind.
 
 A shard is one file, named by its BLAKE3: the documents' tokens one after the other, little-endian, padded
 with zeros to a multiple of 8 bytes, then `documents + 1` unsigned 64-bit offsets, in tokens: where each document
@@ -21,8 +21,8 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base import atomic, digest, parsing, paths, regular_file, verify
-from trainer.record.causes import LackingTier
+from slipway.trainer.base import atomic, digest, parsing, paths, regular_file, verify
+from slipway.trainer.record.causes import LackingTier
 
 Described = TypeVar("Described")
 """A dataclass of a manifest."""

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from trainer.data import images, mixtures, shards
+from slipway.trainer.data import images, mixtures, shards
 
 Snapshot = shards.TextSnapshot | images.ImageSnapshot
-"""A mixture of texts is a snapshot of texts too (`trainer.data.mixtures`)."""
+"""A mixture of texts is a snapshot of texts too (`slipway.trainer.data.mixtures`)."""
 
 
 def read(tier: Path, sha256: str) -> Snapshot:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trainer.base import parsing
+from slipway.trainer.base import parsing
 
 END_OF_DOCUMENT = "<|endofdocument|>"
 ENDS = (END_OF_DOCUMENT, "<|endoftext|>", "<|end_of_text|>", "</s>")

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.diagnosis import figures, flight, folder, health, kernel, native, ranks, stacks
-from trainer.diagnosis.commands import Lacking
-from trainer.diagnosis.folder import DiagnosisManifest
-from trainer.diagnosis.ranks import RankSeen
-from trainer.diagnosis.stacks import StackFile
-from trainer.record.tokens import Token
+from slipway.trainer.diagnosis import figures, flight, folder, health, kernel, native, ranks, stacks
+from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.folder import DiagnosisManifest
+from slipway.trainer.diagnosis.ranks import RankSeen
+from slipway.trainer.diagnosis.stacks import StackFile
+from slipway.trainer.record.tokens import Token
 
 SECONDS = 4.0
 """While the ranks hang: nothing else is lost by it."""

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, codec, journal
-from trainer.record import files, heartbeat
-from trainer.record.tokens import Token
+from slipway.trainer.base import atomic, codec, journal
+from slipway.trainer.record import files, heartbeat
+from slipway.trainer.record.tokens import Token
 
 TAIL_BYTES = 64 << 10
 """Of each segment of the ledger."""

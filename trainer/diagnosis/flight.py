@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainer.base import regular_file
-from trainer.diagnosis import stacks
-from trainer.diagnosis.commands import Lacking
+from slipway.trainer.base import regular_file
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.diagnosis.commands import Lacking
 
 EXCHANGES = 2000
 """So many are kept of each rank."""

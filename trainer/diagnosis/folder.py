@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.base import atomic, codec
-from trainer.diagnosis.ranks import RankSeen
-from trainer.record import files, incidents
+from slipway.trainer.base import atomic, codec
+from slipway.trainer.diagnosis.ranks import RankSeen
+from slipway.trainer.record import files, incidents
 
 FORMAT = "slipway.diagnosis/1"
 MANIFEST = "manifest.json"

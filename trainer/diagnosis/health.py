@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from trainer.base import regular_file
-from trainer.diagnosis import commands
-from trainer.diagnosis.commands import Lacking
+from slipway.trainer.base import regular_file
+from slipway.trainer.diagnosis import commands
+from slipway.trainer.diagnosis.commands import Lacking
 
 LINES = 200
 """Of the kernel log, the last ones."""

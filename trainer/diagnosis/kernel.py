@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import Lacking
 
 LOG = Path("/dev/kmsg")
 RECORD_BYTES = 8192

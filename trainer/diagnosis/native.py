@@ -6,9 +6,9 @@ rarely has, and it stops the rank while it looks. Where it is there, it is used.
 
 from collections.abc import Iterable
 
-from trainer.diagnosis import commands
-from trainer.diagnosis.commands import Lacking
-from trainer.diagnosis.stacks import StackFile, is_frozen, state
+from slipway.trainer.diagnosis import commands
+from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.stacks import StackFile, is_frozen, state
 
 
 def dump(files: Iterable[StackFile], seconds: float) -> bytes:

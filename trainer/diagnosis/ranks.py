@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.diagnosis import stacks
-from trainer.diagnosis.stacks import StackFile, StackFrame
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.diagnosis.stacks import StackFile, StackFrame
 
 INNERMOST = 4
 """So many calls are looked at: an exchange is the innermost thing that a waiting rank does."""

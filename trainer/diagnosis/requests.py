@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import files
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
 
 FORMAT = "slipway.diagnosis-request/1"
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trainer.base import processes
-from trainer.record.incarnation import GENERATION_VARIABLE
+from slipway.trainer.base import processes
+from slipway.trainer.record.incarnation import GENERATION_VARIABLE
 
 VARIABLE = "SLIPWAY_STACKS"
 """The folder, for all processes of a node."""

@@ -7,9 +7,9 @@ rank of which no node reported anything; a rank that is behind the others. Witho
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainer.diagnosis.folder import DiagnosisManifest
-from trainer.diagnosis.ranks import RankSeen
-from trainer.record.heartbeat import Beat
+from slipway.trainer.diagnosis.folder import DiagnosisManifest
+from slipway.trainer.diagnosis.ranks import RankSeen
+from slipway.trainer.record.heartbeat import Beat
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainer.base import codec, console, parsing, regular_file
-from trainer.base.exit_code import ExitCode
-from trainer.diagnosis import collection, folder, requests
-from trainer.diagnosis.collection import DiagnosedNode
-from trainer.record import fence, incarnation
+from slipway.trainer.base import codec, console, parsing, regular_file
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.diagnosis import collection, folder, requests
+from slipway.trainer.diagnosis.collection import DiagnosedNode
+from slipway.trainer.record import fence, incarnation
 
 POLL_SECONDS = 0.5
 """Between two looks for a request."""

@@ -6,9 +6,9 @@ one value in each exporter; ranks are those of one node. So a job of any size ad
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from trainer.base.exposition import Distribution, Exposition, Metric
-from trainer.base.journal import JournalEvent
-from trainer.record.heartbeat import Beat
+from slipway.trainer.base.exposition import Distribution, Exposition, Metric
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record.heartbeat import Beat
 
 OF = ("training",)
 STEP_BOUNDS = (0.01, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainer.record.scores import perplexity
+from slipway.trainer.record.scores import perplexity
 
 Bound = Literal["compute", "data", "communication", "checkpoint", "cpu", "memory"]
 
@@ -76,7 +76,7 @@ class Window:
     checkpoint_share: float = 0.0
     """Checkpoints' share of the time since this incarnation's first step: a window may have one of them by chance."""
     usage: Mapping[str, float] = field(default_factory=dict)
-    """See `trainer.figures.usage`."""
+    """See `slipway.trainer.figures.usage`."""
     memory_retries: int = 0
     """Allocations on the GPU that succeeded only after the allocator freed its cache."""
     mfu: float | None = None

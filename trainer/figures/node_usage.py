@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from trainer.node.world import World
-from trainer.record.recorder import RankRecorder
+from slipway.trainer.node.world import World
+from slipway.trainer.record.recorder import RankRecorder
 
 EVERY_SECONDS = 10.0
 """As often as MLflow's own monitor reads them."""

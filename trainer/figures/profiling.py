@@ -22,12 +22,12 @@ from typing import Any, BinaryIO, Protocol
 
 import torch
 
-from trainer.base import atomic, scratch
-from trainer.config.operation import Observation
-from trainer.figures.timeline import Timeline
-from trainer.record import files
-from trainer.record.fence import Token
-from trainer.record.recorder import RankRecorder
+from slipway.trainer.base import atomic, scratch
+from slipway.trainer.config.operation import Observation
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.record import files
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.recorder import RankRecorder
 
 WRITE_SECONDS = 60.0
 """Seconds for which the end of a rank waits for its profiles to be written."""

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from trainer.record.recorder import RankRecorder
+from slipway.trainer.record.recorder import RankRecorder
 
 EVENT, WRITER = "rank_figures", "figures"
 EVERY_SECONDS = 10.0

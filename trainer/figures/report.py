@@ -4,16 +4,16 @@ import time
 from collections import Counter
 from dataclasses import asdict
 
-from trainer.base import console
-from trainer.config.hardware import peak_flops
-from trainer.config.resolved import Config
-from trainer.figures import measures
-from trainer.figures.measures import Window, Work
-from trainer.figures.rank_figures import RankFigures
-from trainer.figures.timeline import Timeline
-from trainer.figures.usage import Usage
-from trainer.node.world import World
-from trainer.record.recorder import RankRecorder
+from slipway.trainer.base import console
+from slipway.trainer.config.hardware import peak_flops
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures import measures
+from slipway.trainer.figures.measures import Window, Work
+from slipway.trainer.figures.rank_figures import RankFigures
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.figures.usage import Usage
+from slipway.trainer.node.world import World
+from slipway.trainer.record.recorder import RankRecorder
 
 OWN = ("data", "forward", "backward", "optimiser")
 """The parts of a step in which a rank waits for no other, where weights are not divided."""

@@ -7,7 +7,7 @@ gone on: so a step is recorded when the one after the next begins.
 import time
 from collections.abc import Callable
 
-from trainer.figures.timeline import Timeline, TracedStep
+from slipway.trainer.figures.timeline import Timeline, TracedStep
 
 
 class StepTracer:

@@ -11,17 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from trainer.base.background import BackgroundCall
-from trainer.data.documents import Documented
-from trainer.data.pictures import Labelled
-from trainer.loading.order import SampleOrder
+from slipway.trainer.base.background import BackgroundCall
+from slipway.trainer.data.documents import Documented
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.loading.order import SampleOrder
 
 Rows = TypeVar("Rows")
 """Tokens, alone or `Documented`, or `Labelled` pictures."""
 
 
 class Samples(Protocol[Rows]):
-    """The samples of a split by number, as `trainer.data.sequences.Sequences` and `trainer.data.pictures.Pictures`."""
+    """The samples of a split by number, as `slipway.trainer.data.sequences.Sequences` and
+    `slipway.trainer.data.pictures.Pictures`."""
 
     def empty(self, count: int) -> Rows: ...
 

@@ -7,8 +7,8 @@ pattern gives every dataset exactly its share. Megatron keeps an index of all sa
 most, and what a position needs follows from it by arithmetic. So resuming anywhere takes no time, and the state is
 still one integer, the samples consumed.
 
-Each dataset has an order of its own (`trainer.loading.order`), with its own shuffles, in which a change of the weights
-leaves no gap: a dataset that ends begins its next epoch, and goes on where it was when a phase names it again.
+Each dataset has an order of its own (`slipway.trainer.loading.order`), with its own shuffles, in which a change of the
+weights leaves no gap: a dataset that ends begins its next epoch, and goes on where it was when a phase names it again.
 """
 
 import functools
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trainer.loading.order import Block, Indices, Order
+from slipway.trainer.loading.order import Block, Indices, Order
 
 FOR_EVER = 2**63
 Counts = npt.NDArray[np.int64]

@@ -5,8 +5,8 @@ The batch stays the same when ranks are lost or come back, and so does its order
 
 from collections.abc import Sequence
 
-from trainer.config.layout import Mesh
-from trainer.loading.order import rank_slice
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.loading.order import rank_slice
 
 NODES_IN_WORDS = 8
 """A sentence names so many nodes at most; the ledger has all."""

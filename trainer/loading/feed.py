@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from trainer.base.progress import OnProgress, every
-from trainer.config.resolved import Config
-from trainer.data import contents, shards, snapshots
-from trainer.loading import nodes
-from trainer.loading.batches import Batches
-from trainer.loading.blend import Blend
-from trainer.loading.needs import SnapshotReading
-from trainer.loading.order import Indices, rank_slice
-from trainer.loading.sources import Sources, origins
-from trainer.loading.streaming import Streaming
-from trainer.loading.window import TELL_SECONDS, ShardWindow
-from trainer.models.model import Rows, SampleNumbers
-from trainer.node.world import World
-from trainer.objects.peer_server import PeerServer
-from trainer.staging import holding, leases, parts, retention, stage
+from slipway.trainer.base.progress import OnProgress, every
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import contents, shards, snapshots
+from slipway.trainer.loading import nodes
+from slipway.trainer.loading.batches import Batches
+from slipway.trainer.loading.blend import Blend
+from slipway.trainer.loading.needs import SnapshotReading
+from slipway.trainer.loading.order import Indices, rank_slice
+from slipway.trainer.loading.sources import Sources, origins
+from slipway.trainer.loading.streaming import Streaming
+from slipway.trainer.loading.window import TELL_SECONDS, ShardWindow
+from slipway.trainer.models.model import Rows, SampleNumbers
+from slipway.trainer.node.world import World
+from slipway.trainer.objects.peer_server import PeerServer
+from slipway.trainer.staging import holding, leases, parts, retention, stage
 
 QUIET_SECONDS = 5.0
 

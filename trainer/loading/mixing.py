@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
-from trainer.config.mix import Mix
-from trainer.config.sections import Batch, Run
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.loading.blend import Blend, Source
-from trainer.loading.order import Indices, Order
+from slipway.trainer.config.mix import Mix
+from slipway.trainer.config.sections import Batch, Run
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.loading.blend import Blend, Source
+from slipway.trainer.loading.order import Indices, Order
 
 Sizes = npt.NDArray[np.int64]
 """The samples of each shard of a split, over all datasets of the mixture."""

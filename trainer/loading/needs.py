@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from trainer.config.mix import Mix
-from trainer.config.sections import Batch, Run, Validation
-from trainer.data import images, shards
-from trainer.data.documents import DocumentedSequences
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.data.pictures import Pictures
-from trainer.data.sequences import Sequences
-from trainer.data.snapshots import Snapshot
-from trainer.loading import mixing
-from trainer.loading.order import Indices, Order, SampleOrder
-from trainer.loading.window import DataCourse
-from trainer.staging import holding
-from trainer.staging.holding import Holding, SnapshotNeed, Staging
+from slipway.trainer.config.mix import Mix
+from slipway.trainer.config.sections import Batch, Run, Validation
+from slipway.trainer.data import images, shards
+from slipway.trainer.data.documents import DocumentedSequences
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.data.pictures import Pictures
+from slipway.trainer.data.sequences import Sequences
+from slipway.trainer.data.snapshots import Snapshot
+from slipway.trainer.loading import mixing
+from slipway.trainer.loading.order import Indices, Order, SampleOrder
+from slipway.trainer.loading.window import DataCourse
+from slipway.trainer.staging import holding
+from slipway.trainer.staging.holding import Holding, SnapshotNeed, Staging
 
 NOWHERE = Path("/nowhere")
 """The tier of splits that are not read."""

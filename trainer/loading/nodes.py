@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.node.world import World
-from trainer.objects.origin import Origin
-from trainer.objects.origins import origin
-from trainer.staging.nvme import boot
+from slipway.trainer.node.world import World
+from slipway.trainer.objects.origin import Origin
+from slipway.trainer.objects.origins import origin
+from slipway.trainer.staging.nvme import boot
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base import digest
-from trainer.base.draws import GOLDEN, mix
+from slipway.trainer.base import digest
+from slipway.trainer.base.draws import GOLDEN, mix
 
 ROUNDS = 4
 Indices = npt.NDArray[np.uint64]
 
 
 class SampleOrder(Protocol):
-    """What reads and stages need of an order: that of one dataset (`Order`) or of several (`trainer.loading.blend`)."""
+    """What reads and stages need of an order: that of one dataset (`Order`) or of several
+    (`slipway.trainer.loading.blend`)."""
 
     def __len__(self) -> int: ...
     def samples(self, first: int, count: int) -> Indices: ...

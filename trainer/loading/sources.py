@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import BinaryIO
 
-from trainer.base import console
-from trainer.config.operation import Placement
-from trainer.data import shards
-from trainer.objects.origin import Coming, Origin
-from trainer.objects.origins import origin
-from trainer.staging.copying import FaultKind, OriginFault
+from slipway.trainer.base import console
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.data import shards
+from slipway.trainer.objects.origin import Coming, Origin
+from slipway.trainer.objects.origins import origin
+from slipway.trainer.staging.copying import FaultKind, OriginFault
 
 REST_SECONDS = 60.0
 """For how long a peer that did not answer is not asked."""

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from trainer.base import console
-from trainer.data import shards, snapshots
-from trainer.objects.origin import Origin
-from trainer.staging import stage as staging
+from slipway.trainer.base import console
+from slipway.trainer.data import shards, snapshots
+from slipway.trainer.objects.origin import Origin
+from slipway.trainer.staging import stage as staging
 
 
 class Streaming:

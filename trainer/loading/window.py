@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import console
-from trainer.base.patience import patiently
-from trainer.base.progress import CopyProgress, Meter, OnProgress
-from trainer.data import shards
-from trainer.loading.order import SampleOrder
-from trainer.loading.sources import Sources
-from trainer.staging import retention
-from trainer.staging.copying import FaultKind, NoOrigin
-from trainer.staging.full import FULL
-from trainer.staging.leases import Lease, ShardLease
-from trainer.staging.nvme import Verified
-from trainer.staging.stage import WORKERS, Bringer
+from slipway.trainer.base import console
+from slipway.trainer.base.patience import patiently
+from slipway.trainer.base.progress import CopyProgress, Meter, OnProgress
+from slipway.trainer.data import shards
+from slipway.trainer.loading.order import SampleOrder
+from slipway.trainer.loading.sources import Sources
+from slipway.trainer.staging import retention
+from slipway.trainer.staging.copying import FaultKind, NoOrigin
+from slipway.trainer.staging.full import FULL
+from slipway.trainer.staging.leases import Lease, ShardLease
+from slipway.trainer.staging.nvme import Verified
+from slipway.trainer.staging.stage import WORKERS, Bringer
 
 STEPS_AT_ONCE = 3
 """The steps that ranks of one node may read at a time: the slowest rank's, and two that another reads ahead."""

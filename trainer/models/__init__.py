@@ -1,22 +1,22 @@
 """Models: a folder for each kind, with its `Shape` in `__init__` and its `Network` in `network`.
 
-A model of your own is a module with the same two classes, which `model.kind` names (`trainer.config.shapes.type_of`).
-Only the networks import torch, and the modules that they have in common: `model`, `initial_values`,
-`outline`, `classifier` and `batch_norm`.
+A model of your own is a module with the same two classes, which `model.kind` names
+(`slipway.trainer.config.shapes.type_of`). Only the networks import torch, and the modules that they have in common:
+`model`, `initial_values`, `outline`, `classifier` and `batch_norm`.
 """
 
 from typing import TYPE_CHECKING
 
-from trainer.config.shapes import Data, Shape, network_of
+from slipway.trainer.config.shapes import Data, Shape, network_of
 
 if TYPE_CHECKING:
-    from trainer.models.model import Model
+    from slipway.trainer.models.model import Model
 
 
 def build(shape: Shape, data: Data) -> "Model":
     """The model of this shape, as its constructor makes it on torch's default device. Raises Invalid.
 
-    The rule by which its parameters begin is `Model.initial`; `trainer.start.drawing` draws by it.
+    The rule by which its parameters begin is `Model.initial`; `slipway.trainer.start.drawing` draws by it.
     """
     shape.check(data)
     model: Model = network_of(shape.kind)(shape, data)

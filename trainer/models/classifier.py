@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer.base import draws
-from trainer.config.shapes import Augment, Data
-from trainer.data.pictures import Labelled
-from trainer.models.model import Model, Rows, SampleNumbers
+from slipway.trainer.base import draws
+from slipway.trainer.config.shapes import Augment, Data
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.models.model import Model, Rows, SampleNumbers
 
 PADDED = 8
 """A crop is taken from the picture with 1/8 of its size added on each side (arXiv:1512.03385, 4.2)."""

@@ -1,7 +1,7 @@
 """Initial values: the rule by which a parameter or a buffer of a model gets the values that it begins with.
 
-A model gives a rule for each name (`trainer.models.model.Model.initial`). The rule is a plain value, so that a rank can
-draw its own part of a tensor and nothing else (`trainer.start.drawing`).
+A model gives a rule for each name (`slipway.trainer.models.model.Model.initial`). The rule is a plain value, so that a
+rank can draw its own part of a tensor and nothing else (`slipway.trainer.start.drawing`).
 """
 
 from collections.abc import Callable

@@ -7,14 +7,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from trainer.config.shapes import Data, Reads
-from trainer.data.documents import Documented
-from trainer.data.pictures import Labelled
-from trainer.data.sequences import Tokens
-from trainer.models.initial_values import InitialValues
-from trainer.models.sequence_share import SequenceShare
-from trainer.models.stream import Stream
-from trainer.models.vocabulary import Vocabulary
+from slipway.trainer.config.shapes import Data, Reads
+from slipway.trainer.data.documents import Documented
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.data.sequences import Tokens
+from slipway.trainer.models.initial_values import InitialValues
+from slipway.trainer.models.sequence_share import SequenceShare
+from slipway.trainer.models.stream import Stream
+from slipway.trainer.models.vocabulary import Vocabulary
 
 __all__ = ["Data", "Model", "Reads", "Rows", "SampleNumbers"]
 

@@ -1,7 +1,8 @@
 """The residual stream between the blocks of a model: [batch, positions, width]; here one rank has all its positions.
 
-Tensor parallelism divides the stream over the sequence (`trainer.step.parallel.divided_stream`), so that the ranks that
-share matrices do not repeat norms and sums, nor keep their results. A model asks its stream which positions it has.
+Tensor parallelism divides the stream over the sequence (`slipway.trainer.step.parallel.divided_stream`), so that the
+ranks that share matrices do not repeat norms and sums, nor keep their results. A model asks its stream which positions
+it has.
 """
 
 import torch

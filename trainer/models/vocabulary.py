@@ -1,7 +1,7 @@
 """The ends of a model of tokens: rows of the embedding, logits, and what they say of the targets; here on one rank.
 
-Tensor parallelism divides these matrices over the vocabulary (`trainer.step.parallel.divided_vocabulary`): no rank then
-has the logits of all tokens.
+Tensor parallelism divides these matrices over the vocabulary (`slipway.trainer.step.parallel.divided_vocabulary`): no
+rank then has the logits of all tokens.
 """
 
 import torch.nn.functional as F

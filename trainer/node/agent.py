@@ -1,15 +1,16 @@
 """torchrun on one machine of a job, which joins a rendezvous store that its launcher has started.
 
-``python -P -m trainer.node.agent ARGUMENT...`` takes torchrun's arguments (with -P, files in the job's folder cannot
-replace modules). torchrun alone asks the DNS whether it must host the store. When a pod starts, the DNS may not know
-the pod yet, and then no machine would host it. torchrun also prints a traceback of its own after the ranks' messages.
+``python -P -m slipway.trainer.node.agent ARGUMENT...`` takes torchrun's arguments (with -P, files in the job's folder
+cannot replace modules). torchrun alone asks the DNS whether it must host the store. When a pod starts, the DNS may not
+know the pod yet, and then no machine would host it. torchrun also prints a traceback of its own after the ranks'
+messages.
 """
 
 import os
 import sys
 from collections.abc import Mapping
 
-from trainer.base import console, not_by_hand
+from slipway.trainer.base import console, not_by_hand
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 """The index of this machine in the job, from 0; Kubernetes' Indexed Jobs set it."""
@@ -49,5 +50,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.node.agent", "starts the ranks of a node of a cluster")
+    not_by_hand.explain("slipway.trainer.node.agent", "starts the ranks of a node of a cluster")
     sys.exit(main())

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from trainer.config.resolved import Config
-from trainer.node import affinity, environment, fabric, settings
-from trainer.node.world import World
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node import affinity, environment, fabric, settings
+from slipway.trainer.node.world import World
 
 
 def in_force(config: Config, world: World) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, digest
+from slipway.trainer.base import atomic, digest
 
 REVISION = "SLIPWAY_REVISION"
 """The variable with the revision of the code that runs; images set it."""

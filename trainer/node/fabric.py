@@ -1,15 +1,15 @@
 """The fabric: settings of NCCL and gloo for the network between the ranks, from the section `hardware`.
 
 NCCL reads its settings from environment variables, which must be set before the ranks connect. The profiles are in
-`trainer.config.profiles`; no deployment sets such a variable beside them.
+`slipway.trainer.config.profiles`; no deployment sets such a variable beside them.
 """
 
 import dataclasses
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from trainer.config.operation import Hardware
-from trainer.config.profiles import NETWORKS
+from slipway.trainer.config.operation import Hardware
+from slipway.trainer.config.profiles import NETWORKS
 
 VARIABLES = {
     "adapters": ("NCCL_IB_HCA",),

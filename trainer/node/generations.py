@@ -1,8 +1,8 @@
 """Generations: how the nodes and ranks of a job meet, and learn that a generation of ranks is over.
 
-A job has a store, which its launcher hosts. The supervisors of its nodes (`trainer.supervisor`) and the ranks below
-them write there under ``generation/<g>/``, a prefix for each generation: no rank reads an address of an earlier one.
-Values are JSON.
+A job has a store, which its launcher hosts. The supervisors of its nodes (`slipway.trainer.supervisor`) and the ranks
+below them write there under ``generation/<g>/``, a prefix for each generation: no rank reads an address of an earlier
+one. Values are JSON.
 
     generation/<g>/arrivals          how many nodes have arrived; the number given to a node is its place below
     generation/<g>/arrived/<place>   an `Arrival`
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import codec
+from slipway.trainer.base import codec
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -106,7 +106,7 @@ class End:
     node: str
     """Who says so."""
     kind: str
-    """Of `trainer.record.causes`."""
+    """Of `slipway.trainer.record.causes`."""
     reason: str
     """One sentence for a person."""
     final: bool

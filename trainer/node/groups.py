@@ -1,7 +1,7 @@
 """Groups: the process groups of all ranks, which can be ended in the middle of an exchange and made again.
 
 Ranks use gloo on CPU and NCCL on GPU. NCCL aborts its communicators. gloo cannot, so that its connections are shut down
-(`trainer.node.links`). New groups meet in the same store, which the job or, without a supervisor, rank 0 hosts.
+(`slipway.trainer.node.links`). New groups meet in the same store, which the job or, without a supervisor, rank 0 hosts.
 """
 
 import contextlib
@@ -12,10 +12,10 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from trainer.node import generations
-from trainer.node.links import Links
-from trainer.node.peers import Peers
-from trainer.node.stay import GenerationEnded, IsBroken, Stay
+from slipway.trainer.node import generations
+from slipway.trainer.node.links import Links
+from slipway.trainer.node.peers import Peers
+from slipway.trainer.node.stay import GenerationEnded, IsBroken, Stay
 
 Connect = Callable[[Store | None, int, int], dist.ProcessGroup | None]
 """Makes the process groups of all ranks, of which this is the given one of so many. They meet in the given store, or in

@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from trainer.node import generations
-from trainer.node.generations import REPLACED, End
-from trainer.node.world import World
-from trainer.record import causes
+from slipway.trainer.node import generations
+from slipway.trainer.node.generations import REPLACED, End
+from slipway.trainer.node.world import World
+from slipway.trainer.record import causes
 
 SETTLE_SECONDS = 2.0
 """So long the ranks wait, with their checkpoint saved, for nodes that are asked together with the first one: whoever

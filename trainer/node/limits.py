@@ -11,8 +11,8 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from trainer.config.operation import Hardware
-from trainer.node.world import World
+from slipway.trainer.config.operation import Hardware
+from slipway.trainer.node.world import World
 
 
 class TimeLimits:

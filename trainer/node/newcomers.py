@@ -1,9 +1,9 @@
 """Newcomers: nodes that wait to take part in a running job, and the end of a generation between two steps to let them.
 
-A node that was lost and is back says in the job's store that it waits (`trainer.node.generations`). A thread of rank 0
-looks there, on a connection of its own, while the job has fewer nodes than it may have. Rank 0 adds what it has seen to
-the numbers that the ranks sum in every step anyway: all of them learn of it after the same step, and leave their
-generation there. So no step is done twice, and none is lost.
+A node that was lost and is back says in the job's store that it waits (`slipway.trainer.node.generations`). A thread of
+rank 0 looks there, on a connection of its own, while the job has fewer nodes than it may have. Rank 0 adds what it has
+seen to the numbers that the ranks sum in every step anyway: all of them learn of it after the same step, and leave
+their generation there. So no step is done twice, and none is lost.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base import codec
-from trainer.config import layout
-from trainer.config.layout import LayoutSettings
-from trainer.node import generations
-from trainer.node.generations import MOST, Arrival, End, key
-from trainer.node.world import World
-from trainer.record import causes
+from slipway.trainer.base import codec
+from slipway.trainer.config import layout
+from slipway.trainer.config.layout import LayoutSettings
+from slipway.trainer.node import generations
+from slipway.trainer.node.generations import MOST, Arrival, End, key
+from slipway.trainer.node.world import World
+from slipway.trainer.record import causes
 
 LOOK_SECONDS = 1.0
 """Between two looks for nodes that wait."""

@@ -1,10 +1,10 @@
 """One node of a job: when this process ends, all processes below it end. A pod or a keeper starts it.
 
-``python -m trainer.node.process (rank|agent|supervisor) FOLDER COMMAND...`` runs the command in the folder (empty: this
-one): a lone rank, a torchrun agent with ranks below it, or a supervisor, which passes signals on to its ranks itself.
-SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything at once. In a pod, the last output of failed
-processes is kept (`trainer.node.last_words`). While they run and after a failure, evidence is kept of what they were
-doing (`trainer.diagnosis`).
+``python -m slipway.trainer.node.process (rank|agent|supervisor) FOLDER COMMAND...`` runs the command in the folder
+(empty: this one): a lone rank, a torchrun agent with ranks below it, or a supervisor, which passes signals on to its
+ranks itself. SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything at once. In a pod, the last output of
+failed processes is kept (`slipway.trainer.node.last_words`). While they run and after a failure, evidence is kept of
+what they were doing (`slipway.trainer.diagnosis`).
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from trainer.base import console, not_by_hand, processes
-from trainer.diagnosis.stacks import VARIABLE as STACKS
-from trainer.diagnosis.stacks import make_folder
-from trainer.diagnosis.watch import DiagnosisWatch
-from trainer.node.last_words import FILE_VARIABLE, LastWords
-from trainer.node.standstill import Standstill
+from slipway.trainer.base import console, not_by_hand, processes
+from slipway.trainer.diagnosis.stacks import VARIABLE as STACKS
+from slipway.trainer.diagnosis.stacks import make_folder
+from slipway.trainer.diagnosis.watch import DiagnosisWatch
+from slipway.trainer.node.last_words import FILE_VARIABLE, LastWords
+from slipway.trainer.node.standstill import Standstill
 
 POLL_SECONDS = 0.2
 AGENT, SUPERVISOR = "agent", "supervisor"
@@ -158,5 +158,5 @@ def main(arguments: list[str], start: StartCommand = executed) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.node.process", "holds all processes of a node together")
+    not_by_hand.explain("slipway.trainer.node.process", "holds all processes of a node together")
     sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,9 @@
 """The rendezvous store of a job on a cluster, in a pod of its own: hosted by no node of the job, it survives each.
 
-``python -m trainer.node.rendezvous`` serves on the port that SLIPWAY_STORE_PORT names. It ends by itself when all who
-had come have left: at once when they said that the job is over, else after a while, as nodes that were killed together
-may be started anew. It ends at once when it is asked to stop while nobody is there: a job that is cancelled may still
-need it for its last checkpoint. The end of the store is the end of the job: agents that lose it give up.
+``python -m slipway.trainer.node.rendezvous`` serves on the port that SLIPWAY_STORE_PORT names. It ends by itself when
+all who had come have left: at once when they said that the job is over, else after a while, as nodes that were killed
+together may be started anew. It ends at once when it is asked to stop while nobody is there: a job that is cancelled
+may still need it for its last checkpoint. The end of the store is the end of the job: agents that lose it give up.
 """
 
 import os
@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from trainer.base import console, not_by_hand
-from trainer.node.generations import OVER
+from slipway.trainer.base import console, not_by_hand
+from slipway.trainer.node.generations import OVER
 
 PORT_VARIABLE = "SLIPWAY_STORE_PORT"
 """In the environment of the store: its port."""
@@ -91,7 +91,7 @@ def _tables() -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.node.rendezvous", "lets the nodes of a job on a cluster meet")
+    not_by_hand.explain("slipway.trainer.node.rendezvous", "lets the nodes of a job on a cluster meet")
     code = main()
     sys.stderr.flush()
     os._exit(code)

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from trainer.base import paths
-from trainer.config.resolved import Config
-from trainer.config.runtime import Runtime
-from trainer.diagnosis import flight
+from slipway.trainer.base import paths
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.runtime import Runtime
+from slipway.trainer.diagnosis import flight
 
 ALLOCATOR, EARLIER = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 """The variable of the allocator, and its earlier name: where a rank's environment has either, the recipe sets none."""

@@ -1,14 +1,15 @@
 """Standstill: a process that somebody has stopped, and that nobody lets go on.
 
 A stopped process (SIGSTOP) does not end, so that whoever waits for its end waits for ever. The other nodes of a job
-take it for lost after `trainer.supervisor.pulse.LOST_SECONDS` and go on without it; to have it back, or not to lose it,
-it must be ended. Nothing else looks like it: a process that waits for a disk or for a processor has another state.
+take it for lost after `slipway.trainer.supervisor.pulse.LOST_SECONDS` and go on without it; to have it back, or not to
+lose it, it must be ended. Nothing else looks like it: a process that waits for a disk or for a processor has another
+state.
 """
 
 import time
 from collections.abc import Callable
 
-from trainer.diagnosis import stacks
+from slipway.trainer.diagnosis import stacks
 
 STOPPED = "T"
 LONGEST_SECONDS = 5.0

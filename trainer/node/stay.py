@@ -1,9 +1,10 @@
 """A rank's stay in one generation: it hears when the generation is over, leaves its exchanges, and joins the next one.
 
 A rank that dies leaves the others waiting in exchanges that will not end. Whoever notices it (the supervisor of a node,
-or a rank whose exchange failed) writes `End` (`trainer.node.generations`). Each rank that stays has a thread that waits
-for it, on a connection of its own. The thread ends the exchanges of its rank, which come out of them with an error, and
-with it out of the generation. The process keeps its imports, its device's context and the state of the training.
+or a rank whose exchange failed) writes `End` (`slipway.trainer.node.generations`). Each rank that stays has a thread
+that waits for it, on a connection of its own. The thread ends the exchanges of its rank, which come out of them with an
+error, and with it out of the generation. The process keeps its imports, its device's context and the state of the
+training.
 
 Further keys of a generation: ``left/<rank>`` says that a rank has come out of all exchanges; a supervisor that waits in
 vain for it ends the rank. ``ranks/here`` counts the ranks that have come, and ``ranks/met`` is there when all have, or
@@ -20,9 +21,9 @@ from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from trainer.base import codec
-from trainer.node import generations
-from trainer.node.generations import End, Members, key
+from slipway.trainer.base import codec
+from slipway.trainer.node import generations
+from slipway.trainer.node.generations import End, Members, key
 
 FOLLOW_SECONDS = 1.0
 """For how long a rank whose exchange failed waits for who knows why, before it says so itself."""
@@ -35,7 +36,7 @@ RANKS_PER_SECOND = 8000.0
 EXIT_CODE = 1
 """In the `End` that a rank writes itself: that of a rank that failed."""
 KIND = "network"
-"""The cause in the `End` that a rank writes itself, of `trainer.record.causes`."""
+"""The cause in the `End` that a rank writes itself, of `slipway.trainer.record.causes`."""
 
 IsBroken = Callable[[BaseException], bool]
 """Whether an error says that an exchange failed."""

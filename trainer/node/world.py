@@ -21,12 +21,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Store
 
-from trainer.base.invalid import Invalid
-from trainer.config.layout import Mesh, check
-from trainer.config.operation import Hardware
-from trainer.config.resolved import Config
-from trainer.node import affinity, fabric, settings
-from trainer.node.groups import Groups
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config.layout import Mesh, check
+from slipway.trainer.config.operation import Hardware
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node import affinity, fabric, settings
+from slipway.trainer.node.groups import Groups
 
 ALONE = Mesh()
 

@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from trainer.base import proxy_bypass
-from trainer.base.patience import patiently
-from trainer.objects.origin import Away, Missing, Unreachable, checked
+from slipway.trainer.base import proxy_bypass
+from slipway.trainer.base.patience import patiently
+from slipway.trainer.objects.origin import Away, Missing, Unreachable, checked
 
 READ_AHEAD = 8 << 20
 """The fewest bytes that one request of a reader fetches."""

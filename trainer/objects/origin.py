@@ -6,7 +6,7 @@ leads anywhere else. The bytes from an origin are not trusted: the reader compar
 
 from typing import BinaryIO, Protocol
 
-from trainer.base import paths
+from slipway.trainer.base import paths
 
 
 class Missing(Exception):

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from trainer.objects.origin import Missing, Origin, Unreachable, checked
+from slipway.trainer.objects.origin import Missing, Origin, Unreachable, checked
 
 
 class Folder:
@@ -45,11 +45,13 @@ def origin(where: str | Path) -> Origin:
     if not separator:
         return Folder(Path(where))
     if scheme == "s3":
-        from trainer.objects.bucket import BucketOrigin  # the libraries of a network, only where a network is used
+        from slipway.trainer.objects.bucket import (
+            BucketOrigin,  # the libraries of a network, only where a network is used
+        )
 
         return BucketOrigin(str(where))
     if scheme in ("http", "https"):
-        from trainer.objects.peer import PeerOrigin
+        from slipway.trainer.objects.peer import PeerOrigin
 
         return PeerOrigin(str(where))
     raise ValueError(f"{scheme}://…: expected a folder, s3://bucket/prefix, or http(s)://node:port of a peer")

@@ -1,4 +1,5 @@
-"""A peer: another node, which has staged the same shards and serves them over HTTP (`trainer.staging.server`)."""
+"""A peer: another node, which has staged the same shards and serves them over HTTP
+(`slipway.trainer.staging.server`)."""
 
 import http.client
 import io
@@ -8,9 +9,9 @@ import urllib.error
 import urllib.request
 from typing import BinaryIO, cast
 
-from trainer.base import proxy_bypass
-from trainer.base.patience import patiently
-from trainer.objects.origin import Away, Coming, Missing, Unreachable, checked
+from slipway.trainer.base import proxy_bypass
+from slipway.trainer.base.patience import patiently
+from slipway.trainer.objects.origin import Away, Coming, Missing, Unreachable, checked
 
 SECONDS = 10
 """How long a peer may take to send the next bytes."""

@@ -1,4 +1,5 @@
-"""The server process of a node: other nodes fetch its shards and checkpoints from it (`trainer.staging.server`)."""
+"""The server process of a node: other nodes fetch its shards and checkpoints from it
+(`slipway.trainer.staging.server`)."""
 
 import os
 import socket
@@ -6,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainer.record.causes import UnfitNode
+from slipway.trainer.record.causes import UnfitNode
 
 
 class PeerServer:
@@ -25,7 +26,7 @@ class PeerServer:
             raise UnfitNode(f"node {node} cannot serve its files at {host}: {error.strerror}", node) from error
         with listener:
             self.url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-            command = [sys.executable, "-m", "trainer.staging.server", "--nvme", str(nvme)]
+            command = [sys.executable, "-P", "-m", "slipway.trainer.staging.server", "--nvme", str(nvme)]
             given = ["--listener", str(listener.fileno()), "--parent", str(os.getpid())]
             self._process = subprocess.Popen([*command, *given], pass_fds=[listener.fileno()])
 

@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from trainer.base.verify import Content, Measured
-from trainer.objects.bucket import AlreadyThere, Bucket
-from trainer.objects.origin import Missing
+from slipway.trainer.base.verify import Content, Measured
+from slipway.trainer.objects.bucket import AlreadyThere, Bucket
+from slipway.trainer.objects.origin import Missing
 
 PART = 16 << 20
 """Bytes of a part, and of the largest object that goes in one request; a store takes 5 MiB to 5 GiB."""

@@ -5,8 +5,8 @@ import logging
 import sys
 import warnings
 
-from trainer.base import codec, console, parsing
-from trainer.plan import question
+from slipway.trainer.base import codec, console, parsing
+from slipway.trainer.plan import question
 
 
 def main() -> int:
@@ -15,7 +15,7 @@ def main() -> int:
     logging.disable(logging.WARNING)
     try:
         asked = question.build(parsing.value(sys.stdin.read()))
-        from trainer.plan import stages  # imports torch
+        from slipway.trainer.plan import stages  # imports torch
 
         found = stages.measure(asked)
     except ValueError as error:

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trainer.config.operation import Storage
-from trainer.plan.measure import StageMeasure
-from trainer.plan.question import Question, with_fields
-from trainer.plan.room import Room
-from trainer.plan.verdict import judge
+from slipway.trainer.config.operation import Storage
+from slipway.trainer.plan.measure import StageMeasure
+from slipway.trainer.plan.question import Question, with_fields
+from slipway.trainer.plan.room import Room
+from slipway.trainer.plan.verdict import judge
 
 Measured = Callable[[Question], Sequence[StageMeasure]]
 """Answers a question. Raises ValueError for a layout that does not fit its ranks."""

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec, digest, parsing, regular_file
-from trainer.plan import question as questions
-from trainer.plan.measure import StageMeasure
-from trainer.plan.question import Question
+from slipway.trainer.base import atomic, codec, digest, parsing, regular_file
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.plan import question as questions
+from slipway.trainer.plan.measure import StageMeasure
+from slipway.trainer.plan.question import Question
 
-CODE = Path(__file__).parents[1]
+TRAINER = Path(__file__).parents[1]
 FORMAT = "slipway.plan/1"
 SECONDS = 600.0
 """A measure that takes longer than this is given up."""
@@ -54,9 +55,9 @@ def ask(question: Question, folder: Path | None = None, seconds: float = SECONDS
 
 
 def _run(question: Question, seconds: float) -> Sequence[StageMeasure]:
-    command = [sys.executable, "-m", "trainer.plan"]
+    command = [sys.executable, "-P", "-m", "slipway.trainer.plan"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    paths = [str(CODE.parent), *filter(None, [environment.get("PYTHONPATH", "")])]
+    paths = [str(CODE), *filter(None, [environment.get("PYTHONPATH", "")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     asked = json.dumps(questions.document(question))
     try:
@@ -82,5 +83,5 @@ def _key(question: Question) -> str:
 @functools.cache
 def _code() -> str:
     """The digest of the trainer's sources."""
-    sources = sorted(CODE.rglob("*.py"))
+    sources = sorted(TRAINER.rglob("*.py"))
     return digest.sha256(b"\0".join(regular_file.read(each) for each in sources))

@@ -4,7 +4,7 @@ A plan takes seconds, or a minute for a large model. The floor takes none: a rec
 fit, and a training whose floor is far below needs no plan before it starts.
 """
 
-from trainer.plan.question import Question
+from slipway.trainer.plan.question import Question
 
 WEIGHT_BYTES = 4
 """Weights, gradients and the optimiser's state are fp32 in every precision."""

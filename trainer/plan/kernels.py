@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer.models.decoder import sight
+from slipway.trainer.models.decoder import sight
 
 
 @contextlib.contextmanager

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from trainer.base import atomic, codec, digest
-from trainer.base.invalid import Invalid
-from trainer.config import layout
-from trainer.config.layout import Mesh
-from trainer.config.operation import Layout, Placement
-from trainer.config.resolved import Config
-from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run
-from trainer.config.shapes import Data, Shape
+from slipway.trainer.base import atomic, codec, digest
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import layout
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.config.operation import Layout, Placement
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run
+from slipway.trainer.config.shapes import Data, Shape
 
 Kernels = Literal["cuda", "cpu"]
 VERSION = "slipway.plan-question/1"

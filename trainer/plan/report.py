@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from trainer.base.counting import counted
-from trainer.plan.room import Room
-from trainer.plan.verdict import PlanVerdict, gib
+from slipway.trainer.base.counting import counted
+from slipway.trainer.plan.room import Room
+from slipway.trainer.plan.verdict import PlanVerdict, gib
 
 
 def report(verdict: PlanVerdict, room: Room) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from trainer.config.profiles import GIB, NETWORKS, HardwareProfile
+from slipway.trainer.config.profiles import GIB, NETWORKS, HardwareProfile
 
 HERE = "this machine"
 CONTEXT_BYTES = GIB

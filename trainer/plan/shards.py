@@ -1,16 +1,16 @@
 """Shards: how the nodes of a plan would hold the training's snapshot, and what that takes of each node's NVMe.
 
-The choice is the one that the trainer makes at its start (`trainer.staging.holding`). Before a dataset has a snapshot,
-the plan says up to which size each way works. Pure arithmetic.
+The choice is the one that the trainer makes at its start (`slipway.trainer.staging.holding`). Before a dataset has a
+snapshot, the plan says up to which size each way works. Pure arithmetic.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.base import codec
-from trainer.staging import holding
-from trainer.staging.holding import SnapshotNeed, Staging, size
+from slipway.trainer.base import codec
+from slipway.trainer.staging import holding
+from slipway.trainer.staging.holding import SnapshotNeed, Staging, size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,15 +19,15 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainer.config.layout import Mesh, micro_batches
-from trainer.node.world import World
-from trainer.plan.kernels import gpu_kernels
-from trainer.plan.live_bytes import LiveBytes
-from trainer.plan.measure import StageMeasure
-from trainer.plan.question import Question, with_fields
-from trainer.plan.step import PlannedStep
-from trainer.step.microbatch import blank
-from trainer.step.stages import blocks_of, stages_of
+from slipway.trainer.config.layout import Mesh, micro_batches
+from slipway.trainer.node.world import World
+from slipway.trainer.plan.kernels import gpu_kernels
+from slipway.trainer.plan.live_bytes import LiveBytes
+from slipway.trainer.plan.measure import StageMeasure
+from slipway.trainer.plan.question import Question, with_fields
+from slipway.trainer.plan.step import PlannedStep
+from slipway.trainer.step.microbatch import blank
+from slipway.trainer.step.stages import blocks_of, stages_of
 
 FEW, MORE = 3, 5
 """The blocks of a stage with which a deep model is run instead."""

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainer.models.model import Model, Rows
-from trainer.node.world import World
-from trainer.plan.live_bytes import LiveBytes
-from trainer.plan.measure import PURPOSES, StageMeasure
-from trainer.plan.question import Question
-from trainer.start.divided import is_divided
-from trainer.step.engine import Engine
-from trainer.step.parallel import AXES
+from slipway.trainer.models.model import Model, Rows
+from slipway.trainer.node.world import World
+from slipway.trainer.plan.live_bytes import LiveBytes
+from slipway.trainer.plan.measure import PURPOSES, StageMeasure
+from slipway.trainer.plan.question import Question
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.parallel import AXES
 
 
 class PlannedEngine(Engine):

@@ -1,19 +1,19 @@
 """The verdict: whether a training fits, by how much, and what its checkpoints and its traffic take. Pure arithmetic.
 
-It compares what `trainer.plan.stages` measured with a room.
+It compares what `slipway.trainer.plan.stages` measured with a room.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.base import codec
-from trainer.checkpoint.memory import slots
-from trainer.config.layout import in_flight, micro_batches, waiting
-from trainer.config.operation import Storage
-from trainer.plan.measure import StageMeasure
-from trainer.plan.question import Question
-from trainer.plan.room import Room
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.config.layout import in_flight, micro_batches, waiting
+from slipway.trainer.config.operation import Storage
+from slipway.trainer.plan.measure import StageMeasure
+from slipway.trainer.plan.question import Question
+from slipway.trainer.plan.room import Room
 
 FRAGMENTS = 0.05
 """The part of what comes and goes in a step that an allocator cannot use, between blocks of other sizes."""
@@ -150,7 +150,7 @@ def _parts(question: Question) -> int:
 def _host(question: Question, size: int, room: Room, storage: Storage) -> HostVerdict:
     """A node's memory and NVMe: the ranks of a node have their parts of a checkpoint there.
 
-    Of several nodes, each also keeps a copy of another's (`trainer.checkpoint.tiers.ring`).
+    Of several nodes, each also keeps a copy of another's (`slipway.trainer.checkpoint.tiers.ring`).
     """
     share = -(-size // question.ranks) * question.ranks_per_node
     processes = room.process_bytes * question.ranks_per_node

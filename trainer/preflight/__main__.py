@@ -1,4 +1,5 @@
-"""``torchrun -m trainer.preflight`` (or ``python -m trainer.preflight``): measure this hardware and judge it.
+"""``torchrun -m slipway.trainer.preflight`` (or ``python -m slipway.trainer.preflight``): measure this hardware and
+judge it.
 
 Exit codes: 0 nothing is faulty; 1 something is faulty, or the ranks did not finish in time; 2 bad arguments.
 """
@@ -15,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from trainer.base import console
-from trainer.base.processes import die_with_parent
-from trainer.node.world import World, join
-from trainer.preflight import arithmetic, collective, disk, file_systems, findings, node
-from trainer.preflight.arguments import GIB, MIB, expectation, size
-from trainer.preflight.findings import Finding
+from slipway.trainer.base import console
+from slipway.trainer.base.processes import die_with_parent
+from slipway.trainer.node.world import World, join
+from slipway.trainer.preflight import arithmetic, collective, disk, file_systems, findings, node
+from slipway.trainer.preflight.arguments import GIB, MIB, expectation, size
+from slipway.trainer.preflight.findings import Finding
 
 GRACE_SECONDS = 120.0
 """Seconds beyond those for measuring: for imports, for connecting the ranks, and for the last fsync of a slow disk."""
@@ -77,7 +78,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.preflight", description="Measure this hardware and judge it."
+        prog="python -m slipway.trainer.preflight", description="Measure this hardware and judge it."
     )
     parser.add_argument("--json", action="store_true", help="print one JSON value instead of a table")
     parser.add_argument(

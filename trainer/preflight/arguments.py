@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from trainer.preflight.disk import BLOCK
+from slipway.trainer.preflight.disk import BLOCK
 
 MIB, GIB = 2**20, 2**30
 SCALES = {"": 1, "K": 2**10, "M": MIB, "G": GIB}

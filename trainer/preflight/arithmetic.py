@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from trainer.config.hardware import card
-from trainer.preflight.findings import Finding, rate
+from slipway.trainer.config.hardware import card
+from slipway.trainer.preflight.findings import Finding, rate
 
 DATA_SHEET = "NVIDIA's data sheet, dense"
 FP8_CAPABILITY = (8, 9)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
-from trainer.node.world import World
-from trainer.preflight.findings import Finding, at_most, rate
+from slipway.trainer.node.world import World
+from slipway.trainer.preflight.findings import Finding, at_most, rate
 
 MIB, GIB = 2**20, 2**30
 SMALLEST = MIB

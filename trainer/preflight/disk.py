@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from trainer.preflight.findings import Finding, failed, rate
+from slipway.trainer.preflight.findings import Finding, failed, rate
 
 BLOCK = 8 * 2**20
 DISK, TIER = "disk", "tier"

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.base import file_system
-from trainer.base.file_system import Ability
-from trainer.preflight.findings import Finding, Verdict, failed
+from slipway.trainer.base import file_system
+from slipway.trainer.base.file_system import Ability
+from slipway.trainer.preflight.findings import Finding, Verdict, failed
 
 
 def judged(folder: Path) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from trainer.preflight.findings import Finding, Verdict, at_least, rate
+from slipway.trainer.preflight.findings import Finding, Verdict, at_least, rate
 
 GIB = 2**30
 LEAST_CUDA, LEAST_DRIVER = "11.8", "520"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from trainer.base import codec
-from trainer.record import fence, files
-from trainer.record.recorder import warn_if_unwritable
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.recorder import warn_if_unwritable
 
 POLL_SECONDS = 0.05
 NEVER = sys.maxsize

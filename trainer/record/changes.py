@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.record import claims, files, numbered, twins
-from trainer.record.tokens import Token
+from slipway.trainer.record import claims, files, numbered, twins
+from slipway.trainer.record.tokens import Token
 
 FORMAT = "slipway.change/1"
 

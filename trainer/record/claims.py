@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.base import atomic
-from trainer.record import files, twins
-from trainer.record.tokens import Superseded, Token
+from slipway.trainer.base import atomic
+from slipway.trainer.record import files, twins
+from slipway.trainer.record.tokens import Superseded, Token
 
 FORMAT = "slipway.fence/1"
 _NAME = re.compile(r"(\d{6,})(\.json|\.copy|\.intent)")

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import files, removals
-from trainer.record.claims import FORMAT, Claim
-from trainer.record.tokens import Token
+from slipway.trainer.base import codec
+from slipway.trainer.record import files, removals
+from slipway.trainer.record.claims import FORMAT, Claim
+from slipway.trainer.record.tokens import Token
 
 _NAME = re.compile(r"\d{9,}\.\d{6,}\.\d{4,}")
 GIVEN_UP = "its generation is over"
@@ -31,7 +31,7 @@ class Commit:
     metrics: Mapping[str, float] = field(default_factory=dict)
     at: float = 0.0
     tier: str = "durable"
-    """Where its bytes were written first; see `trainer.checkpoint.tiers.replicas` for further copies."""
+    """Where its bytes were written first; see `slipway.trainer.checkpoint.tiers.replicas` for further copies."""
 
     @property
     def name(self) -> str:

@@ -12,8 +12,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import files
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
 
 FORMAT = "slipway.drill/1"
 NAN, NAN_FOR_EVER, SPIKE, FLIP, HANG = "nan", "nan-for-ever", "spike", "flip", "hang"

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import causes, fence, files, incarnation, incidents
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes, fence, files, incarnation, incidents
 
 PRECEDENCE = (
     causes.CONFIGURATION,
@@ -69,7 +69,7 @@ class RankEnd:
 
     rank: int
     kind: str
-    """Of `trainer.record.causes`."""
+    """Of `slipway.trainer.record.causes`."""
     reason: str
     step: int
     node: str
@@ -148,7 +148,7 @@ def kind_of(error: BaseException) -> str:
             return error.kind
         case fence.Superseded():
             return causes.SUPERSEDED
-        case MemoryError():  # of the host; `trainer.step.exhaustion` answers for the passes of a step
+        case MemoryError():  # of the host; `slipway.trainer.step.exhaustion` answers for the passes of a step
             return causes.NODE
         case codec.UndecodableRecord():
             return causes.STORAGE

@@ -9,8 +9,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.record import files, twins
-from trainer.record.claims import FORMAT
+from slipway.trainer.record import files, twins
+from slipway.trainer.record.claims import FORMAT
 
 SUCCEEDED = "succeeded"
 
@@ -31,7 +31,7 @@ class Exit:
     disrupted: bool = False
     """Whether the cause lies outside the training: a node died, or the job lost its place on the cluster."""
     kind: str = ""
-    """The class of the reason, of `trainer.record.causes`; empty in a record of an earlier version."""
+    """The class of the reason, of `slipway.trainer.record.causes`; empty in a record of an earlier version."""
 
 
 def create(folder: Path, value: Exit) -> bool:

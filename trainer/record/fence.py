@@ -28,16 +28,16 @@ import errno
 import time
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import causes, exits, files, removals
-from trainer.record import claims as claimed
-from trainer.record import commits as committed
-from trainer.record.claims import FORMAT, Claim, check
-from trainer.record.commits import Commit, damaged, names_under, token_of
-from trainer.record.exits import SUCCEEDED, Exit
-from trainer.record.files import Unreadable
-from trainer.record.removals import Removal, take_back
-from trainer.record.tokens import Superseded, Token
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes, exits, files, removals
+from slipway.trainer.record import claims as claimed
+from slipway.trainer.record import commits as committed
+from slipway.trainer.record.claims import FORMAT, Claim, check
+from slipway.trainer.record.commits import Commit, damaged, names_under, token_of
+from slipway.trainer.record.exits import SUCCEEDED, Exit
+from slipway.trainer.record.files import Unreadable
+from slipway.trainer.record.removals import Removal, take_back
+from slipway.trainer.record.tokens import Superseded, Token
 
 __all__ = [
     "FORMAT",

@@ -8,7 +8,7 @@ Listing a folder tells "there is none" from "it cannot be read": an error of the
 
 from pathlib import Path
 
-from trainer.base import listing
+from slipway.trainer.base import listing
 
 CLAIMS = "claims"
 COMMITS = "commits"

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.record import files, numbered
+from slipway.trainer.record import files, numbered
 
 FORMAT = "slipway.grant/1"
 

@@ -1,8 +1,9 @@
 """Heartbeats: each rank's phase and place, at most once a second, in a file of its own that is replaced.
 
-The threads that work move the rank's position in memory; a thread beside them (`trainer.record.scribe`) writes what it
-sees there. So a rank whose training thread hangs still writes, and its place stays the same: a reader tells "alive but
-stuck" from "working" by the place, and for how long by its own clock. The times in a heartbeat are for people alone.
+The threads that work move the rank's position in memory; a thread beside them (`slipway.trainer.record.scribe`) writes
+what it sees there. So a rank whose training thread hangs still writes, and its place stays the same: a reader tells
+"alive but stuck" from "working" by the place, and for how long by its own clock. The times in a heartbeat are for
+people alone.
 """
 
 import os
@@ -11,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec
-from trainer.record import files
-from trainer.record.fence import Token
+from slipway.trainer.base import atomic, codec
+from slipway.trainer.record import files
+from slipway.trainer.record.fence import Token
 
 INTERVAL_SECONDS = 1.0
 
@@ -23,7 +24,7 @@ class RankPlace:
     """Where a rank is; two places that differ are progress."""
 
     phase: str
-    """See `trainer.record.phases`."""
+    """See `slipway.trainer.record.phases`."""
     step: int
     done: int = 0
     """How far it is in the phase, in the phase's unit; 0 where only steps are counted."""

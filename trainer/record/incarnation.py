@@ -13,12 +13,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import fence, files
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence, files
 
 VARIABLE = "SLIPWAY_INCARNATION"
 GENERATION_VARIABLE = "SLIPWAY_GENERATION"
-"""The generation of a rank that a supervisor started (`trainer.node.generations`)."""
+"""The generation of a rank that a supervisor started (`slipway.trainer.node.generations`)."""
 JOIN_SECONDS = 900
 """How long a rank waits for rank 0, as torchrun does for the machines of a job."""
 POLL_SECONDS = 0.05

@@ -14,8 +14,8 @@ several of one step.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import files
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
 
 FORMAT = "slipway.incident/1"
 
@@ -27,7 +27,7 @@ class IncidentRecord:
     token: str
     """The generation in which it happened."""
     kind: str
-    """The class of its cause, of `trainer.record.causes`."""
+    """The class of its cause, of `slipway.trainer.record.causes`."""
     reason: str
     """One sentence for a person."""
     action: str

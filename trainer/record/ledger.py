@@ -1,12 +1,12 @@
 """The ledger: all that happened to a training, in order; the only clock.
 
-What a rank recorded last before a SIGKILL may be missing: a thread of it writes (`trainer.record.scribe`).
+What a rank recorded last before a SIGKILL may be missing: a thread of it writes (`slipway.trainer.record.scribe`).
 It has append-only segments, one for each writer and token, so that no two processes ever write one file. A reader
 merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme,
-                                                                    environment (`trainer.node.environment`)
+                                                                    environment (`slipway.trainer.node.environment`)
     node_usage      node, step, usage: of one rank of each node (`figures.node_usage`)
     rank_figures    rank, step, figures: of each rank of several (`figures.rank_figures`)
     phase           phase, step: rank 0 enters a phase of its work; of the first one, since: when its process began
@@ -37,7 +37,7 @@ cause), grown (nodes, cause), ended (ended_at: when its job did, by the record o
 that was seen), released (commit, reason), terms_changed (changed: by name, the value before and now; source: which
 recipe), away (seconds: for how long until now nothing had looked after trainings).
 
-What all seconds of a training were spent on follows from these events: `trainer.record.accounting`.
+What all seconds of a training were spent on follows from these events: `slipway.trainer.record.accounting`.
 """
 
 import heapq
@@ -45,9 +45,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainer.base import journal
-from trainer.record import files
-from trainer.record.fence import Token
+from slipway.trainer.base import journal
+from slipway.trainer.record import files
+from slipway.trainer.record.fence import Token
 
 FORMAT = "slipway.ledger/1"
 

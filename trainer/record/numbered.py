@@ -1,4 +1,4 @@
-"""Numbered logs: `<folder>/<n>.json`, from 1 on, create-only, each with its copy (`trainer.record.twins`).
+"""Numbered logs: `<folder>/<n>.json`, from 1 on, create-only, each with its copy (`slipway.trainer.record.twins`).
 
 A log has no gaps, as whoever adds a record takes the number after the newest one. So a number that is missing below the
 newest one is a record that was lost. It is an error that names the file, and never read as "there is none": what a lost
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from trainer.record import files, twins
+from slipway.trainer.record import files, twins
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"(\d{6,})\.(?:json|copy)")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.base import codec
+from slipway.trainer.base import codec
 
 FORMAT = "slipway.outcome/1"
 RESTORED = "restored"

@@ -3,7 +3,7 @@
 Slow is not hung. A rank that stages a terabyte takes hours and moves all the time; one that stays at one place for
 longer than its phase allows has hung. The deadline of a step is the recipe's (`recovery.no_progress_seconds`); the
 other phases have the deadlines below, or those in the recipe's `recovery.phase_seconds`. Those of steps and validations
-become shorter as a run learns how long they take (`resources.trainings.faults`).
+become shorter as a run learns how long they take (`slipway.resources.trainings.faults`).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The recorder of a rank: where the rank is, for its heartbeats; on rank 0 the ledger and the exit too.
 
-Recording costs a step no time: a thread writes (`trainer.record.scribe`). A full disk costs the records that find no
-room, not the run: the recorder warns on standard error instead.
+Recording costs a step no time: a thread writes (`slipway.trainer.record.scribe`). A full disk costs the records that
+find no room, not the run: the recorder warns on standard error instead.
 """
 
 import contextlib
@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainer.base import console, processes
-from trainer.record import causes, endings, fence, spans
-from trainer.record.heartbeat import Heartbeat, Position
-from trainer.record.ledger import Ledger
-from trainer.record.phases import ENDING, STARTING, Phase
-from trainer.record.scribe import Scribe
-from trainer.record.spans import SpanLog
+from slipway.trainer.base import console, processes
+from slipway.trainer.record import causes, endings, fence, spans
+from slipway.trainer.record.heartbeat import Heartbeat, Position
+from slipway.trainer.record.ledger import Ledger
+from slipway.trainer.record.phases import ENDING, STARTING, Phase
+from slipway.trainer.record.scribe import Scribe
+from slipway.trainer.record.spans import SpanLog
 
 BY_SIGNAL = "asked to stop by SIGTERM"
 BEGUN_VARIABLE = "SLIPWAY_BEGUN"

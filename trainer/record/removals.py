@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec
-from trainer.record import claims, files
-from trainer.record.claims import FORMAT, Claim
-from trainer.record.tokens import Token
+from slipway.trainer.base import atomic, codec
+from slipway.trainer.record import claims, files
+from slipway.trainer.record.claims import FORMAT, Claim
+from slipway.trainer.record.tokens import Token
 
 BY = ".by."
 """In the name of a record, before the token of the trainer that wrote it."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trainer.record import causes
+from slipway.trainer.record import causes
 
 FORMAT = "slipway.scores/1"
 HIGHEST_LOSS = 700.0

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainer.base import console, journal
-from trainer.base.journal import JournalEvent
-from trainer.record.heartbeat import INTERVAL_SECONDS, Heartbeat, Position
-from trainer.record.ledger import Ledger
+from slipway.trainer.base import console, journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record.heartbeat import INTERVAL_SECONDS, Heartbeat, Position
+from slipway.trainer.record.ledger import Ledger
 
 SPOOL_BYTES = 16 << 20
 """Some 20,000 steps' events."""

@@ -16,9 +16,9 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
 import os
 from collections.abc import Mapping
 
-from trainer.base import console
-from trainer.record import files
-from trainer.record.ledger import Ledger
+from slipway.trainer.base import console
+from slipway.trainer.record import files
+from slipway.trainer.record.ledger import Ledger
 
 FORMAT = "slipway.spans/1"
 WRITER = "spans"

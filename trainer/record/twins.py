@@ -8,8 +8,8 @@ import contextlib
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainer.base import atomic, codec
-from trainer.record import files
+from slipway.trainer.base import atomic, codec
+from slipway.trainer.record import files
 
 Record = TypeVar("Record")
 SUFFIX = ".copy"

@@ -4,8 +4,8 @@ Both come with the one transfer from the device that a step makes in any case, s
 They are the same bits on all ranks, and so is the judgement, without a word between them.
 
 A batch whose figures are not finite is left out, as the recipe says (`recovery.policies`), while the weights are from
-before its update. A loss far above the last ones is reported, or left out (`trainer.recovery.spikes`). What is left out
-is on record before the next step begins.
+before its update. A loss far above the last ones is reported, or left out (`slipway.trainer.recovery.spikes`). What is
+left out is on record before the next step begins.
 """
 
 import math
@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from trainer.base import console
-from trainer.config.recovery import Recovery
-from trainer.record import causes, fence, incidents
-from trainer.record.incidents import IncidentRecord
-from trainer.record.recorder import warn_if_unwritable
-from trainer.record.scores import Diverged
-from trainer.recovery import skipped
-from trainer.recovery.skipped import SkippedBatch
-from trainer.recovery.spikes import LastLosses
+from slipway.trainer.base import console
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.record import causes, fence, incidents
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.recorder import warn_if_unwritable
+from slipway.trainer.record.scores import Diverged
+from slipway.trainer.recovery import skipped
+from slipway.trainer.recovery.skipped import SkippedBatch
+from slipway.trainer.recovery.spikes import LastLosses
 
 Record = Callable[..., None]
 """Writes an event to the ledger, on rank 0 alone."""

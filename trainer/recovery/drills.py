@@ -1,4 +1,5 @@
-"""Drills: a rank does harm to itself and to its values, because an operator has asked for it (`trainer.record.drills`).
+"""Drills: a rank does harm to itself and to its values, because an operator has asked for it
+(`slipway.trainer.record.drills`).
 
 The door is shut unless the recipe has `recovery.drills: true`: then a thread looks for orders each second, and hooks
 around the model's forward passes carry them out. Without it there is no thread and no hook.
@@ -18,13 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer.config import layout
-from trainer.config.resolved import Config
-from trainer.node.world import World
-from trainer.record import drills
-from trainer.record.fence import Token
-from trainer.record.recorder import RankRecorder, warn_if_unwritable
-from trainer.recovery.statistics import median
+from slipway.trainer.config import layout
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node.world import World
+from slipway.trainer.record import drills
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.recorder import RankRecorder, warn_if_unwritable
+from slipway.trainer.recovery.statistics import median
 
 LOOK_SECONDS = 1.0
 BIT = 1 << 20

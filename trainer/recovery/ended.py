@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainer.record import causes, fence, incidents
-from trainer.record.incidents import IncidentRecord
-from trainer.record.recorder import warn_if_unwritable
+from slipway.trainer.record import causes, fence, incidents
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.recorder import warn_if_unwritable
 
 ACTIONS = {
     causes.RETRY: "starts again from the newest checkpoint",

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainer.config.recovery import Recovery
-from trainer.record import causes, fence, heartbeat, incidents
-from trainer.record.commits import GIVEN_UP
-from trainer.record.heartbeat import Beat
-from trainer.record.incidents import IncidentRecord
-from trainer.record.phases import TRAINING
-from trainer.record.recorder import warn_if_unwritable
-from trainer.recovery.stragglers import SlowRanks, slow_ranks
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.record import causes, fence, heartbeat, incidents
+from slipway.trainer.record.commits import GIVEN_UP
+from slipway.trainer.record.heartbeat import Beat
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.phases import TRAINING
+from slipway.trainer.record.recorder import warn_if_unwritable
+from slipway.trainer.recovery.stragglers import SlowRanks, slow_ranks
 
 LOOK_SECONDS = 10.0
 PERSISTS_SECONDS = 60.0
@@ -33,7 +33,7 @@ Record = Callable[..., None]
 
 
 class Saving(Protocol):
-    """What writes checkpoints, as `trainer.checkpoint.saving.saver.Saver`."""
+    """What writes checkpoints, as `slipway.trainer.checkpoint.saving.saver.Saver`."""
 
     @property
     def busy(self) -> bool: ...

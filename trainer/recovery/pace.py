@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from trainer.recovery.statistics import median
+from slipway.trainer.recovery.statistics import median
 
 WINDOW = 64
 FEWEST = 16

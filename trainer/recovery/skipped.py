@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec, regular_file
-from trainer.record import files
+from slipway.trainer.base import atomic, codec, regular_file
+from slipway.trainer.record import files
 
 FORMAT = "slipway.skipped/1"
 
@@ -24,7 +24,7 @@ class SkippedBatch:
     found: int
     """The step at which the reason was found: several batches may be left out for one reason."""
     kind: str
-    """Of `trainer.record.causes`."""
+    """Of `slipway.trainer.record.causes`."""
     reason: str
     token: str
     at: float

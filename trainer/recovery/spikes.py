@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
 
-from trainer.recovery import statistics
+from slipway.trainer.recovery import statistics
 
 WINDOW = 256
 """A loss is held against so many before it: one batch in fifty of another kind is among them several times."""

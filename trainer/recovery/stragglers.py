@@ -7,7 +7,7 @@ against all others and not against all, so that of two ranks one can be slow too
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from trainer.recovery.statistics import median, sigmas
+from slipway.trainer.recovery.statistics import median, sigmas
 
 LEAST_DEVIATION = 0.1
 """Ranks within a tenth of one another are alike."""

@@ -9,10 +9,10 @@
                 training.commit({"model.safetensors": data}, validation_loss=measured)
 
 It imports no framework, and its ranks exchange nothing: where they must agree, rank 0 decides and the others read the
-decision in the training's folder. Exit codes are those of `python -m trainer`.
+decision in the training's folder. Exit codes are those of `python -m slipway.trainer`.
 """
 
-from trainer.script.script_training import ScriptTraining, training
-from trainer.script.settings import FORMAT
+from slipway.trainer.script.script_training import ScriptTraining, training
+from slipway.trainer.script.settings import FORMAT
 
 __all__ = ["FORMAT", "ScriptTraining", "training"]

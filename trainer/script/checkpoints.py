@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from trainer.base import atomic, paths
-from trainer.checkpoint.disk import publication, verification
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import faults, replicas, waiting
-from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.checkpoint.tiers.waiting import Wait
-from trainer.node import environment
-from trainer.record import fence
-from trainer.script.settings import FORMAT, ScriptSettings
+from slipway.trainer.base import atomic, paths
+from slipway.trainer.checkpoint.disk import publication, verification
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import faults, replicas, waiting
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.checkpoint.tiers.waiting import Wait
+from slipway.trainer.node import environment
+from slipway.trainer.record import fence
+from slipway.trainer.script.settings import FORMAT, ScriptSettings
 
 LAYOUT = "script/1"
 """A checkpoint's layout: the files of a script, and `progress.json`."""

@@ -7,21 +7,21 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from trainer.base import console, regular_file
-from trainer.base.exit_code import ExitCode
-from trainer.base.processes import StopRequest, bind_to_launcher
-from trainer.base.progress import MOVED
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.config import resolved
-from trainer.data import shards, snapshots
-from trainer.diagnosis import stacks
-from trainer.record import causes, endings, fence, incarnation, phases
-from trainer.record.agreement import NEVER, Agreement
-from trainer.record.recorder import BY_SIGNAL, RankRecorder
-from trainer.record.scores import Diverged, require_finite
-from trainer.script.checkpoints import RestoredCheckpoint, ScriptCheckpoints, file_name
-from trainer.script.settings import FORMAT, Parameters, ScriptSettings
-from trainer.script.shards import ScriptShards
+from slipway.trainer.base import console, regular_file
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.base.processes import StopRequest, bind_to_launcher
+from slipway.trainer.base.progress import MOVED
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.config import resolved
+from slipway.trainer.data import shards, snapshots
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.record import causes, endings, fence, incarnation, phases
+from slipway.trainer.record.agreement import NEVER, Agreement
+from slipway.trainer.record.recorder import BY_SIGNAL, RankRecorder
+from slipway.trainer.record.scores import Diverged, require_finite
+from slipway.trainer.script.checkpoints import RestoredCheckpoint, ScriptCheckpoints, file_name
+from slipway.trainer.script.settings import FORMAT, Parameters, ScriptSettings
+from slipway.trainer.script.shards import ScriptShards
 
 
 class ScriptTraining:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from trainer.config.operation import Placement
+from slipway.trainer.config.operation import Placement
 
 FORMAT = "slipway.script-config/1"
 

@@ -9,15 +9,15 @@ import functools
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
-from trainer.base import paths
-from trainer.base.background import BackgroundCall
-from trainer.config.operation import Placement
-from trainer.data import shards
-from trainer.data.shards import ShardFile
-from trainer.loading.needs import need_of_script
-from trainer.loading.sources import origins
-from trainer.staging import holding, leases, retention, stage
-from trainer.staging.leases import ShardLease
+from slipway.trainer.base import paths
+from slipway.trainer.base.background import BackgroundCall
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.data import shards
+from slipway.trainer.data.shards import ShardFile
+from slipway.trainer.loading.needs import need_of_script
+from slipway.trainer.loading.sources import origins
+from slipway.trainer.staging import holding, leases, retention, stage
+from slipway.trainer.staging.leases import ShardLease
 
 
 class ScriptShards:

@@ -11,11 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from trainer.base import paths, verify
-from trainer.base.progress import Meter
-from trainer.data import shards
-from trainer.objects.origin import Missing, Origin, Unreachable
-from trainer.staging.nvme import naming
+from slipway.trainer.base import paths, verify
+from slipway.trainer.base.progress import Meter
+from slipway.trainer.data import shards
+from slipway.trainer.objects.origin import Missing, Origin, Unreachable
+from slipway.trainer.staging.nvme import naming
 
 CHUNK = 256 << 10
 """Bytes read, hashed and written at a time: few enough that they are hashed and written from a core's L2 cache."""

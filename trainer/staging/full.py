@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from trainer.base import lock, paths
-from trainer.staging import retention
+from slipway.trainer.base import lock, paths
+from slipway.trainer.staging import retention
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainer.data import shards
-from trainer.record.causes import UnfitNode
-from trainer.staging import parts
+from slipway.trainer.data import shards
+from slipway.trainer.record.causes import UnfitNode
+from slipway.trainer.staging import parts
 
 Staging = Literal["auto", "whole", "streaming", "parts", "window", "before"]
 """The field `placement.staging`; "before" is an earlier name of "whole"."""

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainer.base import lock, parsing, paths, regular_file
+from slipway.trainer.base import lock, parsing, paths, regular_file
 
 
 class Lease:

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trainer.base import journal, paths, regular_file
-from trainer.data import shards
+from slipway.trainer.base import journal, paths, regular_file
+from slipway.trainer.data import shards
 
 Stamp = tuple[int, int, int]
 """Bytes, time of the last modification in nanoseconds, and inode: a file with the same ones was not touched."""

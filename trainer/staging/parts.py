@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base import digest, draws
-from trainer.data import shards
+from slipway.trainer.base import digest, draws
+from slipway.trainer.data import shards
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.base import digest, verify
-from trainer.data import shards, snapshots
-from trainer.objects import uploads
-from trainer.objects.bucket import Bucket
+from slipway.trainer.base import digest, verify
+from slipway.trainer.data import shards, snapshots
+from slipway.trainer.objects import uploads
+from slipway.trainer.objects.bucket import Bucket
 
 AT_ONCE = 4
 

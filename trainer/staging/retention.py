@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import lock, paths, removal
-from trainer.data import shards, snapshots
-from trainer.staging import leases, nvme
+from slipway.trainer.base import lock, paths, removal
+from slipway.trainer.data import shards, snapshots
+from slipway.trainer.staging import leases, nvme
 
 DAY = 86_400.0
 

@@ -1,7 +1,7 @@
 """The server of a node's staged shards and checkpoints: read-only over HTTP, for the other nodes.
 
 Starlette's files on uvicorn, ranges included. The server gives shards, manifests and the files of checkpoints alone,
-and no list of them. On a node: ``python -m trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
+and no list of them. On a node: ``python -m slipway.trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
 """
 
 import argparse
@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.base import console, paths
-from trainer.base.processes import die_with_parent
-from trainer.objects.origin import checked
-from trainer.objects.peer import COMING
-from trainer.staging import leases
+from slipway.trainer.base import console, paths
+from slipway.trainer.base.processes import die_with_parent
+from slipway.trainer.objects.origin import checked
+from slipway.trainer.objects.peer import COMING
+from slipway.trainer.staging import leases
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     With a listener of whoever started it, nothing is printed, and nothing more is imported before somebody asks.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m trainer.staging.server",
+        prog="python -m slipway.trainer.staging.server",
         description="Serve this node's shards and checkpoints to its peers; a training's ranks start it",
     )
     parser.add_argument("--nvme", type=Path, required=True, help="folder that snapshots are staged in")

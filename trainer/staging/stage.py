@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec, paths, verify
-from trainer.base.progress import Meter, OnProgress
-from trainer.data import shards, snapshots
-from trainer.objects.origin import Missing, Origin, Unreachable, small
-from trainer.objects.origins import Folder, origin
-from trainer.record.causes import LackingTier
-from trainer.staging import copying, full, holding, leases, retention
-from trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
-from trainer.staging.parts import WHOLE, SnapshotPart
+from slipway.trainer.base import codec, paths, verify
+from slipway.trainer.base.progress import Meter, OnProgress
+from slipway.trainer.data import shards, snapshots
+from slipway.trainer.objects.origin import Missing, Origin, Unreachable, small
+from slipway.trainer.objects.origins import Folder, origin
+from slipway.trainer.record.causes import LackingTier
+from slipway.trainer.staging import copying, full, holding, leases, retention
+from slipway.trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
+from slipway.trainer.staging.parts import WHOLE, SnapshotPart
 
 WORKERS = max(4, min(16, os.cpu_count() or 1))
 """Shards copied at a time. Two threads fill a small machine's memory bus; a file server is faster with more."""
@@ -171,7 +171,7 @@ class Bringer:
             copied = copying.complete(shard, file, self.origins, meter)
             target = shards.shard_path(self.nvme, shard)
             target.parent.mkdir(exist_ok=True)
-            partial_path(self.nvme, shard).replace(target)  # not synced: see `trainer.staging.nvme`
+            partial_path(self.nvme, shard).replace(target)  # not synced: see `slipway.trainer.staging.nvme`
             self.verified.note(shard)
             meter.add(0, files=1)
             return copied

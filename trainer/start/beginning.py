@@ -5,16 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from trainer.config.resolved import Config
-from trainer.data import contents
-from trainer.loading.feed import Feed
-from trainer.node.world import World
-from trainer.start import initial
-from trainer.start.initial import WeightSource
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import contents
+from slipway.trainer.loading.feed import Feed
+from slipway.trainer.node.world import World
+from slipway.trainer.start import initial
+from slipway.trainer.start.initial import WeightSource
 
 
 class Beginner(Protocol):
-    """What takes the first weights, as `trainer.step.engine.Engine`."""
+    """What takes the first weights, as `slipway.trainer.step.engine.Engine`."""
 
     def draw_weights(self) -> int: ...
 

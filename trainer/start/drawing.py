@@ -16,10 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from trainer.models.initial_values import Computed, Constant, InitialValues, Normal, Uniform
-from trainer.models.model import Model
-from trainer.start import placement
-from trainer.start.divided import is_divided
+from slipway.trainer.models.initial_values import Computed, Constant, InitialValues, Normal, Uniform
+from slipway.trainer.models.model import Model
+from slipway.trainer.start import placement
+from slipway.trainer.start.divided import is_divided
 
 ELEMENTS, COLUMNS = 65_536, 1_024
 """The most elements of a tile, and the most columns: small enough for shares by rows and for shares by columns."""

@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import atomic, digest, parsing, regular_file
-from trainer.checkpoint.disk import publication
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.publication import Blocks
-from trainer.config import resolved
-from trainer.config.shapes import Data
-from trainer.data import vocabulary
-from trainer.models.decoder import DecoderShape
-from trainer.start import huggingface, weight_files
-from trainer.start.families import table
-from trainer.start.families.entries import Settings, WeightEntry
+from slipway.trainer.base import atomic, digest, parsing, regular_file
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.publication import Blocks
+from slipway.trainer.config import resolved
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data import vocabulary
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.start import huggingface, weight_files
+from slipway.trainer.start.families import table
+from slipway.trainer.start.families.entries import Settings, WeightEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer.checkpoint.disk.contents import Contents
+    from slipway.trainer.checkpoint.disk.contents import Contents
 
 LAYOUT = "huggingface/2"
 """Exports before files of several had "huggingface.llama/1"; nothing reads either but the verification."""
@@ -50,7 +50,7 @@ def export(
     export and what it is made of. Raises ValueError for a target that exists, a model that is none of transformers and
     for the tokenizer of another training, DamagedCheckpoint, and OSError.
     """
-    from trainer.checkpoint.disk import contents
+    from slipway.trainer.checkpoint.disk import contents
 
     if target.exists():
         raise ValueError(f"{target}: the folder exists already, expected a new one: choose another name")

@@ -1,20 +1,20 @@
 """The Hugging Face layout: a folder with config.json and the weights in one or several safetensors files.
 
-`trainer.start.families` knows the names and the settings of each kind of model. Settings and tensors that our models do
-not have are refused by name.
+`slipway.trainer.start.families` knows the names and the settings of each kind of model. Settings and tensors that our
+models do not have are refused by name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import parsing, regular_file
-from trainer.base.invalid import require
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.record.causes import LackingTier
-from trainer.start.families import table
-from trainer.start.families.entries import Settings, WeightEntry
+from slipway.trainer.base import parsing, regular_file
+from slipway.trainer.base.invalid import require
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.record.causes import LackingTier
+from slipway.trainer.start.families import table
+from slipway.trainer.start.families.entries import Settings, WeightEntry
 
 if TYPE_CHECKING:
     from torch import Tensor

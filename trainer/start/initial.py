@@ -11,25 +11,25 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import atomic, digest, parsing, regular_file, verify
-from trainer.checkpoint.disk import manifest
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.tensor_table import TensorTable
-from trainer.config import resolved
-from trainer.config.sections import Init
-from trainer.config.shapes import Data, Shape
-from trainer.data.shards import TokenizerRecord
-from trainer.models.decoder import DecoderShape
-from trainer.models.encoder import EncoderShape
-from trainer.record.causes import LackingTier
-from trainer.start import huggingface
+from slipway.trainer.base import atomic, digest, parsing, regular_file, verify
+from slipway.trainer.checkpoint.disk import manifest
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.tensor_table import TensorTable
+from slipway.trainer.config import resolved
+from slipway.trainer.config.sections import Init
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.data.shards import TokenizerRecord
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.record.causes import LackingTier
+from slipway.trainer.start import huggingface
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainer.node.world import World
+    from slipway.trainer.node.world import World
 
 WeightSource = Callable[[Mapping[str, "Tensor"]], None]
 """Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
@@ -120,7 +120,7 @@ def source(
     check_fit(init.layout, folder, model, tokenizer, data)
     if init.layout == "huggingface":
         return lambda targets: _read_huggingface(folder, targets)
-    from trainer.checkpoint.disk import contents
+    from slipway.trainer.checkpoint.disk import contents
 
     found = contents.open_unverified(folder, init.digest)
     share = world.rank / world.size
@@ -155,7 +155,7 @@ def _check_digest(init: Init, folder: Path, world: "World") -> None:
 
 def _check_checkpoint(init: Init, folder: Path, world: "World") -> dict[str, str]:
     """Verify this rank's share of the files that hold the weights of a checkpoint. Raises DamagedCheckpoint."""
-    from trainer.checkpoint.disk import contents
+    from slipway.trainer.checkpoint.disk import contents
 
     found = contents.open_unverified(folder, init.digest)
     found.verify(sorted({*found.files_of("model"), PROGRESS})[world.rank :: world.size])
@@ -170,7 +170,7 @@ def _check_huggingface(_: Init, folder: Path, world: "World") -> dict[str, str]:
 
 def _read_huggingface(folder: Path, targets: "Mapping[str, Tensor]") -> None:
     """Read this rank's part of each target from a model in the Hugging Face layout."""
-    from trainer.start import placement
+    from slipway.trainer.start import placement
 
     stored = huggingface.StoredWeights(folder, huggingface.read_settings(folder))
     entries = {entry.ours: entry for entry in stored.entries}

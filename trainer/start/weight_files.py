@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import atomic
-from trainer.start.huggingface import INDEX, WEIGHTS
+from slipway.trainer.base import atomic
+from slipway.trainer.start.huggingface import INDEX, WEIGHTS
 
 if TYPE_CHECKING:
     from torch import Tensor

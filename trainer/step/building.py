@@ -1,8 +1,8 @@
 """Building: a model is built without memory, divided over the ranks, and only then made.
 
 No rank ever holds more than its own part: `built_on_meta` gives the divided model on PyTorch's meta device, where a
-tensor has a shape and no values; `trainer.start.drawing.allocate` gives this rank's part memory, and `drawing.draw`,
-a checkpoint or the weights of another model give it values. The dry run reads the same divided model.
+tensor has a shape and no values; `slipway.trainer.start.drawing.allocate` gives this rank's part memory, and
+`drawing.draw`, a checkpoint or the weights of another model give it values. The dry run reads the same divided model.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
 
-from trainer import models
-from trainer.config.resolved import Config
-from trainer.config.shapes import network_of
-from trainer.models.model import Data, Model
-from trainer.models.outline import without_memory
-from trainer.models.sequence_share import SequenceShare
-from trainer.start import drawing
-from trainer.step import parallel, randomness
-from trainer.step.stages import StageModule, keep_stages, share_parameters, stage_model, stages_of
+from slipway.trainer import models
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.shapes import network_of
+from slipway.trainer.models.model import Data, Model
+from slipway.trainer.models.outline import without_memory
+from slipway.trainer.models.sequence_share import SequenceShare
+from slipway.trainer.start import drawing
+from slipway.trainer.step import parallel, randomness
+from slipway.trainer.step.stages import StageModule, keep_stages, share_parameters, stage_model, stages_of
 
 
 @dataclass(frozen=True)

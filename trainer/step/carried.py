@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainer.start.divided import is_divided
+from slipway.trainer.start.divided import is_divided
 
 
 class RunningStatistics:

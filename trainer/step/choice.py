@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from trainer.config.resolved import Config
-from trainer.figures.timeline import Timeline
-from trainer.models.model import Data
-from trainer.node.world import World
-from trainer.step.building import DividedModel
-from trainer.step.passes import Passes
-from trainer.step.stages import StageModule
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.models.model import Data
+from slipway.trainer.node.world import World
+from slipway.trainer.step.building import DividedModel
+from slipway.trainer.step.passes import Passes
+from slipway.trainer.step.stages import StageModule
 
 if TYPE_CHECKING:
-    from trainer.step.pipeline import PipelinePasses
+    from slipway.trainer.step.pipeline import PipelinePasses
 
 
 def passes_of(
@@ -32,7 +32,7 @@ def passes_of(
         (whole,) = called
         return Passes(divided.model, whole, config, world.device, timeline)
     # Imported only here: PyTorch's pipelines import its compiler.
-    from trainer.step.pipeline import PipelinePasses
+    from slipway.trainer.step.pipeline import PipelinePasses
 
     stages = [each for each in divided.called if isinstance(each, StageModule)]
     return PipelinePasses(divided.model, stages, called, devices, config, data, world.device, timeline)

@@ -13,12 +13,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from trainer.config.resolved import Config
-from trainer.config.sections import Communication
-from trainer.figures.timeline import Timeline
-from trainer.node.world import World
-from trainer.step.local_updates import LocalUpdates
-from trainer.step.powersgd import PowerSGD
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.sections import Communication
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.node.world import World
+from slipway.trainer.step.local_updates import LocalUpdates
+from slipway.trainer.step.powersgd import PowerSGD
 
 
 def connect(

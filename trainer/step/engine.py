@@ -16,22 +16,32 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer.config.resolved import Config
-from trainer.figures.timeline import Timeline
-from trainer.models.model import Data, Rows, SampleNumbers
-from trainer.node.peers import Interrupted, Peers
-from trainer.node.world import World, read
-from trainer.start import drawing
-from trainer.start.initial import WeightSource
-from trainer.step import building, carried, choice, communication, exhaustion, leaving, optimisers, parallel, randomness
-from trainer.step.carried import CarriedState, RunningStatistics, StepMark
-from trainer.step.leaving import Leaving
-from trainer.step.local_updates import LocalUpdates
-from trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
-from trainer.step.parallel import copies, gradients
-from trainer.step.passes import StepTotals, Sums
-from trainer.step.powersgd import PowerSGD
-from trainer.step.precision import LossScale
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.models.model import Data, Rows, SampleNumbers
+from slipway.trainer.node.peers import Interrupted, Peers
+from slipway.trainer.node.world import World, read
+from slipway.trainer.start import drawing
+from slipway.trainer.start.initial import WeightSource
+from slipway.trainer.step import (
+    building,
+    carried,
+    choice,
+    communication,
+    exhaustion,
+    leaving,
+    optimisers,
+    parallel,
+    randomness,
+)
+from slipway.trainer.step.carried import CarriedState, RunningStatistics, StepMark
+from slipway.trainer.step.leaving import Leaving
+from slipway.trainer.step.local_updates import LocalUpdates
+from slipway.trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
+from slipway.trainer.step.parallel import copies, gradients
+from slipway.trainer.step.passes import StepTotals, Sums
+from slipway.trainer.step.powersgd import PowerSGD
+from slipway.trainer.step.precision import LossScale
 
 OnEvent = Callable[..., None]
 """Receives the name of an event and its fields."""

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from trainer.base import codec
-from trainer.config.resolved import Config
-from trainer.record import causes, files
+from slipway.trainer.base import codec
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.record import causes, files
 
 T = TypeVar("T")
 ADVICE = "divide the model (layout.shard, layout.tensor), recompute (layout.activations), or shorten its samples"

@@ -4,7 +4,7 @@ Ranks that stayed hold the state that they had when their generation ended. Some
 had finished its update when another's exchange broke. All go on from the newest step of which every part is held: a
 rank that holds another step, or nothing, as it is new, gets its part from a rank that holds the same one (a replica).
 Where a part is held by nobody, as each rank of a fully sharded layout is the only one that has its own, all ranks
-restore a checkpoint. Random generators are not handed over: each step seeds them (`trainer.step.randomness`).
+restore a checkpoint. Random generators are not handed over: each step seeds them (`slipway.trainer.step.randomness`).
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.config.layout import Mesh
-from trainer.node.world import World
-from trainer.start.divided import is_divided
-from trainer.step import carried
-from trainer.step.carried import CarriedState
-from trainer.step.engine import Engine
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.node.world import World
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step import carried
+from slipway.trainer.step.carried import CarriedState
+from slipway.trainer.step.engine import Engine
 
 WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element."""

@@ -1,17 +1,17 @@
 """Leaving: a stop that is heard in the middle of a long step ends it there; the weights are still those before it.
 
 A rank looks between two micro-batches whether it was asked to stop, in its own memory: that costs the others nothing.
-Only when a rank leaves, it tells the others, as for memory that ran out (`trainer.node.peers`). A step that is nearly
-done is done first: to leave it costs more than to end it.
+Only when a rank leaves, it tells the others, as for memory that ran out (`slipway.trainer.node.peers`). A step that is
+nearly done is done first: to leave it costs more than to end it.
 """
 
 import time
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from trainer.base.processes import StopRequest
-from trainer.step import exhaustion
-from trainer.step.microbatch import MicroBatch
+from slipway.trainer.base.processes import StopRequest
+from slipway.trainer.step import exhaustion
+from slipway.trainer.step.microbatch import MicroBatch
 
 LONG_SECONDS = 5.0
 """A step that is expected to take longer than this yet is left."""

@@ -12,9 +12,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainer.config.sections import Communication
-from trainer.node.world import World
-from trainer.step.optimisers import eager
+from slipway.trainer.config.sections import Communication
+from slipway.trainer.node.world import World
+from slipway.trainer.step.optimisers import eager
 
 
 class LocalUpdates:

@@ -15,14 +15,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer.config.resolved import Config
-from trainer.figures import usage
-from trainer.models.model import Data, Model, Rows, SampleNumbers
-from trainer.models.vocabulary import NO_TARGET, Vocabulary
-from trainer.node.world import World
-from trainer.step import building, exhaustion, parallel
-from trainer.step.parallel.replicas import free_gathered_weights
-from trainer.step.passes import score
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures import usage
+from slipway.trainer.models.model import Data, Model, Rows, SampleNumbers
+from slipway.trainer.models.vocabulary import NO_TARGET, Vocabulary
+from slipway.trainer.node.world import World
+from slipway.trainer.step import building, exhaustion, parallel
+from slipway.trainer.step.parallel.replicas import free_gathered_weights
+from slipway.trainer.step.passes import score
 
 ROWS = 16
 """The most samples in a batch: more are no faster."""
@@ -45,7 +45,7 @@ class BatchSums:
     right: int
     predicted: int
     confidence: tuple[tuple[int, float, int], ...] = ()
-    """As `trainer.record.scores.ExampleSums` has it; empty where it was not asked for."""
+    """As `slipway.trainer.record.scores.ExampleSums` has it; empty where it was not asked for."""
 
 
 @contextlib.contextmanager

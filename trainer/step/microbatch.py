@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer.config.layout import micro_batches
-from trainer.data.documents import Documented
-from trainer.data.pictures import Labelled
-from trainer.loading.order import rank_slice
-from trainer.models.model import Data, Rows, SampleNumbers
+from slipway.trainer.config.layout import micro_batches
+from slipway.trainer.data.documents import Documented
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.loading.order import rank_slice
+from slipway.trainer.models.model import Data, Rows, SampleNumbers
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainer.config.resolved import Config
-from trainer.figures.timeline import Timeline
-from trainer.models.model import Model, Rows, SampleNumbers
-from trainer.step.microbatch import MicroBatch
-from trainer.step.parallel import replicas
-from trainer.step.precision import autocast
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.models.model import Model, Rows, SampleNumbers
+from slipway.trainer.step.microbatch import MicroBatch
+from slipway.trainer.step.parallel import replicas
+from slipway.trainer.step.precision import autocast
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,16 @@ from torch.distributed.pipelining import (
     ScheduleLoopedBFS,
 )
 
-from trainer import models
-from trainer.config.resolved import Config
-from trainer.data.pictures import Labelled
-from trainer.figures.timeline import Timeline
-from trainer.models.model import Data, Model, Rows
-from trainer.models.outline import without_memory
-from trainer.step.microbatch import MicroBatch, joined
-from trainer.step.parallel.replicas import free_gathered_weights
-from trainer.step.passes import Sums, prepared, score
-from trainer.step.stages import StageModule, stages_of
+from slipway.trainer import models
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.models.model import Data, Model, Rows
+from slipway.trainer.models.outline import without_memory
+from slipway.trainer.step.microbatch import MicroBatch, joined
+from slipway.trainer.step.parallel.replicas import free_gathered_weights
+from slipway.trainer.step.passes import Sums, prepared, score
+from slipway.trainer.step.stages import StageModule, stages_of
 
 OneStage = Schedule1F1B | ScheduleGPipe
 SeveralStages = ScheduleInterleaved1F1B | ScheduleLoopedBFS

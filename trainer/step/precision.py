@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trainer.config.sections import Precision
+from slipway.trainer.config.sections import Precision
 
 FIRST_SCALE, LEAST_SCALE = 2.0**16, 1.0
 GROWTH_STEPS = 2000

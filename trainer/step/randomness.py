@@ -10,14 +10,14 @@ import random
 import numpy as np
 import torch
 
-from trainer.base import draws
+from slipway.trainer.base import draws
 
 
 def seed_for_step(seed: int, first_sample: int, part: int) -> None:
     """Seed the generators of torch, CUDA, numpy and Python for a step.
 
     first_sample: the number in the training's sequence of the first sample of this rank's share; part: the number of
-    this rank's part of their activations (`trainer.config.layout.Mesh.drawing_part`).
+    this rank's part of their activations (`slipway.trainer.config.layout.Mesh.drawing_part`).
     """
     words = draws.mix(np.array([seed], np.uint64) + draws.GOLDEN) + np.array([first_sample], np.uint64) * draws.GOLDEN
     value = int(draws.mix(draws.mix(words) + np.array([part], np.uint64) * draws.GOLDEN)[0])

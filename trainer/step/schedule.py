@@ -2,7 +2,7 @@
 
 import math
 
-from trainer.config.sections import Optimiser
+from slipway.trainer.config.sections import Optimiser
 
 
 def learning_rate(config: Optimiser, step: int, steps: int) -> float:

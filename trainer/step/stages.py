@@ -1,7 +1,7 @@
 """Stages of a pipeline: which parts of the model a rank keeps, and each part as one module.
 
 A rank has one stage, or several that lie apart (`layout.stages_per_rank`): the stages go round the ranks. Apart from
-`trainer.step.pipeline`, which runs the stages, because PyTorch's schedules import its compiler.
+`slipway.trainer.step.pipeline`, which runs the stages, because PyTorch's schedules import its compiler.
 """
 
 import copy
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from trainer.config.sections import Precision
-from trainer.loading.order import rank_slice
-from trainer.models.model import Model
-from trainer.step.precision import autocast
+from slipway.trainer.config.sections import Precision
+from slipway.trainer.loading.order import rank_slice
+from slipway.trainer.models.model import Model
+from slipway.trainer.step.precision import autocast
 
 
 class StageModule(nn.Module):

@@ -2,7 +2,8 @@
 
 Rank 0 looks for new changes in the store from a thread, so that no step waits for a disk. It adds the number of the
 next one to the numbers that the ranks sum in every step anyway: all of them learn of it after the same step. Only then
-do they wait once, for rank 0's record that the change holds from here (`trainer.record.changes`) and for its content.
+do they wait once, for rank 0's record that the change holds from here (`slipway.trainer.record.changes`) and for its
+content.
 
 A start that comes back to an earlier checkpoint begins with the configuration of its file, takes over what the
 checkpoint had, and then each later change after the step that is on record.
@@ -16,16 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainer.base import console
-from trainer.base.invalid import Invalid
-from trainer.config import changing, resolved
-from trainer.config.resolved import Config
-from trainer.node.world import World
-from trainer.record import changes
-from trainer.record.changes import AppliedChange, ChangeRecord
-from trainer.record.fence import Token
-from trainer.step import optimisers, schedule
-from trainer.step.engine import Engine
+from slipway.trainer.base import console
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import changing, resolved
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node.world import World
+from slipway.trainer.record import changes
+from slipway.trainer.record.changes import AppliedChange, ChangeRecord
+from slipway.trainer.record.fence import Token
+from slipway.trainer.step import optimisers, schedule
+from slipway.trainer.step.engine import Engine
 
 LOOK_SECONDS = 1.0
 """Between two looks for new changes."""

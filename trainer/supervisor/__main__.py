@@ -1,4 +1,5 @@
-"""``python -m trainer.supervisor ARGUMENT... CONFIG.json``: the supervisor of one node of a job; a launcher starts it.
+"""``python -m slipway.trainer.supervisor ARGUMENT... CONFIG.json``: the supervisor of one node of a job; a launcher
+starts it.
 
 It takes torchrun's place for the built-in trainer, and has the arguments of torchrun that say how many nodes there are,
 how many ranks each has, and where they meet. The exit code is that of the rank for which the job ended, 128 + n when
@@ -12,18 +13,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from trainer.base import console, not_by_hand
-from trainer.base.exit_code import ExitCode
-from trainer.checkpoint.memory import slots
-from trainer.config import resolved
-from trainer.config.resolved import Config
-from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
-from trainer.node.generations import REPLACED, Arrival
-from trainer.record import causes, incarnation
-from trainer.supervisor import exporter, heart, hosting, warm
-from trainer.supervisor.job_store import CONNECT_SECONDS, JobStore, StoreGone
-from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
-from trainer.supervisor.supervisor import JobPlace, Supervisor
+from slipway.trainer.base import console, not_by_hand
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.config import resolved
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
+from slipway.trainer.node.generations import REPLACED, Arrival
+from slipway.trainer.record import causes, incarnation
+from slipway.trainer.supervisor import exporter, heart, hosting, warm
+from slipway.trainer.supervisor.job_store import CONNECT_SECONDS, JobStore, StoreGone
+from slipway.trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
+from slipway.trainer.supervisor.supervisor import JobPlace, Supervisor
 
 
 def main(arguments: list[str]) -> int:
@@ -87,7 +88,7 @@ def _say(error: Exception) -> None:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m trainer.supervisor", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="python -m slipway.trainer.supervisor", allow_abbrev=False)
     parser.add_argument("--nnodes", dest="nodes", type=_nodes, required=True)
     parser.add_argument("--nproc-per-node", dest="ranks", type=int, required=True)
     parser.add_argument("--rdzv-id", dest="job", required=True)
@@ -107,5 +108,5 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.supervisor", "starts the ranks of a node, and starts them anew when one dies")
+    not_by_hand.explain("slipway.trainer.supervisor", "starts the ranks of a node, and starts them anew when one dies")
     sys.exit(main(sys.argv[1:]))

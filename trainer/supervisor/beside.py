@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from trainer.base import forked, processes
+from slipway.trainer.base import forked, processes
 
 
 def start(name: str, live: Callable[[], None]) -> int:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.record import fence, files
-from trainer.record.heartbeat import Beat
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.heartbeat import Beat
 
 WITHOUT_PROGRESS = 3
 """So many generations in a row may end without a step that no generation before had reached."""

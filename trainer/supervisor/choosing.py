@@ -7,10 +7,10 @@ the number is whole.
 
 from collections.abc import Sequence
 
-from trainer.base.invalid import Invalid
-from trainer.config import layout
-from trainer.config.layout import LayoutSettings
-from trainer.node.generations import Arrival, Members
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import layout
+from slipway.trainer.config.layout import LayoutSettings
+from slipway.trainer.node.generations import Arrival, Members
 
 
 def chosen(

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainer.base import console, exporting, journal
-from trainer.base.exposition import Exposition
-from trainer.base.journal import JournalEvent
-from trainer.figures.job_metrics import JobFigures, expose_ranks
-from trainer.record import fence, heartbeat, ledger
-from trainer.record.heartbeat import Beat, RankPlace
-from trainer.supervisor import beside
+from slipway.trainer.base import console, exporting, journal
+from slipway.trainer.base.exposition import Exposition
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.figures.job_metrics import JobFigures, expose_ranks
+from slipway.trainer.record import fence, heartbeat, ledger
+from slipway.trainer.record.heartbeat import Beat, RankPlace
+from slipway.trainer.supervisor import beside
 
 VARIABLE = "SLIPWAY_METRICS_PORT"
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from trainer.base import forked, processes
+from slipway.trainer.base import forked, processes
 
 GONE_SECONDS = 60.0
 """How long killed ranks may take to be gone: a GPU's memory is released first."""

@@ -10,11 +10,11 @@ import functools
 import os
 import time
 
-from trainer.diagnosis import stacks
-from trainer.node.standstill import STOPPED
-from trainer.supervisor import beside
-from trainer.supervisor.job_store import CONNECT_SECONDS, JobStore, StoreGone
-from trainer.supervisor.pulse import BEAT_SECONDS, Pulse
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.node.standstill import STOPPED
+from slipway.trainer.supervisor import beside
+from slipway.trainer.supervisor.job_store import CONNECT_SECONDS, JobStore, StoreGone
+from slipway.trainer.supervisor.pulse import BEAT_SECONDS, Pulse
 
 
 def start(host: str, port: int, node: str) -> int:

@@ -4,7 +4,7 @@ import functools
 import signal
 import socket
 
-from trainer.supervisor import beside
+from slipway.trainer.supervisor import beside
 
 LOOPBACK = "127.0.0.1"
 

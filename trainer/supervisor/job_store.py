@@ -1,7 +1,7 @@
 """The job's store, as a supervisor uses it: records by key, the first one of which stands where that matters.
 
-It is the rendezvous store that the launcher hosts (`trainer.node.generations` has the keys). Every method raises
-StoreGone when the store does not answer: without it no generation can begin, and the job ends.
+It is the rendezvous store that the launcher hosts (`slipway.trainer.node.generations` has the keys). Every method
+raises StoreGone when the store does not answer: without it no generation can begin, and the job ends.
 """
 
 import contextlib
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from trainer.base import codec
-from trainer.node import links
+from slipway.trainer.base import codec
+from slipway.trainer.node import links
 
 Record = TypeVar("Record")
 CONNECT_SECONDS = 10.0

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainer.node.generations import DUMP, Arrival, End, Members, key
-from trainer.record import causes
-from trainer.supervisor.job_store import JobStore
-from trainer.supervisor.pulse import LOST_SECONDS, Pulse
+from slipway.trainer.node.generations import DUMP, Arrival, End, Members, key
+from slipway.trainer.record import causes
+from slipway.trainer.supervisor.job_store import JobStore
+from slipway.trainer.supervisor.pulse import LOST_SECONDS, Pulse
 
 JOIN_SECONDS = 900.0
 """Time for the nodes to find each other at the start, as some still pull their image."""

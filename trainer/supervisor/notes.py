@@ -6,16 +6,16 @@ They are written when the new ranks are on their way, and what cannot be written
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainer.base.invalid import Invalid
-from trainer.config import layout
-from trainer.config.layout import LayoutSettings
-from trainer.diagnosis import requests
-from trainer.loading import division
-from trainer.node.generations import End, Members
-from trainer.record import causes, incidents, ledger
-from trainer.record.fence import Token
-from trainer.record.incidents import IncidentRecord
-from trainer.record.recorder import warn_if_unwritable
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import layout
+from slipway.trainer.config.layout import LayoutSettings
+from slipway.trainer.diagnosis import requests
+from slipway.trainer.loading import division
+from slipway.trainer.node.generations import End, Members
+from slipway.trainer.record import causes, incidents, ledger
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.recorder import warn_if_unwritable
 
 NO_INCIDENT = (causes.ASKED, causes.DONE, causes.GROWN, causes.SUPERSEDED)
 """Nothing went wrong then."""

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainer.node.generations import ALIVE, LOST
-from trainer.supervisor.job_store import JobStore
+from slipway.trainer.node.generations import ALIVE, LOST
+from slipway.trainer.supervisor.job_store import JobStore
 
 BEAT_SECONDS = 1.0
 LOST_SECONDS = 10.0

@@ -1,7 +1,7 @@
 """Returning: a node of a job whose generations go on without it asks to take part again.
 
 It was lost and is back, or it came to the meeting too late, or the layout had no use for it. It waits with all that it
-needs imported; rank 0 hears that it does, and ends the generation between two steps (`trainer.node.newcomers`).
+needs imported; rank 0 hears that it does, and ends the generation between two steps (`slipway.trainer.node.newcomers`).
 
 One that stands in for a member that died ends the generation at once: the member's ranks are gone. It is that node
 itself, or another machine with its number in the job: a launcher that gives numbers gives each to one node at a time.
@@ -10,9 +10,9 @@ itself, or another machine with its number in the job: a launcher that gives num
 import contextlib
 import time
 
-from trainer.node.generations import ASKED, LOST, OVER, STOPPING, Arrival, End, Members, key
-from trainer.record import causes
-from trainer.supervisor.job_store import JobStore, StoreGone
+from slipway.trainer.node.generations import ASKED, LOST, OVER, STOPPING, Arrival, End, Members, key
+from slipway.trainer.record import causes
+from slipway.trainer.supervisor.job_store import JobStore, StoreGone
 
 
 def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:

@@ -3,18 +3,18 @@
 Where nobody takes the node's place, the whole job stops: the generation that runs is the last one. Where the launcher
 starts a node anew that ended, on a machine that is not drained, this node alone leaves, and the job goes on without it;
 it stops when all nodes of a generation are asked. The ranks save a checkpoint first in both cases
-(`trainer.node.leavers`). A node that waits beside the ranks of others leaves alone, whatever is replaced.
+(`slipway.trainer.node.leavers`). A node that waits beside the ranks of others leaves alone, whatever is replaced.
 """
 
 import signal
 import time
 from types import FrameType
 
-from trainer.node.generations import ASKED, LOST, STOPPING, End, Members, StopAsked, key
-from trainer.record import causes
-from trainer.supervisor.job_store import JobStore
-from trainer.supervisor.meeting import GenerationOver
-from trainer.supervisor.verdict import RankFault
+from slipway.trainer.node.generations import ASKED, LOST, STOPPING, End, Members, StopAsked, key
+from slipway.trainer.record import causes
+from slipway.trainer.supervisor.job_store import JobStore
+from slipway.trainer.supervisor.meeting import GenerationOver
+from slipway.trainer.supervisor.verdict import RankFault
 
 BY_SIGNAL = "asked to stop by SIGTERM"
 

@@ -13,23 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import trainer.__main__ as rank_program
-from trainer.base import console, processes
-from trainer.base.exit_code import ExitCode
-from trainer.checkpoint.memory import slots
-from trainer.config.layout import LayoutSettings
-from trainer.diagnosis import stacks
-from trainer.node.generations import MOST, TRIED, VARIABLE, Arrival, End, Members, key
-from trainer.record import causes, fence, incarnation
-from trainer.record.incarnation import Membership
-from trainer.record.recorder import BEGUN_VARIABLE
-from trainer.supervisor import choosing, forks, notes, returning, verdict
-from trainer.supervisor.budget import Budget
-from trainer.supervisor.forks import Fork
-from trainer.supervisor.job_store import JobStore, StoreGone
-from trainer.supervisor.meeting import GenerationOver, Meeting, NodeCount
-from trainer.supervisor.pulse import Pulse
-from trainer.supervisor.stop_word import StopWord
+import slipway.trainer.__main__ as rank_program
+from slipway.trainer.base import console, processes
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.config.layout import LayoutSettings
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.node.generations import MOST, TRIED, VARIABLE, Arrival, End, Members, key
+from slipway.trainer.record import causes, fence, incarnation
+from slipway.trainer.record.incarnation import Membership
+from slipway.trainer.record.recorder import BEGUN_VARIABLE
+from slipway.trainer.supervisor import choosing, forks, notes, returning, verdict
+from slipway.trainer.supervisor.budget import Budget
+from slipway.trainer.supervisor.forks import Fork
+from slipway.trainer.supervisor.job_store import JobStore, StoreGone
+from slipway.trainer.supervisor.meeting import GenerationOver, Meeting, NodeCount
+from slipway.trainer.supervisor.pulse import Pulse
+from slipway.trainer.supervisor.stop_word import StopWord
 
 POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.01
@@ -65,7 +65,7 @@ class JobPlace:
     helpers: tuple[int, ...] = ()
     """Children of this process that are no ranks."""
     memory: tuple[tuple[int, ...], ...] = ()
-    """The buffers of each rank, which outlive it (`trainer.checkpoint.memory`)."""
+    """The buffers of each rank, which outlive it (`slipway.trainer.checkpoint.memory`)."""
     policies: Mapping[str, str] = field(default_factory=dict)
     """The recipe's answers by cause."""
 
@@ -189,7 +189,7 @@ class Supervisor:
             **({BEGUN_VARIABLE: processes.begun_at()} if members.generation == 0 else {}),
         }
         config = str(self._place.config)
-        words = (sys.executable, "-m", "trainer", config)
+        words = (sys.executable, "-m", "slipway.trainer", config)
         here = {fork.local: fork for fork in self._forks if fork.poll() is None}
         for local in range(self._place.own.ranks):
             memory = slots.named(self._place.memory[local])

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import Signals
 
-from trainer.base import codec
-from trainer.base.exit_code import ExitCode
-from trainer.record import causes, files
-from trainer.record.endings import RankEnd
-from trainer.record.fence import Token
+from slipway.trainer.base import codec
+from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.record import causes, files
+from slipway.trainer.record.endings import RankEnd
+from slipway.trainer.record.fence import Token
 
 FINAL = (
     causes.CONFIGURATION,
@@ -29,7 +29,7 @@ class RankFault:
 
     rank: int
     kind: str
-    """Of `trainer.record.causes`."""
+    """Of `slipway.trainer.record.causes`."""
     reason: str
     code: int
     """128 + n for signal n."""

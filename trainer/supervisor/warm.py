@@ -8,16 +8,16 @@ import gc
 import importlib
 import os
 
-from trainer.config import shapes
-from trainer.config.resolved import Config
-from trainer.node import settings
+from slipway.trainer.config import shapes
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node import settings
 
 ALWAYS = (
-    "trainer.run",
-    "trainer.node.world",
+    "slipway.trainer.run",
+    "slipway.trainer.node.world",
     # Of the first save and of a restore, which import them late so that a rank alone does not wait for them.
-    "trainer.checkpoint.saving.planning",
-    "trainer.checkpoint.disk.load_plan",
+    "slipway.trainer.checkpoint.saving.planning",
+    "slipway.trainer.checkpoint.disk.load_plan",
     "torch.distributed.checkpoint.utils",
 )
 TOGETHER = ("torch.nn.parallel.distributed", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor")

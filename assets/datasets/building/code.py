@@ -8,9 +8,10 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from trainer.base import atomic, digest, regular_file
+import slipway
+from slipway.trainer.base import atomic, digest, regular_file
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(slipway.__file__).parent
 ROOMS = ("assets/datasets", "recipes", "trainer/base", "trainer/data", "trainer/objects")
 LIBRARIES = (
     "distributed",

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from assets.datasets.building import code
-from assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building import code
+from slipway.assets.datasets.building.build_log import BuildLog
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -1,4 +1,5 @@
-"""A process of a cluster of Dask: its scheduler, or one worker (`python -m assets.datasets.building.dask_process`).
+"""A process of a cluster of Dask: its scheduler, or one worker (`python -m
+slipway.assets.datasets.building.dask_process`).
 
 A worker does one task at a time. Its memory is bounded by its container alone: Dask's own limits would pause a worker
 whose allocator keeps what it had. SIGTERM ends both; the tasks of a worker go to another one.
@@ -14,9 +15,9 @@ from pathlib import Path
 import dask
 from distributed import Scheduler, Worker
 
-from assets.datasets.building import code
-from assets.datasets.building.dask_cluster import resource, security
-from trainer.base import processes, scratch
+from slipway.assets.datasets.building import code
+from slipway.assets.datasets.building.dask_cluster import resource, security
+from slipway.trainer.base import processes, scratch
 
 PORTS = {"scheduler": 8786, "worker": 8787}
 HERE = "127.0.0.1:0"
@@ -32,7 +33,9 @@ QUIET = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m assets.datasets.building.dask_process", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m slipway.assets.datasets.building.dask_process", description=__doc__
+    )
     parser.add_argument("role", choices=("scheduler", "worker"))
     parser.add_argument("--certificates", type=Path, required=True, help="a folder with ca.crt, tls.crt and tls.key")
     parser.add_argument("--scheduler", help="of a worker: tls://host:port")

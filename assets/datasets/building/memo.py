@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, codec, digest, parsing, regular_file
-from trainer.base.invalid import Invalid
-from trainer.data import shards
+from slipway.trainer.base import atomic, codec, digest, parsing, regular_file
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.data import shards
 
 
 @dataclass(frozen=True)

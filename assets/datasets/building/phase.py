@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import duckdb
 
-from assets.datasets.building.build_log import BuildLog
-from trainer.base import byte_size
-from trainer.base.durations import duration
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.trainer.base import byte_size
+from slipway.trainer.base.durations import duration
 
 BYTES = "bytes"
 """The unit of phases that count bytes."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, parsing, regular_file, verify
-from trainer.data import shards
-from trainer.data.shards import ShardFile
+from slipway.trainer.base import atomic, parsing, regular_file, verify
+from slipway.trainer.data import shards
+from slipway.trainer.data.shards import ShardFile
 
 State = list[int]
 CLOCK_SECONDS = 3.0

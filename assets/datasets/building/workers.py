@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from assets.datasets.building.dask_cluster import DaskCluster, LostWorkers
-from trainer.base.processes import die_with_parent
+from slipway.assets.datasets.building.dask_cluster import DaskCluster, LostWorkers
+from slipway.trainer.base.processes import die_with_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

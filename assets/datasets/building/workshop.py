@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.base import lock
+from slipway.trainer.base import lock
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base.characters import Codes, codes_of
+from slipway.trainer.base.characters import Codes, codes_of
 
 Span = tuple[int, int]
 ZERO, TWO, THREE, NINE, DOT, COLON = map(ord, "0239.:")

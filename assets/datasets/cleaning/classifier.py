@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from recipes.filters import ClassifierSection
-from trainer.base import verify
+from slipway.recipes.filters import ClassifierSection
+from slipway.trainer.base import verify
 
 PREFIX = "__label__"
 

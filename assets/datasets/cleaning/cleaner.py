@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.cleaning import classifier, lines, minhash, ngrams, origins, own_rules, pii, rules
-from assets.datasets.cleaning.classifier import TextClassifier
-from assets.datasets.cleaning.language import language_of
-from assets.datasets.cleaning.normalise import normalise
-from assets.datasets.cleaning.origins import Origins
-from assets.datasets.cleaning.own_rules import RuledDocument
-from assets.datasets.cleaning.statistics import TextStatistics
-from assets.datasets.reading.about import NOTHING, About
-from recipes.cleaning import CLASSIFIER, CleaningSection
-from trainer.base import atomic, digest
+from slipway.assets.datasets.cleaning import classifier, lines, minhash, ngrams, origins, own_rules, pii, rules
+from slipway.assets.datasets.cleaning.classifier import TextClassifier
+from slipway.assets.datasets.cleaning.language import language_of
+from slipway.assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.cleaning.origins import Origins
+from slipway.assets.datasets.cleaning.own_rules import RuledDocument
+from slipway.assets.datasets.cleaning.statistics import TextStatistics
+from slipway.assets.datasets.reading.about import NOTHING, About
+from slipway.recipes.cleaning import CLASSIFIER, CleaningSection
+from slipway.trainer.base import atomic, digest
 
 VERSION = f"6, Unicode {unicodedata.unidata_version}, libphonenumber {metadata.version('phonenumbers')}"
 """The version of this code, of Python's Unicode and of the plans of telephone numbers: another version may give another

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from assets.datasets.cleaning import words
-from assets.datasets.cleaning.ngrams import PASSAGE, of_passages
-from assets.datasets.cleaning.words import WordHashes, WordPositions
-from recipes.cleaning import DecontaminationSection
-from trainer.base.characters import ALONE, classes_of, codes_of, in_lower_case
+from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning.ngrams import PASSAGE, of_passages
+from slipway.assets.datasets.cleaning.words import WordHashes, WordPositions
+from slipway.recipes.cleaning import DecontaminationSection
+from slipway.trainer.base.characters import ALONE, classes_of, codes_of, in_lower_case
 
 CANDIDATES_AT_ONCE = 1024
 LOCATED = 64

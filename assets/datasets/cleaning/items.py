@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from assets.datasets.cleaning import words
-from assets.datasets.cleaning.decontamination import UNSPACED
-from assets.datasets.cleaning.words import WordHashes, WordPositions
-from trainer.base.characters import ALONE, classes_of, codes_of, in_lower_case
+from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning.decontamination import UNSPACED
+from slipway.assets.datasets.cleaning.words import WordHashes, WordPositions
+from slipway.trainer.base.characters import ALONE, classes_of, codes_of, in_lower_case
 
 RUN = 5
 """Words in a row that are looked up."""

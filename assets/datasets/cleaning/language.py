@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from serving import languages
+from slipway.serving import languages
 
 PACKED = frozenset({".gz", ".zst"})
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.base.characters import TERMINALS
+from slipway.trainer.base.characters import TERMINALS
 
 LINES = "lines"
 """Why a document is left out of which no line is left."""

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.cleaning.words import BASE, WordHashes, grams, hashes, mixed
+from slipway.assets.datasets.cleaning.words import BASE, WordHashes, grams, hashes, mixed
 
 SHINGLE = 5
 """Words in a row that make one element of the set that represents a text."""

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.datasets.cleaning import minhash
-from assets.datasets.cleaning.clusters import Clusters, Places, Rows
-from assets.datasets.cleaning.shared_bands import Bands, SharedBands
-from assets.datasets.cleaning.signature_file import SignatureFile
+from slipway.assets.datasets.cleaning import minhash
+from slipway.assets.datasets.cleaning.clusters import Clusters, Places, Rows
+from slipway.assets.datasets.cleaning.shared_bands import Bands, SharedBands
+from slipway.assets.datasets.cleaning.signature_file import SignatureFile
 
 ROWS_AT_ONCE = 16_384
 """Rows whose bands are read at once: 2 MB of them at 0.8, and 15 MB at a similarity of 0.3."""

@@ -7,7 +7,7 @@ same n-gram of it. About 2 / (WINDOW + 1) of the n-grams are kept.
 
 import numpy as np
 
-from assets.datasets.cleaning.words import WordHashes, counted, grams, hashes, mixed
+from slipway.assets.datasets.cleaning.words import WordHashes, counted, grams, hashes, mixed
 
 NGRAM = 8
 WINDOW = 6

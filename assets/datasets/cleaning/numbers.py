@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from assets.datasets.cleaning.addresses import is_digit
-from trainer.base.characters import codes_of
+from slipway.assets.datasets.cleaning.addresses import is_digit
+from slipway.trainer.base.characters import codes_of
 
 Span = tuple[int, int]
 

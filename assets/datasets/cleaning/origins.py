@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from assets.datasets.reading.about import About
-from recipes.filters import UrlsSection
+from slipway.assets.datasets.reading.about import About
+from slipway.recipes.filters import UrlsSection
 
 URL, LICENCE = "url", "licence"
 """Why a document is left out: its URL is blocked; its licence is none of the recipe's, or is not known."""

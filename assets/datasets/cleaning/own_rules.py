@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from recipes.filters import require_function
-from trainer.base import digest, regular_file
-from trainer.base.invalid import Invalid
+from slipway.recipes.filters import require_function
+from slipway.trainer.base import digest, regular_file
+from slipway.trainer.base.invalid import Invalid
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from assets.datasets.cleaning import addresses, numbers
-from trainer.base import secrets
+from slipway.assets.datasets.cleaning import addresses, numbers
+from slipway.trainer.base import secrets
 
 Span = tuple[int, int]
 

@@ -9,8 +9,8 @@ text the decisions are the same (tests/assets/datasets/cleaning/test_rules.py).
 
 from collections.abc import Callable, Mapping
 
-from assets.datasets.cleaning.statistics import TextStatistics
-from recipes.cleaning import RULE_NAMES
+from slipway.assets.datasets.cleaning.statistics import TextStatistics
+from slipway.recipes.cleaning import RULE_NAMES
 
 
 def words_at_least(text: TextStatistics) -> float:

@@ -15,8 +15,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.building.workshop import writing
-from assets.datasets.cleaning.clusters import Rows
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.cleaning.clusters import Rows
 
 Bands = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.uint64]

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from assets.datasets.building.workshop import writing
-from assets.datasets.cleaning import minhash
-from assets.datasets.cleaning.clusters import Places, Rows
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.cleaning import minhash
+from slipway.assets.datasets.cleaning.clusters import Places, Rows
 
 BYTES = minhash.PERMUTATIONS * np.dtype(np.uint32).itemsize
 

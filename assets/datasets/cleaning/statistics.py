@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.cleaning import stop_words, words
-from assets.datasets.cleaning.words import WordHashes, WordPositions
-from trainer.base import characters
+from slipway.assets.datasets.cleaning import stop_words, words
+from slipway.assets.datasets.cleaning.words import WordHashes, WordPositions
+from slipway.trainer.base import characters
 
 SHORT_LINE = 30
 """The most characters of a short line (FineWeb)."""

@@ -6,10 +6,10 @@ kinds here: articles, prepositions, conjunctions and auxiliaries. Languages are 
 
 from functools import cache
 
-from assets.datasets.cleaning import words
-from assets.datasets.cleaning.language import SOURCE_CODE
-from assets.datasets.cleaning.words import WordHashes
-from serving.languages import UNKNOWN
+from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning.language import SOURCE_CODE
+from slipway.assets.datasets.cleaning.words import WordHashes
+from slipway.serving.languages import UNKNOWN
 
 ENGLISH = "en"
 STOP_WORDS = {

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.building.workshop import writing
-from assets.datasets.cleaning import cleaner
-from resources import sql
-from trainer.base import atomic, parsing, regular_file, verify
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.cleaning import cleaner
+from slipway.resources import sql
+from slipway.trainer.base import atomic, parsing, regular_file, verify
 
 VERDICTS = pa.schema([pa.field("key", pa.string()), pa.field("passage", pa.string())])
 """A row for each comparison: the hash of what was compared, and the passage; null where there is none."""

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base.characters import ALONE, CODE_POINTS, WORD, Classes, Codes, classes_of, codes_of, lowered
+from slipway.trainer.base.characters import ALONE, CODE_POINTS, WORD, Classes, Codes, classes_of, codes_of, lowered
 
 WordHashes = npt.NDArray[np.uint64]
 WordPositions = npt.NDArray[np.int64]

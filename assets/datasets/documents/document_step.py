@@ -8,17 +8,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.memo import Memo, Record
-from assets.datasets.building.phase import BuildPhase
-from assets.datasets.building.workshop import workshop
-from assets.datasets.documents import document_table, extraction, takedowns, unread
-from assets.datasets.documents.extracts import Extracts
-from assets.datasets.documents.kind import DocumentKind
-from assets.datasets.reading import sources
-from assets.datasets.reading.sources import SourceListing
-from recipes.dataset import DatasetRecipe
-from trainer.objects.origin import Unreachable
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.memo import Memo, Record
+from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.documents import document_table, extraction, takedowns, unread
+from slipway.assets.datasets.documents.extracts import Extracts
+from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.reading.sources import SourceListing
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.objects.origin import Unreachable
 
 STEP = "documents"
 COMPARED = {"kept_duplicate", "near_duplicates", "decontamination"}

@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from assets.datasets.building import workers
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import asking
-from assets.datasets.building.workshop import writing
-from assets.datasets.documents import held_out, quarantine, takedowns
-from assets.datasets.documents.extracts import Extracts, segments
-from assets.datasets.documents.kind import DocumentKind
-from recipes.dataset import DatasetRecipe
-from resources import warehouse
-from trainer.base import atomic, verify
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import asking
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.documents import held_out, quarantine, takedowns
+from slipway.assets.datasets.documents.extracts import Extracts, segments
+from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import warehouse
+from slipway.trainer.base import atomic, verify
 
 SPLITS = ("train", "validation")
 ROWS_AT_ONCE = 65_536

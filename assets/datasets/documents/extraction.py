@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.building import workers
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BYTES, BuildPhase
-from assets.datasets.building.workshop import writing
-from assets.datasets.documents.extracts import (
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import BYTES, BuildPhase
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.documents.extracts import (
     Extracts,
     FileRow,
     FilesDigest,
@@ -33,16 +33,16 @@ from assets.datasets.documents.extracts import (
     segment_path,
     write_index,
 )
-from assets.datasets.documents.kind import DocumentKind
-from assets.datasets.reading import sources
-from assets.datasets.reading.items import NO_TEXT, UnfitDocument
-from assets.datasets.reading.listed_file import UnreadFile
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.reading.sorted_rows import SortedRows
-from assets.datasets.reading.sources import SourceFile, SourceListing
-from recipes.dataset import DatasetRecipe, DirectorySource
-from trainer.base import atomic, digest, parsing
-from trainer.data import shards
+from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.reading.items import NO_TEXT, UnfitDocument
+from slipway.assets.datasets.reading.listed_file import UnreadFile
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.reading.sorted_rows import SortedRows
+from slipway.assets.datasets.reading.sources import SourceFile, SourceListing
+from slipway.recipes.dataset import DatasetRecipe, DirectorySource
+from slipway.trainer.base import atomic, digest, parsing
+from slipway.trainer.data import shards
 
 VERSION = "6"
 """The version of this code, raised when the same file would give other documents."""

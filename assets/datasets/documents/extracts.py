@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from assets.datasets.building.workshop import writing
-from assets.datasets.reading.sources import SourceFile
-from trainer.base import atomic, parsing, regular_file, verify
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.reading.sources import SourceFile
+from slipway.trainer.base import atomic, parsing, regular_file, verify
 
 INDEX = pa.schema(
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from trainer.base import atomic, codec, regular_file
+from slipway.trainer.base import atomic, codec, regular_file
 
 LARGEST = 0.1
 """The largest share of the bytes that such a document may have: one of two equal files would be half of the corpus."""

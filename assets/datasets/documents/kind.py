@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import duckdb
 import pyarrow as pa
 
-from assets.datasets.building.build_log import BuildLog
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.recipes.dataset import DatasetRecipe
 
 Reader = Callable[[str, BinaryIO], Iterator[Any]]
 """Gives the documents of a file from its name and its open stream."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import duckdb
 
-from assets.datasets.reading.items import ADVICE, LOSES_THE_REST
-from recipes.dataset import DatasetRecipe
-from trainer.base import atomic
+from slipway.assets.datasets.reading.items import ADVICE, LOSES_THE_REST
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base import atomic
 
 DOCUMENTS = "SELECT count(*) FILTER (removed LIKE 'unreadable: %'), count(*) FROM live"
 FILES = "SELECT count(DISTINCT name) FILTER (list_contains($lost, removed)), count(DISTINCT name) FROM live"

@@ -15,9 +15,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from assets.datasets.building.workshop import workshop
-from assets.datasets.documents import areas
-from trainer.base import atomic, digest, journal
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.documents import areas
+from slipway.trainer.base import atomic, digest, journal
 
 REASON = "takedown"
 """Why such a document is left out."""

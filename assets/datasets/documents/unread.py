@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from assets.datasets.building.workshop import writing
-from assets.datasets.reading.sources import SourceListing
-from trainer.base import atomic, parsing, regular_file
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.reading.sources import SourceListing
+from slipway.trainer.base import atomic, parsing, regular_file
 
 SHOWN = 20
 """Files that the UI shows; `slipway data inspect` shows all."""

@@ -7,10 +7,10 @@ import dagster as dg
 import numpy as np
 import pyarrow.parquet as pq
 
-from assets.datasets.building.build_log import BuildLog, quiet
-from assets.datasets.images.classes import ClassCounts, count_classes
-from assets.datasets.snapshots import losses
-from assets.datasets.snapshots.outcomes import (
+from slipway.assets.datasets.building.build_log import BuildLog, quiet
+from slipway.assets.datasets.images.classes import ClassCounts, count_classes
+from slipway.assets.datasets.snapshots import losses
+from slipway.assets.datasets.snapshots.outcomes import (
     Outcome,
     drift_is_small,
     enough_is_kept,
@@ -20,10 +20,10 @@ from assets.datasets.snapshots.outcomes import (
     table_of,
     volume_is_kept,
 )
-from recipes.dataset import DatasetRecipe
-from resources.warehouse import stability_index
-from trainer.base import digest
-from trainer.data import images
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources.warehouse import stability_index
+from slipway.trainer.base import digest
+from slipway.trainer.data import images
 
 SAMPLE = 20
 """Images of each split that are compared with the table, spread evenly over it."""

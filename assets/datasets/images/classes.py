@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.documents.document_table import SPLITS
+from slipway.assets.datasets.documents.document_table import SPLITS
 
 
 @dataclass(frozen=True)

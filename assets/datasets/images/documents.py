@@ -5,10 +5,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.documents.kind import DocumentKind
-from assets.datasets.images import segments
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.assets.datasets.images import segments
+from slipway.recipes.dataset import DatasetRecipe
 
 VERSION = "3"
 """The version of this code, raised when the same extracts would give another table."""

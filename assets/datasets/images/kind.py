@@ -1,8 +1,8 @@
 """Images: what the lane of a dataset of labelled images does."""
 
-from assets.datasets.images import checks, documents, metadata, snapshot, steps
-from assets.datasets.kind import DatasetKind
-from trainer.data import images
+from slipway.assets.datasets.images import checks, documents, metadata, snapshot, steps
+from slipway.assets.datasets.kind import DatasetKind
+from slipway.trainer.data import images
 
 IMAGES = DatasetKind(
     versions={"documents": documents.VERSION, "snapshot": snapshot.VERSION},

@@ -5,14 +5,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets.datasets.building.memo import Record
-from assets.datasets.documents import document_step, document_table, unread
-from assets.datasets.images import documents
-from assets.datasets.images.classes import ClassCounts, count_classes
-from assets.datasets.images.sheet import contact_sheet
-from resources import warehouse
-from resources.warehouse import RemovalCount
-from trainer.data import images, shards
+from slipway.assets.datasets.building.memo import Record
+from slipway.assets.datasets.documents import document_step, document_table, unread
+from slipway.assets.datasets.images import documents
+from slipway.assets.datasets.images.classes import ClassCounts, count_classes
+from slipway.assets.datasets.images.sheet import contact_sheet
+from slipway.resources import warehouse
+from slipway.resources.warehouse import RemovalCount
+from slipway.trainer.data import images, shards
 
 
 def of_documents(record: Record, durable: Path) -> dict[str, Any]:

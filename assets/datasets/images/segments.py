@@ -6,12 +6,12 @@ from typing import Any, BinaryIO
 import PIL
 import pyarrow as pa
 
-from assets.datasets.documents.kind import Reader, RowOf
-from assets.datasets.reading import pictures
-from assets.datasets.reading.items import UnfitDocument
-from assets.datasets.reading.pictures import Picture
-from recipes.dataset import DatasetRecipe
-from trainer.base import digest
+from slipway.assets.datasets.documents.kind import Reader, RowOf
+from slipway.assets.datasets.reading import pictures
+from slipway.assets.datasets.reading.items import UnfitDocument
+from slipway.assets.datasets.reading.pictures import Picture
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base import digest
 
 VERSION = "1"
 """The version of decoding, raised when the same file would give other pixels or labels."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import numpy as np
 
-from assets import figures, plots
-from trainer.data import images
+from slipway.assets import figures, plots
+from slipway.trainer.data import images
 
 if TYPE_CHECKING:
     from PIL import Image

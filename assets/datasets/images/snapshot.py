@@ -15,18 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BuildPhase
-from assets.datasets.building.whole import WholeShards
-from assets.datasets.documents import document_table
-from assets.datasets.documents.document_table import SPLITS, DocumentTable
-from assets.datasets.documents.extracts import segment_path
-from assets.datasets.images.classes import class_names
-from assets.datasets.snapshots import packing
-from assets.datasets.snapshots.entropy import entropy
-from recipes.dataset import ImagesSection
-from trainer.base import digest
-from trainer.data import images, shards
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.building.whole import WholeShards
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.documents.document_table import SPLITS, DocumentTable
+from slipway.assets.datasets.documents.extracts import segment_path
+from slipway.assets.datasets.images.classes import class_names
+from slipway.assets.datasets.snapshots import packing
+from slipway.assets.datasets.snapshots.entropy import entropy
+from slipway.recipes.dataset import ImagesSection
+from slipway.trainer.base import digest
+from slipway.trainer.data import images, shards
 
 VERSION = "1"
 """The version of this code, raised when the same documents would give another snapshot."""

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from assets.datasets.building.build_log import BuildLog, quiet
-from assets.datasets.building.memo import Record
-from assets.datasets.documents import document_step
-from assets.datasets.documents.document_table import DocumentTable
-from assets.datasets.images import snapshot
-from assets.datasets.images.documents import IMAGE_DOCUMENTS
-from assets.datasets.snapshots import snapshot_step
-from recipes.dataset import DatasetRecipe
-from trainer.data import images
+from slipway.assets.datasets.building.build_log import BuildLog, quiet
+from slipway.assets.datasets.building.memo import Record
+from slipway.assets.datasets.documents import document_step
+from slipway.assets.datasets.documents.document_table import DocumentTable
+from slipway.assets.datasets.images import snapshot
+from slipway.assets.datasets.images.documents import IMAGE_DOCUMENTS
+from slipway.assets.datasets.snapshots import snapshot_step
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data import images
 
 
 def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:

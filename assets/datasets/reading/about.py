@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, NamedTuple
 
-from recipes.dataset import ReadingSection
+from slipway.recipes.dataset import ReadingSection
 
 LONGEST = 4096
 """Characters of the longest value that is kept; a longer one is no URL, licence or date."""

@@ -10,8 +10,8 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Self, cast
 
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
 
 BUFFER = 1 << 18
 LONGEST_HEADER = 1 << 20

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from assets.datasets.reading import limits
-from assets.datasets.reading.about import about, member
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.items import Text, UnfitDocument
-from assets.datasets.reading.lines import BESIDES
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import limits
+from slipway.assets.datasets.reading.about import about, member
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.lines import BESIDES
+from slipway.recipes.dataset import ReadingSection
 
 CHUNK = 1 << 20
 BETWEEN = re.compile(r"[ \t\r\n,]*")

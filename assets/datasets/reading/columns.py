@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from assets.datasets.reading import limits
-from assets.datasets.reading.about import about
-from assets.datasets.reading.compression import made_by_content
-from assets.datasets.reading.items import Reason, Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import limits
+from slipway.assets.datasets.reading.about import about
+from slipway.assets.datasets.reading.compression import made_by_content
+from slipway.assets.datasets.reading.items import Reason, Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 MAGIC = b"PAR1"
 PAGE_BUFFER = 1 << 20

@@ -4,10 +4,10 @@ import io
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from assets.datasets.reading import limits
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import limits
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 CHUNK = 1 << 18
 

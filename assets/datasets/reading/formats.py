@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
-from assets.datasets.reading import encodings
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.items import Reason
+from slipway.assets.datasets.reading import encodings
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.items import Reason
 
 Format = Literal["text", "lines", "array", "object", "csv", "html", "warc", "tar"]
 HEAD = 1 << 16

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from assets.datasets.reading.about import NOTHING, About
+from slipway.assets.datasets.reading.about import NOTHING, About
 
 Reason = Literal[
     "a binary file",

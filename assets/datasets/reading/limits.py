@@ -1,9 +1,9 @@
 """The limits of a text: how long it may be and whether a value is a text, the same for every format."""
 
-from assets.datasets.reading.about import NOTHING, About
-from assets.datasets.reading.encodings import decoded
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading.about import NOTHING, About
+from slipway.assets.datasets.reading.encodings import decoded
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 
 def text_bytes(reading: ReadingSection) -> int:

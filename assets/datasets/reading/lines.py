@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from assets.datasets.reading import limits
-from assets.datasets.reading.about import about, member
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.encodings import decoded
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
-from trainer.base import parsing
+from slipway.assets.datasets.reading import limits
+from slipway.assets.datasets.reading.about import about, member
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.encodings import decoded
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
+from slipway.trainer.base import parsing
 
 CHUNK = 1 << 20
 BESIDES = 1 << 20

@@ -7,8 +7,8 @@ the content of the file.
 import io
 import os
 
-from assets.datasets.reading.items import Reason
-from trainer.objects.bucket import AlreadyThere
+from slipway.assets.datasets.reading.items import Reason
+from slipway.trainer.objects.bucket import AlreadyThere
 
 BUFFER = 1 << 18
 

@@ -6,11 +6,11 @@ A file that is no such object after all, such as program data, is one document a
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from assets.datasets.reading import limits, plain
-from assets.datasets.reading.about import about, member
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
-from trainer.base import parsing
+from slipway.assets.datasets.reading import limits, plain
+from slipway.assets.datasets.reading.about import about, member
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
+from slipway.trainer.base import parsing
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:

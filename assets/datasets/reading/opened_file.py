@@ -4,9 +4,9 @@ import io
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Generic, TypeVar, cast
 
-from assets.datasets.reading.hashing import Hashing
-from assets.datasets.reading.readers import has_index
-from assets.datasets.reading.sources import SourceFile, SourceListing
+from slipway.assets.datasets.reading.hashing import Hashing
+from slipway.assets.datasets.reading.readers import has_index
+from slipway.assets.datasets.reading.sources import SourceFile, SourceListing
 
 BUFFER = 1 << 18
 Document = TypeVar("Document")

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from assets.datasets.reading import encodings, limits, plain
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import encodings, limits, plain
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 BLOCKS = re.compile("<(/?)(?:div|article)(?![a-z0-9])", re.IGNORECASE)
 VERSION = "1"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from assets.datasets.reading import columns
-from assets.datasets.reading.items import Reason, UnfitDocument
-from recipes.dataset import ImagesSection, ReadingSection
+from slipway.assets.datasets.reading import columns
+from slipway.assets.datasets.reading.items import Reason, UnfitDocument
+from slipway.recipes.dataset import ImagesSection, ReadingSection
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, cast
 
-from assets.datasets.reading import encodings, limits, parts
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import encodings, limits, parts
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 CHUNK = 1 << 18
 PARTS = 16

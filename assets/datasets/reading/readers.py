@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from assets.datasets.reading import (
+from slipway.assets.datasets.reading import (
     archives,
     arrays,
     columns,
@@ -24,10 +24,10 @@ from assets.datasets.reading import (
     web_archives,
     zips,
 )
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.formats import Format
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.formats import Format
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 PARQUET, ZIP = ".parquet", ".zip"
 READERS: Mapping[Format, Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]] = {

@@ -19,12 +19,12 @@ from typing import BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
-from assets.datasets.building.phase import BuildPhase
-from assets.datasets.reading.listed_file import BUFFER, LocalFile, StoredFile, UnreadFile, version_of
-from assets.datasets.reading.sorted_rows import SortedRows
-from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
-from trainer.objects.bucket import AlreadyThere, Bucket
-from trainer.objects.origin import Away, Missing, Unreachable
+from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.reading.listed_file import BUFFER, LocalFile, StoredFile, UnreadFile, version_of
+from slipway.assets.datasets.reading.sorted_rows import SortedRows
+from slipway.recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
+from slipway.trainer.objects.bucket import AlreadyThere, Bucket
+from slipway.trainer.objects.origin import Away, Missing, Unreachable
 
 SETTLED_SECONDS = 2.0
 """A file that changed within these seconds may change again with the same time, as file systems' clocks tick."""
@@ -95,8 +95,8 @@ class SourceListing:
         """The content of a listed file, as a stream that can seek.
 
         Opening and reading raise UnreadFile when the file is no longer what was listed or may not be read, OSError
-        when a disk fails, and `trainer.objects.origin.Unreachable` when an object store does for longer than patience
-        lasts.
+        when a disk fails, and `slipway.trainer.objects.origin.Unreachable` when an object store does for longer than
+        patience lasts.
         """
         if isinstance(self.place, Path):
             return cast(BinaryIO, io.BufferedReader(LocalFile(f"{self.place}/{file.name}", file.version), BUFFER))

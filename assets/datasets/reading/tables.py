@@ -6,11 +6,11 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
-from assets.datasets.reading import limits
-from assets.datasets.reading.about import about
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import limits
+from slipway.assets.datasets.reading.about import about
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 SEPARATORS = ",\t;|"
 LONGEST_HEAD = 1 << 16

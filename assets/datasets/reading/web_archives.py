@@ -8,11 +8,11 @@ decompress for a page: here these are damage.
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from assets.datasets.reading import limits, pages
-from assets.datasets.reading.about import About
-from assets.datasets.reading.compression import DamagedFile
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import limits, pages
+from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 
 PAGES, TEXTS = ("text/html", "application/xhtml+xml"), ("text/plain",)
 BUFFER = 1 << 18

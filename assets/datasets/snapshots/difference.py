@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.datasets.documents import document_table
-from assets.datasets.snapshots import groups
-from assets.datasets.snapshots.groups import GroupChange
-from resources import warehouse
-from resources.warehouse import Changes
-from trainer.data import images, shards
-from trainer.data.snapshots import Snapshot
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.snapshots import groups
+from slipway.assets.datasets.snapshots.groups import GroupChange
+from slipway.resources import warehouse
+from slipway.resources.warehouse import Changes
+from slipway.trainer.data import images, shards
+from slipway.trainer.data.snapshots import Snapshot
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from resources import warehouse
+from slipway.resources import warehouse
 
 TOP = "."
 """Stands for the files that are in no folder: otherwise each of them would be a source of its own."""

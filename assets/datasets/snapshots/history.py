@@ -6,10 +6,10 @@ A name is the beginning of the SHA-256, or the number of changes since the datas
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.datasets.snapshots import pointer
-from trainer.base.counting import counted
-from trainer.data import shards, snapshots
-from trainer.data.snapshots import Snapshot
+from slipway.assets.datasets.snapshots import pointer
+from slipway.trainer.base.counting import counted
+from slipway.trainer.data import shards, snapshots
+from slipway.trainer.data.snapshots import Snapshot
 
 GONE = "its manifest is gone: a collection of garbage removed it, unless a scrub says that it is lost"
 LISTED = 12

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.datasets.snapshots import groups
-from assets.datasets.snapshots.outcomes import Outcome, table_of
-from recipes.dataset import DatasetRecipe
-from resources import warehouse
-from serving.languages import UNKNOWN
-from trainer.data.shards import SnapshotManifest
+from slipway.assets.datasets.snapshots import groups
+from slipway.assets.datasets.snapshots.outcomes import Outcome, table_of
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import warehouse
+from slipway.serving.languages import UNKNOWN
+from slipway.trainer.data.shards import SnapshotManifest
 
 CHECKS = {
     "removals_are_steady": "No rule leaves out a share of the documents that moved by more than the recipe allows.",

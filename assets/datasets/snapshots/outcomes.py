@@ -7,12 +7,12 @@ from typing import Any
 
 import dagster as dg
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BuildPhase
-from assets.datasets.documents import document_table
-from recipes.dataset import DatasetRecipe
-from resources import warehouse
-from trainer.data.shards import SnapshotManifest
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.documents import document_table
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import warehouse
+from slipway.trainer.data.shards import SnapshotManifest
 
 
 @dataclass(frozen=True)

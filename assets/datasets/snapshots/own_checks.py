@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from assets.datasets.snapshots.outcomes import Outcome, table_of
-from recipes.dataset import DatasetRecipe
-from resources import user_queries
-from trainer.data.shards import SnapshotManifest
+from slipway.assets.datasets.snapshots.outcomes import Outcome, table_of
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import user_queries
+from slipway.trainer.data.shards import SnapshotManifest
 
 SHOWN = 5
 """Rows of a query that are shown when its check fails."""

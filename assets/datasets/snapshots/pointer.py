@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.datasets.building.workshop import workshop
-from trainer.base import atomic, codec, journal
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.trainer.base import atomic, codec, journal
 
 
 @dataclass(frozen=True)

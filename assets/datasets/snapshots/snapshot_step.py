@@ -4,15 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assets.datasets.building.memo import Memo, Record
-from assets.datasets.building.whole import WholeShards
-from assets.datasets.building.workshop import workshop
-from assets.datasets.snapshots import pointer
-from recipes.dataset import DatasetRecipe
-from trainer.base import atomic, digest
-from trainer.data import shards, snapshots
-from trainer.data.shards import SnapshotManifest
-from trainer.data.snapshots import Snapshot
+from slipway.assets.datasets.building.memo import Memo, Record
+from slipway.assets.datasets.building.whole import WholeShards
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.snapshots import pointer
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.data import shards, snapshots
+from slipway.trainer.data.shards import SnapshotManifest
+from slipway.trainer.data.snapshots import Snapshot
 
 STEP = "snapshot"
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.building.build_log import BuildLog, quiet
-from assets.datasets.documents import document_table
-from assets.datasets.snapshots import losses
-from assets.datasets.snapshots.outcomes import (
+from slipway.assets.datasets.building.build_log import BuildLog, quiet
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.snapshots import losses
+from slipway.assets.datasets.snapshots.outcomes import (
     Outcome,
     drift_is_small,
     enough_is_kept,
@@ -23,13 +23,13 @@ from assets.datasets.snapshots.outcomes import (
     table_of,
     volume_is_kept,
 )
-from assets.datasets.texts import tokenizer
-from assets.datasets.texts.encoders import TextEncoding
-from recipes.dataset import DatasetRecipe
-from resources import warehouse
-from resources.warehouse import stability_index
-from trainer.base import digest
-from trainer.data import shards
+from slipway.assets.datasets.texts import tokenizer
+from slipway.assets.datasets.texts.encoders import TextEncoding
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import warehouse
+from slipway.resources.warehouse import stability_index
+from slipway.trainer.base import digest
+from slipway.trainer.data import shards
 
 SAMPLE = 20
 """Documents that are decoded and compared with the table, spread evenly over the shards."""

@@ -17,20 +17,20 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import asking
-from assets.datasets.building.workshop import writing
-from assets.datasets.cleaning import near_duplicates, ngrams
-from assets.datasets.cleaning.decontamination import Leak, contaminated
-from assets.datasets.cleaning.normalise import normalise
-from assets.datasets.cleaning.verdicts import Verdicts
-from assets.datasets.reading import readers
-from assets.datasets.reading.items import Text
-from assets.datasets.texts.quoted import quoted
-from recipes.cleaning import CleaningSection, DecontaminationSection
-from recipes.dataset import ReadingSection
-from resources import sql
-from trainer.base import digest, verify
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import asking
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.cleaning import near_duplicates, ngrams
+from slipway.assets.datasets.cleaning.decontamination import Leak, contaminated
+from slipway.assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.cleaning.verdicts import Verdicts
+from slipway.assets.datasets.reading import readers
+from slipway.assets.datasets.reading.items import Text
+from slipway.assets.datasets.texts.quoted import quoted
+from slipway.recipes.cleaning import CleaningSection, DecontaminationSection
+from slipway.recipes.dataset import ReadingSection
+from slipway.resources import sql
+from slipway.trainer.base import digest, verify
 
 FEATURES = """
     CREATE OR REPLACE VIEW features AS

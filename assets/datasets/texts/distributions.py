@@ -9,11 +9,11 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assets.datasets.cleaning import rules
-from assets.datasets.documents.extracts import segments
-from assets.figures import new_figure
-from resources import warehouse
-from trainer.base import parsing
+from slipway.assets.datasets.cleaning import rules
+from slipway.assets.datasets.documents.extracts import segments
+from slipway.assets.figures import new_figure
+from slipway.resources import warehouse
+from slipway.trainer.base import parsing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

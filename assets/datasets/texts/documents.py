@@ -5,11 +5,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import asking
-from assets.datasets.documents.kind import DocumentKind
-from assets.datasets.texts import comparison, segments
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import asking
+from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.assets.datasets.texts import comparison, segments
+from slipway.recipes.dataset import DatasetRecipe
 
 VERSION = "7"
 """The version of this code, raised when the same extracts would give another table."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tiktoken
 import tokenizers
 
-from trainer.base import digest, parsing
+from slipway.trainer.base import digest, parsing
 
 GPT2_PIECES = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """The pattern of `tokenizers`' ByteLevel (Radford et al. 2019)."""

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from assets.datasets.documents.extracts import segments
-from resources import warehouse
+from slipway.assets.datasets.documents.extracts import segments
+from slipway.resources import warehouse
 
 LENGTH = 160
 """The most characters of an excerpt."""

@@ -1,8 +1,8 @@
 """Texts: what the lane of a dataset of texts does."""
 
-from assets.datasets.kind import DatasetKind
-from assets.datasets.texts import checks, documents, metadata, snapshot, steps
-from trainer.data import shards
+from slipway.assets.datasets.kind import DatasetKind
+from slipway.assets.datasets.texts import checks, documents, metadata, snapshot, steps
+from slipway.trainer.data import shards
 
 TEXTS = DatasetKind(
     versions={"documents": documents.VERSION, "snapshot": snapshot.VERSION},

@@ -6,14 +6,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets import plots
-from assets.datasets.building.memo import Record
-from assets.datasets.documents import document_step, document_table, unread
-from assets.datasets.texts import distributions, documents, encoders, excerpts, snapshot, tokenizer
-from resources import warehouse
-from resources.warehouse import RemovalCount, Total
-from trainer.base import parsing
-from trainer.data import shards
+from slipway.assets import plots
+from slipway.assets.datasets.building.memo import Record
+from slipway.assets.datasets.documents import document_step, document_table, unread
+from slipway.assets.datasets.texts import distributions, documents, encoders, excerpts, snapshot, tokenizer
+from slipway.resources import warehouse
+from slipway.resources.warehouse import RemovalCount, Total
+from slipway.trainer.base import parsing
+from slipway.trainer.data import shards
 
 
 def of_documents(record: Record, durable: Path) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.building import workers
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BuildPhase
-from assets.datasets.cleaning import cleaner
-from assets.datasets.cleaning.items import ItemSearch
-from trainer.base import atomic, digest, parsing, regular_file
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.cleaning import cleaner
+from slipway.assets.datasets.cleaning.items import ItemSearch
+from slipway.trainer.base import atomic, digest, parsing, regular_file
 
 VERSION = "1"
 """The version of this code and of `ItemSearch`, raised when the same texts would give other documents."""

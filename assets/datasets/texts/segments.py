@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.cleaning import cleaner
-from assets.datasets.cleaning.cleaner import Cleaner
-from assets.datasets.cleaning.normalise import normalise
-from assets.datasets.documents.kind import Reader, RowOf
-from assets.datasets.reading import encodings, pages, parts, readers
-from assets.datasets.reading.about import About
-from assets.datasets.reading.items import Text
-from recipes.dataset import DatasetRecipe
-from trainer.base import digest
+from slipway.assets.datasets.cleaning import cleaner
+from slipway.assets.datasets.cleaning.cleaner import Cleaner
+from slipway.assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.documents.kind import Reader, RowOf
+from slipway.assets.datasets.reading import encodings, pages, parts, readers
+from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading.items import Text
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base import digest
 
 EXCERPT = 1000
 """Characters kept of a document that a rule removed: enough to see why."""

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BuildPhase
-from assets.datasets.building.whole import WholeShards
-from assets.datasets.building.workshop import writing_content
-from assets.datasets.documents import document_table
-from assets.datasets.documents.document_table import SPLITS, DocumentTable
-from assets.datasets.snapshots import packing
-from assets.datasets.snapshots.entropy import entropy
-from assets.datasets.texts import tokenizer, tokens
-from trainer.data import shards
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.building.whole import WholeShards
+from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.documents.document_table import SPLITS, DocumentTable
+from slipway.assets.datasets.snapshots import packing
+from slipway.assets.datasets.snapshots.entropy import entropy
+from slipway.assets.datasets.texts import tokenizer, tokens
+from slipway.trainer.data import shards
 
 VERSION = "2"
 """The version of this code, raised when the same documents and tokenizer would give another snapshot."""

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from assets.datasets.building.build_log import BuildLog, quiet
-from assets.datasets.building.memo import Memo, Record
-from assets.datasets.building.phase import BYTES, BuildPhase
-from assets.datasets.building.workshop import workshop
-from assets.datasets.documents import document_step, document_table
-from assets.datasets.documents.document_table import DocumentTable
-from assets.datasets.snapshots import snapshot_step
-from assets.datasets.texts import pieces, snapshot, tokenizer
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from recipes.dataset import DatasetRecipe
-from trainer.base import verify
-from trainer.data import shards
+from slipway.assets.datasets.building.build_log import BuildLog, quiet
+from slipway.assets.datasets.building.memo import Memo, Record
+from slipway.assets.datasets.building.phase import BYTES, BuildPhase
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.documents import document_step, document_table
+from slipway.assets.datasets.documents.document_table import DocumentTable
+from slipway.assets.datasets.snapshots import snapshot_step
+from slipway.assets.datasets.texts import pieces, snapshot, tokenizer
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base import verify
+from slipway.trainer.data import shards
 
 
 def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:

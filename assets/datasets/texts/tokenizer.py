@@ -13,14 +13,14 @@ import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
-from assets.datasets.documents import document_table
-from assets.datasets.documents.extracts import segment_path
-from assets.datasets.texts import encoders, segments, sentence_pieces
-from assets.datasets.texts.encoders import TextEncoding
-from assets.datasets.texts.segments import TextPlace
-from trainer.base import atomic, digest, parsing, regular_file
-from trainer.data import vocabulary
-from trainer.data.shards import TokenizerRecord
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.documents.extracts import segment_path
+from slipway.assets.datasets.texts import encoders, segments, sentence_pieces
+from slipway.assets.datasets.texts.encoders import TextEncoding
+from slipway.assets.datasets.texts.segments import TextPlace
+from slipway.trainer.base import atomic, digest, parsing, regular_file
+from slipway.trainer.data import vocabulary
+from slipway.trainer.data.shards import TokenizerRecord
 
 VERSION = "1"
 """The version of this code, raised when the same texts would give another tokenizer."""

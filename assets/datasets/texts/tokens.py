@@ -19,17 +19,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.building import workers
-from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BYTES, BuildPhase
-from assets.datasets.building.whole import WholeShards
-from assets.datasets.building.workshop import writing
-from assets.datasets.documents import document_table
-from assets.datasets.documents.extracts import segment_path
-from assets.datasets.texts import segments, tokenizer
-from assets.datasets.texts.encoders import TextEncoding
-from assets.datasets.texts.segments import TextPlace
-from trainer.data import shards
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.phase import BYTES, BuildPhase
+from slipway.assets.datasets.building.whole import WholeShards
+from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.documents.extracts import segment_path
+from slipway.assets.datasets.texts import segments, tokenizer
+from slipway.assets.datasets.texts.encoders import TextEncoding
+from slipway.assets.datasets.texts.segments import TextPlace
+from slipway.trainer.data import shards
 
 LOCATED = pa.schema(
     [

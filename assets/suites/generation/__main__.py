@@ -1,21 +1,22 @@
-"""Generation as a short job: ``python -m assets.suites.generation REQUEST.json`` lets a version answer its questions.
+"""Generation as a short job: ``python -m slipway.assets.suites.generation REQUEST.json`` lets a version answer its
+questions.
 
-The request has {durable, model, version, questions, outcome}: `serving.records.ServedVersion` and `asking.Questions` as
-JSON. It runs where the launcher places it, and imports nothing of Dagster.
+The request has {durable, model, version, questions, outcome}: `slipway.serving.records.ServedVersion` and
+`asking.Questions` as JSON. It runs where the launcher places it, and imports nothing of Dagster.
 """
 
 import sys
 from pathlib import Path
 from typing import Any
 
-from assets.suites.generation import asking
-from assets.suites.generation.answered import TaskFigures
-from assets.suites.generation.asking import Questions
-from serving.client import NotAnswered
-from serving.records import ServedVersion
-from trainer.base import codec, console, not_by_hand, parsing, regular_file
-from trainer.base.processes import bind_to_launcher
-from trainer.record import outcomes
+from slipway.assets.suites.generation import asking
+from slipway.assets.suites.generation.answered import TaskFigures
+from slipway.assets.suites.generation.asking import Questions
+from slipway.serving.client import NotAnswered
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base import codec, console, not_by_hand, parsing, regular_file
+from slipway.trainer.base.processes import bind_to_launcher
+from slipway.trainer.record import outcomes
 
 KIND = "generate"
 
@@ -48,5 +49,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("assets.suites.generation", "answers generation tasks for `slipway models evaluate`")
+    not_by_hand.explain("slipway.assets.suites.generation", "answers generation tasks for `slipway models evaluate`")
     sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainer.base import atomic, codec, digest, regular_file
+from slipway.trainer.base import atomic, codec, digest, regular_file
 
 FORMAT = "slipway.generation/1"
 FOLDER = "evaluations/generation"

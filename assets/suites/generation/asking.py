@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.suites.generation import answered, harness, offline
-from assets.suites.generation.answered import AnsweredExample, TaskFigures
-from serving import client
-from serving.records import ServedVersion
-from trainer.base import parsing, regular_file, scratch
+from slipway.assets.suites.generation import answered, harness, offline
+from slipway.assets.suites.generation.answered import AnsweredExample, TaskFigures
+from slipway.serving import client
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base import parsing, regular_file, scratch
 
 TOKENS = 12
 """Of an answer to an offline task, at most."""
@@ -100,7 +100,16 @@ def worker(durable: Path, model: str, version: ServedVersion) -> Iterator[str]:
         "model": name,
         "fingerprint": version.fingerprint(model),
     }
-    command = [sys.executable, "-m", "serving.worker", "--order", json.dumps(order), "--parent", str(os.getpid())]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "slipway.serving.worker",
+        "--order",
+        json.dumps(order),
+        "--parent",
+        str(os.getpid()),
+    ]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

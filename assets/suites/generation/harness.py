@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.suites.generation.answered import AnsweredExample
-from trainer.base import parsing, processes
+from slipway.assets.suites.generation.answered import AnsweredExample
+from slipway.trainer.base import parsing, processes
 
 PACKAGE = "lm_eval"
 AT_ONCE = 4

@@ -7,8 +7,8 @@ instruction or examples that it always shows, is no part of a question.
 import itertools
 from collections.abc import Sequence
 
-from assets.suites.generation.answered import AnsweredExample
-from trainer.base import digest
+from slipway.assets.suites.generation.answered import AnsweredExample
+from slipway.trainer.base import digest
 
 
 def of(rows: Sequence[AnsweredExample]) -> dict[str, str]:

@@ -6,8 +6,8 @@ another. A difference that is no larger than the noise says nothing either.
 
 from dataclasses import dataclass
 
-from assets.sweeps.schedulers.ties import band
-from assets.sweeps.state import SweepState, Trial
+from slipway.assets.sweeps.schedulers.ties import band
+from slipway.assets.sweeps.state import SweepState, Trial
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TrialComparison:
 def compared(best: Trial, other: Trial, given: float | None) -> TrialComparison | None:
     """Two trials at the last step that both have reported with finite values; None where there is no such step.
 
-    The noise is `given`, or estimated from their reports (`assets.sweeps.schedulers.ties`).
+    The noise is `given`, or estimated from their reports (`slipway.assets.sweeps.schedulers.ties`).
     """
     common = [step for step, value in best.reports.items() if value is not None and other.reports.get(step) is not None]
     if not common:

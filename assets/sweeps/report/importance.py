@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets.sweeps.distributions import Coding
-from assets.sweeps.report.compared import merit
-from assets.sweeps.samplers import quiet_optuna
-from assets.sweeps.state import SweepState
-from recipes.search_space import SearchSpace
+from slipway.assets.sweeps.distributions import Coding
+from slipway.assets.sweeps.report.compared import merit
+from slipway.assets.sweeps.samplers import quiet_optuna
+from slipway.assets.sweeps.state import SweepState
+from slipway.recipes.search_space import SearchSpace
 
 if TYPE_CHECKING:
     import optuna

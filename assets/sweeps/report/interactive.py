@@ -7,10 +7,10 @@ crowd.
 from collections.abc import Iterator
 from typing import Any
 
-from assets.sweeps.choice import WRITTEN
-from assets.sweeps.report.pictures import points_of
-from assets.sweeps.report.results import SweepReport
-from resources.pages import curves
+from slipway.assets.sweeps.choice import WRITTEN
+from slipway.assets.sweeps.report.pictures import points_of
+from slipway.assets.sweeps.report.results import SweepReport
+from slipway.resources.pages import curves
 
 BEST = 7
 """So many of the best trials are drawn, and the recipe as it is written."""

@@ -4,13 +4,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from assets.sweeps.report.page import HEAD, html, marked
-from assets.sweeps.report.results import SweepReport, report
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
-from resources.trainings.roots import TRIALS
-from resources.trainings.store import Trainings
-from trainer.base import atomic
+from slipway.assets.sweeps.report.page import HEAD, html, marked
+from slipway.assets.sweeps.report.results import SweepReport, report
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.trainings.roots import TRIALS
+from slipway.resources.trainings.store import Trainings
+from slipway.trainer.base import atomic
 
 PAGE = "report.html"
 SHARE = 0.05

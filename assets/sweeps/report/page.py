@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from assets import figures
-from assets.sweeps.report import interactive, pictures
-from assets.sweeps.report.results import SweepReport
-from assets.sweeps.report.text import (
+from slipway.assets import figures
+from slipway.assets.sweeps.report import interactive, pictures
+from slipway.assets.sweeps.report.results import SweepReport
+from slipway.assets.sweeps.report.text import (
     ROW_TAIL,
     RUNG_HEAD,
     cells,
@@ -22,9 +22,9 @@ from assets.sweeps.report.text import (
     rung_cells,
     shown,
 )
-from resources import frame
-from resources.pages import curves
-from trainer.base.counting import counted
+from slipway.resources import frame
+from slipway.resources.pages import curves
+from slipway.trainer.base.counting import counted
 
 HEAD = 1000
 """The first characters of a page, in which its mark is."""

@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from assets.figures import new_figure
-from assets.sweeps.choice import WRITTEN
-from assets.sweeps.report.results import SweepReport, TrialRow
-from trainer.base.counting import counted
+from slipway.assets.figures import new_figure
+from slipway.assets.sweeps.choice import WRITTEN
+from slipway.assets.sweeps.report.results import SweepReport, TrialRow
+from slipway.trainer.base.counting import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

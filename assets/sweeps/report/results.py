@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assets.sweeps import lineage, ranking
-from assets.sweeps.choice import WRITTEN, choose
-from assets.sweeps.events import Event
-from assets.sweeps.ranking import RungAgreement
-from assets.sweeps.report import compared, importance, rungs, spent
-from assets.sweeps.report.compared import TrialComparison
-from assets.sweeps.report.importance import ParameterImportance
-from assets.sweeps.report.rungs import RungCost
-from assets.sweeps.state import SweepState, Trial
+from slipway.assets.sweeps import lineage, ranking
+from slipway.assets.sweeps.choice import WRITTEN, choose
+from slipway.assets.sweeps.events import Event
+from slipway.assets.sweeps.ranking import RungAgreement
+from slipway.assets.sweeps.report import compared, importance, rungs, spent
+from slipway.assets.sweeps.report.compared import TrialComparison
+from slipway.assets.sweeps.report.importance import ParameterImportance
+from slipway.assets.sweeps.report.rungs import RungCost
+from slipway.assets.sweeps.state import SweepState, Trial
 
 
 @dataclass(frozen=True)

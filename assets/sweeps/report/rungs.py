@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assets.sweeps.state import SweepState
+from slipway.assets.sweeps.state import SweepState
 
 
 @dataclass(frozen=True)

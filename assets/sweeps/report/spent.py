@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from assets.sweeps.events import Asked, Ended, Event, Paused, Started
+from slipway.assets.sweeps.events import Asked, Ended, Event, Paused, Started
 
 
 def rank_seconds(log: Iterable[Event], ranks_per_node: int) -> dict[int, float]:

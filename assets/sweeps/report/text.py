@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from assets.sweeps.choice import WRITTEN
-from assets.sweeps.report.compared import TrialComparison
-from assets.sweeps.report.results import SweepReport, TrialRow
+from slipway.assets.sweeps.choice import WRITTEN
+from slipway.assets.sweeps.report.compared import TrialComparison
+from slipway.assets.sweeps.report.results import SweepReport, TrialRow
 
 SHOWN = 30
 """So many of the best trials are listed where the table has a limit: the event log keeps each report."""

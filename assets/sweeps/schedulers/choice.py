@@ -1,16 +1,16 @@
 """The scheduler that a sweep's plan asks for."""
 
-from assets.sweeps.draws import Mutation
-from assets.sweeps.events import Opened
-from assets.sweeps.rungs import rungs_of
-from assets.sweeps.schedulers.hyperband import HyperbandBrackets
-from assets.sweeps.schedulers.median import MedianRule
-from assets.sweeps.schedulers.none import FullLength
-from assets.sweeps.schedulers.population import PopulationRules
-from assets.sweeps.schedulers.promotion import PromotionHalving
-from assets.sweeps.schedulers.protocol import SweepScheduler
-from assets.sweeps.schedulers.stopping import StoppingHalving
-from recipes.schedulers import (
+from slipway.assets.sweeps.draws import Mutation
+from slipway.assets.sweeps.events import Opened
+from slipway.assets.sweeps.rungs import rungs_of
+from slipway.assets.sweeps.schedulers.hyperband import HyperbandBrackets
+from slipway.assets.sweeps.schedulers.median import MedianRule
+from slipway.assets.sweeps.schedulers.none import FullLength
+from slipway.assets.sweeps.schedulers.population import PopulationRules
+from slipway.assets.sweeps.schedulers.promotion import PromotionHalving
+from slipway.assets.sweeps.schedulers.protocol import SweepScheduler
+from slipway.assets.sweeps.schedulers.stopping import StoppingHalving
+from slipway.recipes.schedulers import (
     HyperbandScheduler,
     MedianScheduler,
     NoScheduler,
@@ -19,7 +19,7 @@ from recipes.schedulers import (
     StoppingScheduler,
     parsed,
 )
-from recipes.search_space import SearchSpace
+from slipway.recipes.search_space import SearchSpace
 
 
 def scheduler_of(plan: Opened) -> SweepScheduler:

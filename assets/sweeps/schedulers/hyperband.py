@@ -11,10 +11,10 @@ import functools
 import itertools
 from dataclasses import dataclass
 
-from assets.sweeps.events import Decided, Resumed
-from assets.sweeps.schedulers.promotion import PromotionHalving, chances, promoted
-from assets.sweeps.schedulers.stopping import judged
-from assets.sweeps.state import RungArrival, SweepState
+from slipway.assets.sweeps.events import Decided, Resumed
+from slipway.assets.sweeps.schedulers.promotion import PromotionHalving, chances, promoted
+from slipway.assets.sweeps.schedulers.stopping import judged
+from slipway.assets.sweeps.state import RungArrival, SweepState
 
 GOLDEN = 2654435769
 """2^32 over the golden ratio: its multiples modulo 2^32 fall evenly into all intervals (Knuth 6.4)."""

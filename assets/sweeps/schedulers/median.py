@@ -9,8 +9,8 @@ steps where it saves three quarters now (benchmarks/RESULTS.md).
 import statistics
 from dataclasses import dataclass
 
-from assets.sweeps.events import Decided
-from assets.sweeps.state import SweepState, Trial
+from slipway.assets.sweeps.events import Decided
+from slipway.assets.sweeps.state import SweepState, Trial
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assets.sweeps.state import SweepState
+from slipway.assets.sweeps.state import SweepState
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ of the seed, the step and the child's place, so that a sweep that was killed dra
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assets.sweeps import draws
-from assets.sweeps.draws import Mutation
-from assets.sweeps.events import Asked, Decided, Resumed
-from assets.sweeps.state import SweepState, Trial
-from recipes.search_space import SearchSpace
+from slipway.assets.sweeps import draws
+from slipway.assets.sweeps.draws import Mutation
+from slipway.assets.sweeps.events import Asked, Decided, Resumed
+from slipway.assets.sweeps.state import SweepState, Trial
+from slipway.recipes.search_space import SearchSpace
 
 
 @dataclass(frozen=True)

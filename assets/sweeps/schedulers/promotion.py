@@ -5,19 +5,19 @@ whenever a slot is free, the best trial that is among the best floor(n / eta) of
 highest rung first; without one, a new trial begins.
 
 Four things are added. Where trials are drawn whatever the others found, all of them come to their first rung before any
-goes on (`assets.sweeps.decisions`), so that the best are chosen among all. Once no trial can come to a rung any more,
-the best ceil(n / eta) go on: floor(n / eta) is 0 at the last rungs of a small sweep. The best two of a rung go on while
-they are tied within the noise. And a trial pauses only where that is worth while: a restart costs less than a tenth of
-the steps to the next rung. Elsewhere it keeps its slot and is judged as it arrives, as in `stopping`.
+goes on (`slipway.assets.sweeps.decisions`), so that the best are chosen among all. Once no trial can come to a rung any
+more, the best ceil(n / eta) go on: floor(n / eta) is 0 at the last rungs of a small sweep. The best two of a rung go on
+while they are tied within the noise. And a trial pauses only where that is worth while: a restart costs less than a
+tenth of the steps to the next rung. Elsewhere it keeps its slot and is judged as it arrives, as in `stopping`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assets.sweeps.events import Decided, Resumed
-from assets.sweeps.schedulers import ties
-from assets.sweeps.schedulers.stopping import judged
-from assets.sweeps.state import RungArrival, SweepState
+from slipway.assets.sweeps.events import Decided, Resumed
+from slipway.assets.sweeps.schedulers import ties
+from slipway.assets.sweeps.schedulers.stopping import judged
+from slipway.assets.sweeps.state import RungArrival, SweepState
 
 WORTH = 10
 """A trial pauses at a rung when the steps to the next one are so many times what a restart costs."""

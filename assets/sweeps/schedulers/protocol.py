@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from assets.sweeps.events import Asked, Decided, Resumed
-from assets.sweeps.state import SweepState
+from slipway.assets.sweeps.events import Asked, Decided, Resumed
+from slipway.assets.sweeps.state import SweepState
 
 
 class SweepScheduler(Protocol):

@@ -9,9 +9,9 @@ ceil(n / eta). Rounding up lets the first arrival go on.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assets.sweeps.events import Decided, Verdict
-from assets.sweeps.schedulers import ties
-from assets.sweeps.state import RungArrival, SweepState
+from slipway.assets.sweeps.events import Decided, Verdict
+from slipway.assets.sweeps.schedulers import ties
+from slipway.assets.sweeps.state import RungArrival, SweepState
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ local_artifact_storage:
   config: {base_dir: /tmp/dagster}
 
 run_coordinator:
-  module: resources.run_coordinator
+  module: slipway.resources.run_coordinator
   class: AttributingRunCoordinator
   config:
     # By kind of work alone (resources/run_kinds.py): one number for all would let runs that wait for trainings hold up
@@ -53,7 +53,7 @@ run_monitoring:
 
 # Dagster's own launcher with one difference: a cluster that cannot be asked is not a dead run.
 run_launcher:
-  module: resources.kubernetes.run_launcher
+  module: slipway.resources.kubernetes.run_launcher
   class: PatientRunLauncher
   config:
     load_incluster_config: true

@@ -1,8 +1,8 @@
 """The one door to a node's standing: sensors, diagnoses, the command line and jobs of the UI all come through it.
 
 It reads the node's record, asks `transitions` what follows, writes the transition, and then has the cluster's own
-scheduler obey it (`resources.fleet.kubernetes.cordon`), where there is one. A crash after the writing leaves nothing
-undone: `enforce` compares each time what should be with what is.
+scheduler obey it (`slipway.resources.fleet.kubernetes.cordon`), where there is one. A crash after the writing leaves
+nothing undone: `enforce` compares each time what should be with what is.
 """
 
 import time
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from resources.fleet.health import suspicion, transitions
-from resources.fleet.health.preflights import PreflightHistory
-from resources.fleet.health.register import Exemption, NodeRegister
-from resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing
-from resources.fleet.health.transitions import Surroundings
-from resources.fleet.protocol import Node
+from slipway.resources.fleet.health import suspicion, transitions
+from slipway.resources.fleet.health.preflights import PreflightHistory
+from slipway.resources.fleet.health.register import Exemption, NodeRegister
+from slipway.resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing
+from slipway.resources.fleet.health.transitions import Surroundings
+from slipway.resources.fleet.protocol import Node
 
 Decide = Callable[[NodeRecord], NodeRecord | None]
 

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from resources.fleet.health.register import NodeRegister
-from resources.fleet.health.standing import HealthRules, NodeRecord
-from resources.fleet.protocol import Fleet, Node
+from slipway.resources.fleet.health.register import NodeRegister
+from slipway.resources.fleet.health.standing import HealthRules, NodeRecord
+from slipway.resources.fleet.protocol import Fleet, Node
 
 
 @dataclass(frozen=True)
 class GuardedFleet:
-    """Implements `resources.fleet.protocol.Fleet` over another fleet."""
+    """Implements `slipway.resources.fleet.protocol.Fleet` over another fleet."""
 
     fleet: Fleet
     register: NodeRegister

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from resources.fleet.health.register import FOLDER as NODES
-from resources.unavailable import Unavailable
-from trainer.base import codec
-from trainer.record import files
+from slipway.resources.fleet.health.register import FOLDER as NODES
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
 
 FORMAT = "slipway.preflight/1"
 FOLDER = "preflights"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from resources.fleet.health.standing import NodeRecord, unknown
-from resources.unavailable import Unavailable
-from trainer.base import codec
-from trainer.record import files, numbered
+from slipway.resources.fleet.health.standing import NodeRecord, unknown
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import codec
+from slipway.trainer.record import files, numbered
 
 FORMAT = "slipway.node/1"
 FOLDER = "nodes"

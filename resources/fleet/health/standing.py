@@ -9,7 +9,7 @@ joining, a node that is new or was lost → released, or repair
 import enum
 from dataclasses import dataclass
 
-from trainer.base.invalid import require
+from slipway.trainer.base.invalid import require
 
 DAY = 86400.0
 
@@ -59,7 +59,7 @@ class Evidence:
     id: str
     """No other evidence has it: an incident's training and id."""
     fault: str
-    """What kind of fault: a class of `trainer.record.causes`, or an Xid."""
+    """What kind of fault: a class of `slipway.trainer.record.causes`, or an Xid."""
     why: str
     """One sentence for a person."""
     weight: Weight

@@ -6,12 +6,12 @@ is replaced and not suspected; what its driver or its agents said before is anot
 
 from collections.abc import Iterator, Sequence
 
-from resources.fleet.health.standing import Evidence, Weight
-from resources.fleet.kubernetes import xid
-from resources.fleet.protocol import Node
-from trainer.base import digest
-from trainer.record import causes
-from trainer.record.incidents import IncidentRecord
+from slipway.resources.fleet.health.standing import Evidence, Weight
+from slipway.resources.fleet.kubernetes import xid
+from slipway.resources.fleet.protocol import Node
+from slipway.trainer.base import digest
+from slipway.trainer.record import causes
+from slipway.trainer.record.incidents import IncidentRecord
 
 WEIGHTS: dict[str, Weight] = {
     causes.MACHINE: Weight.MACHINE,

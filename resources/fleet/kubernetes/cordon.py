@@ -1,6 +1,6 @@
 """Cordon: the one way in which Slipway takes a node out of service, or back into it.
 
-A person decides to cordon, or the door of `resources.fleet.health` where the platform's settings let it
+A person decides to cordon, or the door of `slipway.resources.fleet.health` where the platform's settings let it
 (`compute.quarantine.apply`). Without `apply` nothing changes, and the act only says what would happen. Each act is
 recorded in the durable tier before it is done, and on the node with who did it and why.
 `slipway nodes cordon NODE --why WORDS` is the command.
@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from resources.kubernetes.objects import NODES, KubernetesObject
-from resources.kubernetes.reader import ClusterWriter
-from resources.unavailable import Unavailable
-from trainer.base import atomic, codec, lock, parsing
+from slipway.resources.kubernetes.objects import NODES, KubernetesObject
+from slipway.resources.kubernetes.reader import ClusterWriter
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import atomic, codec, lock, parsing
 
 FORMAT = "slipway.cordon/1"
 CORDONED = "slipway/cordoned"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from resources.fleet.kubernetes import node_health
-from resources.fleet.protocol import Node
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import EVENTS, NODES, KubernetesObject
-from resources.kubernetes.reader import ClusterReader
-from resources.unavailable import Unavailable
+from slipway.resources.fleet.kubernetes import node_health
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import EVENTS, NODES, KubernetesObject
+from slipway.resources.kubernetes.reader import ClusterReader
+from slipway.resources.unavailable import Unavailable
 
 EVENTS_NAMESPACE = "default"
 """Where Kubernetes keeps the events of objects without a namespace."""
@@ -21,7 +21,7 @@ EVENTS_SECONDS = 2.0
 
 @dataclass
 class KubernetesFleet:
-    """Implements `resources.fleet.protocol.Fleet`."""
+    """Implements `slipway.resources.fleet.protocol.Fleet`."""
 
     reader: ClusterReader
     cluster: Cluster

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resources.fleet.kubernetes import xid
-from resources.fleet.protocol import Node
-from resources.kubernetes.conditions import seconds
-from resources.kubernetes.objects import KubernetesObject
+from slipway.resources.fleet.kubernetes import xid
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.kubernetes.conditions import seconds
+from slipway.resources.kubernetes.objects import KubernetesObject
 
 PROBLEMS = (
     # NVSentinel's checks, as it names its conditions (v1.31)

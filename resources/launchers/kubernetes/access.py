@@ -6,11 +6,11 @@ The mirror holds what `held` lists, and the chart's role for launchers has the `
 from collections.abc import Iterable
 from typing import Any
 
-from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, Resource
-from resources.launchers.kubernetes.network import NETWORK_POLICIES
-from resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, QUEUED_JOB, WORKLOADS
-from resources.launchers.kubernetes.workloads import KINDS
-from resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, Resource
+from slipway.resources.launchers.kubernetes.network import NETWORK_POLICIES
+from slipway.resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, QUEUED_JOB, WORKLOADS
+from slipway.resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
 
 Kinds = Iterable[Workload]
 ALL = tuple(KINDS.values())

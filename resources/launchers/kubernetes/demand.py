@@ -10,12 +10,12 @@ lacking.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from resources.kubernetes import objects
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOBS, NAME, KubernetesObject
-from resources.launchers.kubernetes import names, placement, pods
-from resources.launchers.kubernetes.lack import Lack
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import JOBS, NAME, KubernetesObject
+from slipway.resources.launchers.kubernetes import names, placement, pods
+from slipway.resources.launchers.kubernetes.lack import Lack
 
 DEMAND = "slipway/demand"
 """Label of the placeholders: the training, as a label's value."""

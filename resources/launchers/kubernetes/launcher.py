@@ -10,23 +10,23 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from resources.kubernetes import answers
-from resources.kubernetes.answers import ObjectConflict, RefusedRequest
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.conditions import holding
-from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, KubernetesObject
-from resources.kubernetes.reader import ClusterReader
-from resources.launchers import document
-from resources.launchers.kubernetes import names, network, orders, pod_facts, status, store, waiting
-from resources.launchers.kubernetes.network import NETWORK_POLICIES
-from resources.launchers.kubernetes.orders import Cancellation, JobOrder
-from resources.launchers.kubernetes.pod_facts import PodFacts
-from resources.launchers.kubernetes.queues import LOCAL_QUEUES, QUEUE, QUEUED_JOB, WORKLOADS
-from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.launchers.protocol import DoesNotFit, Job, JobState, Status
-from resources.steps import misfit
-from resources.unavailable import PlatformFault, Unavailable
+from slipway.resources.kubernetes import answers
+from slipway.resources.kubernetes.answers import ObjectConflict, RefusedRequest
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.conditions import holding
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, KubernetesObject
+from slipway.resources.kubernetes.reader import ClusterReader
+from slipway.resources.launchers import document
+from slipway.resources.launchers.kubernetes import names, network, orders, pod_facts, status, store, waiting
+from slipway.resources.launchers.kubernetes.network import NETWORK_POLICIES
+from slipway.resources.launchers.kubernetes.orders import Cancellation, JobOrder
+from slipway.resources.launchers.kubernetes.pod_facts import PodFacts
+from slipway.resources.launchers.kubernetes.queues import LOCAL_QUEUES, QUEUE, QUEUED_JOB, WORKLOADS
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.launchers.protocol import DoesNotFit, Job, JobState, Status
+from slipway.resources.steps import misfit
+from slipway.resources.unavailable import PlatformFault, Unavailable
 
 LOG_READERS = 8
 """How many pods' logs are read at a time."""
@@ -34,7 +34,7 @@ LOG_READERS = 8
 
 @dataclass(frozen=True)
 class KubernetesLauncher:
-    """Implements `resources.launchers.protocol.Launcher`."""
+    """Implements `slipway.resources.launchers.protocol.Launcher`."""
 
     client: Client
     cluster: Cluster

@@ -5,11 +5,11 @@ may reach besides (DNS, the object store) stands in the chart's own policies, wh
 job's order: it comes and goes with the job.
 """
 
-from resources.kubernetes import objects
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB, KubernetesObject, Resource
-from resources.launchers.kubernetes import pods, store
-from resources.launchers.protocol import Job
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import JOB, KubernetesObject, Resource
+from slipway.resources.launchers.kubernetes import pods, store
+from slipway.resources.launchers.protocol import Job
 
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 

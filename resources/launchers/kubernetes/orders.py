@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from resources.kubernetes.conditions import seconds
-from resources.kubernetes.objects import CONFIG_MAPS, KubernetesObject
-from resources.launchers import document
-from resources.launchers.kubernetes import pods
-from resources.launchers.protocol import Job
-from trainer.base import atomic, parsing
+from slipway.resources.kubernetes.conditions import seconds
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, KubernetesObject
+from slipway.resources.launchers import document
+from slipway.resources.launchers.kubernetes import pods
+from slipway.resources.launchers.protocol import Job
+from slipway.trainer.base import atomic, parsing
 
 JOB_FILE = "job.json"
 CANCELLED_AT, GRACE_SECONDS = "slipway/cancelled-at", "slipway/grace-seconds"
@@ -45,7 +45,7 @@ class JobOrder:
     uid: str
     version: str
     job: dict[str, Any]
-    """The job as a document of `resources.launchers.document`."""
+    """The job as a document of `slipway.resources.launchers.document`."""
     submitted_at: float | None
     """Seconds since the epoch."""
     cancellation: Cancellation | None

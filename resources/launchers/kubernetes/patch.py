@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resources.kubernetes.objects import CONTAINER, JOB, KubernetesObject
+from slipway.resources.kubernetes.objects import CONTAINER, JOB, KubernetesObject
 
 MERGE_KEYS = {
     "containers": "name",
@@ -38,7 +38,7 @@ def apply(template: KubernetesObject, patch: Mapping[str, Any], whose: str) -> K
     """
     if not patch:
         return template
-    from resources.launchers.kubernetes import fields
+    from slipway.resources.launchers.kubernetes import fields
 
     merged = _merge(copy.deepcopy(template), patch, whose)
     problems = fields.problems_of_template(merged, whose) or list(_problems_for_us(template, merged, whose))

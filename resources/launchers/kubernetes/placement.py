@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB, KubernetesObject
-from resources.launchers.protocol import Job
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import JOB, KubernetesObject
+from slipway.resources.launchers.protocol import Job
 
 HOST = "kubernetes.io/hostname"
 """The label that names a node; a job with one pod on each node keeps its pods apart by it."""

@@ -5,10 +5,10 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from resources.kubernetes.conditions import seconds
-from resources.kubernetes.objects import KubernetesObject
-from resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
-from trainer.base.exit_code import ExitCode
+from slipway.resources.kubernetes.conditions import seconds
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
+from slipway.trainer.base.exit_code import ExitCode
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 """Annotation of a pod of an Indexed Job."""

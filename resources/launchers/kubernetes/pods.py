@@ -5,16 +5,16 @@ The pods need no privilege: they pass the Pod Security Standard `restricted`, al
 
 from collections.abc import Mapping
 
-from resources.fleet.protocol import NODE_VARIABLE
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import CONTAINER, JOB, NAME, KubernetesObject
-from resources.launchers.environment import rank_environment
-from resources.launchers.kubernetes import names, patch, placement, queues, store
-from resources.launchers.protocol import Job
-from resources.launchers.torchrun import node_command
-from trainer.node.agent import ADDRESS_VARIABLE
-from trainer.node.environment import IMAGE
-from trainer.node.last_words import FILE_VARIABLE
+from slipway.resources.fleet.protocol import NODE_VARIABLE
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import CONTAINER, JOB, NAME, KubernetesObject
+from slipway.resources.launchers.environment import rank_environment
+from slipway.resources.launchers.kubernetes import names, patch, placement, queues, store
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.launchers.torchrun import node_command
+from slipway.trainer.node.agent import ADDRESS_VARIABLE
+from slipway.trainer.node.environment import IMAGE
+from slipway.trainer.node.last_words import FILE_VARIABLE
 
 CONFIG, CONFIG_FOLDER, SHARED_MEMORY = "config", "/etc/slipway", "shared-memory"
 CONFIG_FILE = "config.json"

@@ -1,9 +1,9 @@
 """Queues, which admit a job as a whole: Kueue holds it suspended, Volcano waits for its PodGroup. Pure."""
 
-from resources.kubernetes import objects
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import KubernetesObject, Resource
-from resources.launchers.protocol import Job
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import KubernetesObject, Resource
+from slipway.resources.launchers.protocol import Job
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", operator="Kueue")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads", operator="Kueue")

@@ -7,12 +7,12 @@ them from doing harm.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from resources.launchers.kubernetes import pod_facts
-from resources.launchers.kubernetes.orders import JobOrder
-from resources.launchers.kubernetes.pod_facts import LOSSES, PodFacts
-from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
-from resources.launchers.protocol import JobState, Status
-from trainer.record import causes
+from slipway.resources.launchers.kubernetes import pod_facts
+from slipway.resources.launchers.kubernetes.orders import JobOrder
+from slipway.resources.launchers.kubernetes.pod_facts import LOSSES, PodFacts
+from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from slipway.resources.launchers.protocol import JobState, Status
+from slipway.trainer.record import causes
 
 
 def of(

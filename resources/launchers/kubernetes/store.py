@@ -6,13 +6,13 @@ no Service of the job takes it for one. It prefers nodes outside the fleet, or n
 
 from typing import Any
 
-from resources.kubernetes import objects
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB, NAME, PODS, SERVICES, KubernetesObject
-from resources.launchers.kubernetes import placement
-from resources.launchers.protocol import Job
-from resources.launchers.torchrun import is_supervised
-from trainer.node.rendezvous import LEFT_VARIABLE, PORT_VARIABLE
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import JOB, NAME, PODS, SERVICES, KubernetesObject
+from slipway.resources.launchers.kubernetes import placement
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.launchers.torchrun import is_supervised
+from slipway.trainer.node.rendezvous import LEFT_VARIABLE, PORT_VARIABLE
 
 PORT = 29500
 """Its port."""
@@ -84,7 +84,7 @@ def _container(job: Job, cluster: Cluster) -> KubernetesObject:
         "name": CONTAINER,
         "image": cluster.image,
         "imagePullPolicy": cluster.pull_policy,
-        "command": ["python", "-P", "-m", "trainer.node.rendezvous"],
+        "command": ["python", "-P", "-m", "slipway.trainer.node.rendezvous"],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "resources": {"requests": REQUESTS, "limits": LIMITS},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

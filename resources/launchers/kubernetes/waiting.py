@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from resources.kubernetes.objects import KubernetesObject
-from resources.launchers.kubernetes.pod_facts import PodFacts
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.launchers.kubernetes.pod_facts import PodFacts
 
 
 def by_pods(pods: Iterable[PodFacts]) -> str:

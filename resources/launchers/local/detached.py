@@ -5,15 +5,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from resources.launchers.local.environment import keeper_environment
-from resources.unavailable import Unavailable
+from slipway.resources.launchers.local.environment import keeper_environment
+from slipway.resources.unavailable import Unavailable
 
 START_SECONDS = 60.0
 """What a process may take until it has forked: the start of Python on a busy machine."""
 
 
 def start(module: Sequence[str], log: Path, code: Path, inherited: Mapping[str, str], what: str) -> None:
-    """Run `python -m` with a module and its arguments, in the folder of `log`, where its output is appended.
+    """Run `python -P -m` with a module and its arguments, in the folder of `log`, where its output is appended.
 
     code: what it imports Slipway's packages from. inherited: the starter's environment. what: names it in messages.
     Raises Unavailable for a process that hangs, or that ends with an error.
@@ -21,7 +21,7 @@ def start(module: Sequence[str], log: Path, code: Path, inherited: Mapping[str, 
     with log.open("ab") as output:
         try:
             ended = subprocess.call(
-                [sys.executable, "-m", *module],
+                [sys.executable, "-P", "-m", *module],
                 cwd=log.parent,
                 env=keeper_environment(code, inherited),
                 stdin=subprocess.DEVNULL,

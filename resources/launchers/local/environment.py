@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from resources.fleet.embedded import node_environment
-from resources.launchers.environment import rank_environment
-from resources.launchers.local.folder import LocalOrder
-from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
+from slipway.resources.fleet.embedded import node_environment
+from slipway.resources.launchers.environment import rank_environment
+from slipway.resources.launchers.local.folder import LocalOrder
+from slipway.trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
 
 CONTROL_PLANE_VARIABLE = "SLIPWAY_CONTROL_PLANE"
 """Marks the processes of the control plane, which end with the control plane; a job's processes do not."""

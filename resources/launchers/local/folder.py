@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from resources.fleet import embedded
-from resources.launchers import document
-from resources.launchers.protocol import Job, JobState, Status
-from resources.launchers.torchrun import is_supervised
-from trainer.base import atomic, codec
-from trainer.record import causes
+from slipway.resources.fleet import embedded
+from slipway.resources.launchers import document
+from slipway.resources.launchers.protocol import Job, JobState, Status
+from slipway.resources.launchers.torchrun import is_supervised
+from slipway.trainer.base import atomic, codec
+from slipway.trainer.record import causes
 
 FORMAT = "slipway.local-job/1"
 JOB, STARTED, CANCEL, EXIT = "job.json", "started.json", "cancel.json", "exit.json"
@@ -37,7 +37,7 @@ class Ending:
     reason: str
     lost_nodes: tuple[str, ...] = ()
     kind: str = ""
-    """Of `trainer.record.causes`; empty where it is not known."""
+    """Of `slipway.trainer.record.causes`; empty where it is not known."""
 
 
 KEEPER_DIED = Ending(JobState.FAILED, "its keeper died", kind=causes.KILLED)

@@ -1,7 +1,7 @@
 """The fork server: it has imported all that the ranks of a training need, and forks the keepers of short jobs.
 
-``python -m resources.launchers.local.fork_server ROOM`` reads the folder of a job from each line of its input, and
-answers with the same line after a + once the job has a keeper, and after a - where it cannot start it. Below the
+``python -m slipway.resources.launchers.local.fork_server ROOM`` reads the folder of a job from each line of its input,
+and answers with the same line after a + once the job has a keeper, and after a - where it cannot start it. Below the
 keeper, the node's process, the supervisor and the rank are forked too, so that nothing is imported again. It ends with
 the process that asks it, or when nobody has asked for a while; what it has forked goes on.
 """
@@ -15,17 +15,17 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from resources.launchers.local import keeper
-from resources.launchers.local.folder import JobFolder
-from resources.launchers.local.gang import NodeHandle
-from resources.launchers.local.overdue import KEEPER
-from resources.launchers.local.warm import ROOM_VARIABLE, SERVER
-from trainer.base import codec, forked, not_by_hand
-from trainer.base.forked import Forked
-from trainer.config.resolved import Config
-from trainer.node import process
-from trainer.supervisor import __main__ as supervisor
-from trainer.supervisor import warm
+from slipway.resources.launchers.local import keeper
+from slipway.resources.launchers.local.folder import JobFolder
+from slipway.resources.launchers.local.gang import NodeHandle
+from slipway.resources.launchers.local.overdue import KEEPER
+from slipway.resources.launchers.local.warm import ROOM_VARIABLE, SERVER
+from slipway.trainer.base import codec, forked, not_by_hand
+from slipway.trainer.base.forked import Forked
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node import process
+from slipway.trainer.supervisor import __main__ as supervisor
+from slipway.trainer.supervisor import warm
 
 IDLE_SECONDS = 120.0
 """It holds some hundred megabytes; where nobody asked for so long, a new one costs next to nothing."""
@@ -59,7 +59,7 @@ def _fork(path: str, pipes: tuple[int, ...]) -> None:
         return
     try:
         if not folder.has_begun():
-            words = (sys.executable, "-m", KEEPER, str(folder.path))
+            words = (sys.executable, "-P", "-m", KEEPER, str(folder.path))
             with (folder.path / "keeper.log").open("ab") as log:
                 main = functools.partial(_keep, folder, lock, pipes)
                 Forked(main, words, dict(os.environ), log.fileno(), str(folder.path), dies_by=None)
@@ -77,7 +77,7 @@ def _keep(folder: JobFolder, lock: int, pipes: tuple[int, ...]) -> int:
 
 def _node(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int) -> NodeHandle:
     """The process of a node; forked, it has the lock as it has all else."""
-    main = functools.partial(process.main, list(command[3:]), _supervisor)
+    main = functools.partial(process.main, list(command[4:]), _supervisor)
     return Forked(main, command, environment, log, dies_by=signal.SIGHUP)
 
 
@@ -89,7 +89,7 @@ def main() -> int:
     requests, answers = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     del os.environ[ROOM_VARIABLE]
-    forked.show_words((sys.executable, "-m", SERVER))
+    forked.show_words((sys.executable, "-P", "-m", SERVER))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a keeper that has ended leaves nothing behind
     serve(requests, answers)
     return 0

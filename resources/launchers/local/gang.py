@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from resources.launchers.local.environment import LOCAL_ADDRESS, local_rank_environment
-from resources.launchers.local.folder import Ending, JobFolder, LocalOrder
-from resources.launchers.protocol import JobState
-from resources.launchers.torchrun import node_command
-from trainer.base import processes
-from trainer.node.standstill import Standstill
-from trainer.record import causes
+from slipway.resources.launchers.local.environment import LOCAL_ADDRESS, local_rank_environment
+from slipway.resources.launchers.local.folder import Ending, JobFolder, LocalOrder
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.launchers.torchrun import node_command
+from slipway.trainer.base import processes
+from slipway.trainer.node.standstill import Standstill
+from slipway.trainer.record import causes
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class GangEnd:
     deadline: float
     """Seconds since the epoch."""
     kind: str = ""
-    """Of `trainer.record.causes`; empty where the nodes say it."""
+    """Of `slipway.trainer.record.causes`; empty where the nodes say it."""
 
 
 class NodeHandle(Protocol):
@@ -124,7 +124,13 @@ class Gang:
     def _start_store(self) -> int:
         """Start the rendezvous store on a port that the kernel chooses; returns the port."""
         with socket.create_server((LOCAL_ADDRESS, 0)) as listener:
-            command = [sys.executable, "-m", "resources.launchers.local.rendezvous", str(listener.fileno())]
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                "slipway.resources.launchers.local.rendezvous",
+                str(listener.fileno()),
+            ]
             self._store = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

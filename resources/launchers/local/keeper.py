@@ -1,7 +1,7 @@
 """The keeper of one job: the detached process that starts its nodes, watches them as a gang, and ends them all.
 
-``python -m resources.launchers.local.keeper FOLDER`` returns as soon as the job has a keeper, this one or another. The
-keeper outlives its submitter and leaves no process behind; when the keeper dies, the nodes die too.
+``python -m slipway.resources.launchers.local.keeper FOLDER`` returns as soon as the job has a keeper, this one or
+another. The keeper outlives its submitter and leaves no process behind; when the keeper dies, the nodes die too.
 """
 
 import os
@@ -11,12 +11,12 @@ import time
 import traceback
 from pathlib import Path
 
-from resources.fleet.embedded import mark_lost
-from resources.launchers.local.folder import Ending, JobFolder
-from resources.launchers.local.gang import Gang, GangEnd, StartNode, ending, executed
-from resources.launchers.protocol import JobState
-from trainer.base import not_by_hand, processes
-from trainer.record import causes
+from slipway.resources.fleet.embedded import mark_lost
+from slipway.resources.launchers.local.folder import Ending, JobFolder
+from slipway.resources.launchers.local.gang import Gang, GangEnd, StartNode, ending, executed
+from slipway.resources.launchers.protocol import JobState
+from slipway.trainer.base import not_by_hand, processes
+from slipway.trainer.record import causes
 
 POLL_SECONDS = 0.2
 GANG_GRACE_SECONDS = 3.0
@@ -103,5 +103,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("resources.launchers.local.keeper", "keeps one job of the embedded instance")
+    not_by_hand.explain("slipway.resources.launchers.local.keeper", "keeps one job of the embedded instance")
     sys.exit(main())

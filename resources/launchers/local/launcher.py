@@ -6,18 +6,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.fleet.embedded import EmbeddedFleet
-from resources.launchers import document
-from resources.launchers.local import detached, overdue
-from resources.launchers.local.folder import Ending, JobFolder, LocalOrder
-from resources.launchers.local.warm import WarmStarts
-from resources.launchers.protocol import Job, JobState, Status
-from resources.unavailable import Unavailable
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.launchers import document
+from slipway.resources.launchers.local import detached, overdue
+from slipway.resources.launchers.local.folder import Ending, JobFolder, LocalOrder
+from slipway.resources.launchers.local.warm import WarmStarts
+from slipway.resources.launchers.protocol import Job, JobState, Status
+from slipway.resources.unavailable import Unavailable
 
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Implements `resources.launchers.protocol.Launcher`. Job objects are the folders ``<folder>/<job name>/``."""
+    """Implements `slipway.resources.launchers.protocol.Launcher`. Job objects are the folders ``<folder>/<job
+    name>/``."""
 
     folder: Path
     code: Path

@@ -7,11 +7,11 @@ deadline gives it the end that its keeper will not give it.
 import os
 import time
 
-from resources.launchers.local.folder import CANCEL, EXIT, JOB, KEEPER_DIED, LOCK, STARTED, Ending, JobFolder
-from resources.launchers.protocol import JobState
-from trainer.base import processes
+from slipway.resources.launchers.local.folder import CANCEL, EXIT, JOB, KEEPER_DIED, LOCK, STARTED, Ending, JobFolder
+from slipway.resources.launchers.protocol import JobState
+from slipway.trainer.base import processes
 
-KEEPER = "resources.launchers.local.keeper"
+KEEPER = "slipway.resources.launchers.local.keeper"
 FIRST_FILE_SECONDS = 5.0
 """Between a keeper's lock and its first file lie milliseconds: without a keeper, nothing comes after this long."""
 HUNG_SECONDS = 15.0

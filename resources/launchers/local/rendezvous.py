@@ -1,17 +1,17 @@
 """The rendezvous store of one job, in a process of its own: hosted by no node, it survives every node.
 
-``python -m resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens: the nodes can
-start at once, and their connections wait in the socket's queue while this process imports torch. Each line of its
+``python -m slipway.resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens: the nodes
+can start at once, and their connections wait in the socket's queue while this process imports torch. Each line of its
 standard input is the name of a node that is lost for the job, which the supervisors of the others then find in the
-store (`trainer.node.generations`).
+store (`slipway.trainer.node.generations`).
 """
 
 import signal
 import socket
 import sys
 
-from trainer.base import not_by_hand
-from trainer.node.generations import LOST
+from slipway.trainer.base import not_by_hand
+from slipway.trainer.node.generations import LOST
 
 
 def main() -> None:
@@ -27,5 +27,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("resources.launchers.local.rendezvous", "lets the nodes of an embedded job meet")
+    not_by_hand.explain("slipway.resources.launchers.local.rendezvous", "lets the nodes of an embedded job meet")
     main()

@@ -1,9 +1,9 @@
 """Warm starts: short jobs that follow one another are forked from a process that has imported all that they need.
 
 A new process takes seconds to import torch, and a short trial takes seconds altogether. The fork server
-(`resources.launchers.local.fork_server`) belongs to the process that submits the jobs and ends with it; the jobs that
-it has started go on. Each of them has a keeper, a node's process, a supervisor and a rank of its own, as any other job.
-Where the server does not start a job, for whatever reason, the job starts as any other.
+(`slipway.resources.launchers.local.fork_server`) belongs to the process that submits the jobs and ends with it; the
+jobs that it has started go on. Each of them has a keeper, a node's process, a supervisor and a rank of its own, as any
+other job. Where the server does not start a job, for whatever reason, the job starts as any other.
 """
 
 import contextlib
@@ -17,15 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resources.launchers.environment import rank_environment
-from resources.launchers.local.environment import keeper_environment
-from resources.launchers.local.folder import JobFolder, LocalOrder
-from resources.launchers.torchrun import is_supervised
+from slipway.resources.launchers.environment import rank_environment
+from slipway.resources.launchers.local.environment import keeper_environment
+from slipway.resources.launchers.local.folder import JobFolder, LocalOrder
+from slipway.resources.launchers.torchrun import is_supervised
 
-SERVER = "resources.launchers.local.fork_server"
+SERVER = "slipway.resources.launchers.local.fork_server"
 ROOM_VARIABLE = "SLIPWAY_ROOM"
 ROOM_BYTES = 16_384
-"""Room for the command line, and for the environment, of those that the server forks (`trainer.base.forked`)."""
+"""Room for the command line, and for the environment, of those that the server forks
+(`slipway.trainer.base.forked`)."""
 ANSWER_SECONDS = 60.0
 """What the server may take for a job: for the first one it imports everything, on a busy machine."""
 ENDING_SECONDS = 5.0

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from assets.datasets.documents import document_table
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps, tokenizer
-from recipes.dataset import DatasetRecipe
-from trainer.data import shards
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps, tokenizer
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data import shards
 
 
 def build(recipe: DatasetRecipe, durable: Path) -> shards.TextSnapshot:

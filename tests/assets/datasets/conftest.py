@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.datasets.reading import sources
+from slipway.assets.datasets.reading import sources
 from tests.assets.datasets.corpora import make_corpus
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from recipes.dataset import DatasetRecipe
+from slipway.recipes.dataset import DatasetRecipe
 
 WORDS = [
     "def",

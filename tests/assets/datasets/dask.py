@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from assets.datasets.building.build_log import quiet
-from assets.datasets.building.dask_cluster import AUTHORITY, CERTIFICATE, KEY, DaskCluster, security
+from slipway.assets.datasets.building.build_log import quiet
+from slipway.assets.datasets.building.dask_cluster import AUTHORITY, CERTIFICATE, KEY, DaskCluster, security
 from tests.conftest import until
 
 ROOT = Path(__file__).parents[3]
-PROCESS = [sys.executable, "-m", "assets.datasets.building.dask_process"]
+PROCESS = [sys.executable, "-m", "slipway.assets.datasets.building.dask_process"]
 
 
 class Cluster:

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from assets.datasets.images import steps
-from assets.datasets.snapshots import pointer
-from recipes.dataset import DatasetRecipe
-from trainer.data import images
+from slipway.assets.datasets.images import steps
+from slipway.assets.datasets.snapshots import pointer
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data import images
 
 FILES = 6
 

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from assets.datasets.reading import sources
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.reading import sources
+from slipway.recipes.dataset import DatasetRecipe
 from tests.assets.datasets.builds import build
 
 MARK = "SLIPWAY_BUILD"
 """Variable in the environment of the processes that a build starts: the build's pid."""
 Settings = Mapping[str, int | str]
-"""Constants of the modules of assets.datasets, as MODULE.NAME."""
+"""Constants of the modules of slipway.assets.datasets, as MODULE.NAME."""
 WITH_WORKERS: Settings = {"building.workers.WORTH_A_PROCESS": 0, "documents.extraction.UNIT_FILES": 4}
 """Settings with which a small corpus makes work for several workers."""
 WITHOUT: Settings = {"building.workers.WORTH_A_PROCESS": sys.maxsize, "documents.extraction.UNIT_FILES": 4}
@@ -75,7 +75,7 @@ def _build(request: dict[str, Any]) -> int:
     try:
         for name, value in request["settings"].items():
             module, _, constant = name.rpartition(".")
-            setattr(importlib.import_module(f"assets.datasets.{module}"), constant, value)
+            setattr(importlib.import_module(f"slipway.assets.datasets.{module}"), constant, value)
         build(DatasetRecipe.model_validate_json(json.dumps(request["recipe"])), Path(request["durable"]))
     except BaseException:
         traceback.print_exc()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trainer.data import shards
+from slipway.trainer.data import shards
 
 
 def make_snapshot(durable: Path, shard_count: int = 3, tokens: int = 1000, followers: int = 256) -> shards.TextSnapshot:

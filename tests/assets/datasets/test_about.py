@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets.reading import readers
-from assets.datasets.reading.about import LONGEST, NOTHING, About
-from assets.datasets.reading.items import Text
-from recipes.dataset import MetadataSection, ReadingSection
+from slipway.assets.datasets.reading import readers
+from slipway.assets.datasets.reading.about import LONGEST, NOTHING, About
+from slipway.assets.datasets.reading.items import Text
+from slipway.recipes.dataset import MetadataSection, ReadingSection
 from tests.assets.datasets.corpora import recipe_for
 from tests.assets.datasets.test_cleaned_datasets import rows_of
 from tests.assets.datasets.test_readers import parquet

@@ -6,16 +6,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.datasets import page
-from assets.datasets.assets import dataset_assets
-from assets.datasets.build import build
-from assets.datasets.inspection import Inspection
-from assets.datasets.snapshots import pointer
-from assets.datasets.snapshots.outcomes import Outcome
-from assets.datasets.texts import steps
-from resources.tiers import Tiers
+from slipway.assets.datasets import page
+from slipway.assets.datasets.assets import dataset_assets
+from slipway.assets.datasets.build import build
+from slipway.assets.datasets.inspection import Inspection
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.snapshots.outcomes import Outcome
+from slipway.assets.datasets.texts import steps
+from slipway.resources.tiers import Tiers
+from slipway.trainer.data import shards
 from tests.assets.datasets.corpora import recipe_for, write_file
-from trainer.data import shards
 
 
 def materialise(recipe, durable, instance=None, only=None) -> dg.ExecuteInProcessResult:

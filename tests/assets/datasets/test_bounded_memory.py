@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets.building.build_log import quiet
-from assets.datasets.building.workshop import workshop
-from assets.datasets.documents import extraction, extracts
-from assets.datasets.reading import sources
-from assets.datasets.texts import segments
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from assets.datasets.texts.segments import TextPlace
+from slipway.assets.datasets.building.build_log import quiet
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.documents import extraction, extracts
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.texts import segments
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.assets.datasets.texts.segments import TextPlace
+from slipway.trainer.base import processes
 from tests.assets.datasets.corpora import recipe_for, write_file
 from tests.assets.datasets.forked import Settings, forker
-from trainer.base import processes
 
 MB = 1_000_000
 CORPUS_MB = 900

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets.documents import document_table
-from assets.datasets.snapshots.outcomes import table_of
-from assets.datasets.texts import checks, steps
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.snapshots.outcomes import table_of
+from slipway.assets.datasets.texts import checks, steps
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base.digest import of_bytes
 from tests.assets.datasets import builds
 from tests.assets.datasets.builds import build, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
 from tests.assets.datasets.test_assets import materialise, metadata_of
-from trainer.base.digest import of_bytes
 
 VALIDATION = 0.25
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets.garbage import Garbage
-from assets.datasets.snapshots import history
-from cli import data_lines
-from cli.main import main
-from operations.takedown import TakedownReport
+from slipway.assets.datasets.garbage import Garbage
+from slipway.assets.datasets.snapshots import history
+from slipway.cli import data_lines
+from slipway.cli.main import main
+from slipway.operations.takedown import TakedownReport
 from tests.assets.datasets.builds import build
 from tests.assets.datasets.corpora import recipe_for, write_file
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets.reading import arrays, pages, tables, web_archives
-from assets.datasets.reading.items import Text, UnfitDocument
-from assets.datasets.reading.listed_file import UnreadFile
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.reading.readers import read
-from assets.datasets.reading.sources import list_source
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import arrays, pages, tables, web_archives
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.listed_file import UnreadFile
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.reading.readers import read
+from slipway.assets.datasets.reading.sources import list_source
+from slipway.recipes.dataset import ReadingSection
 from tests.assets.datasets.corpora import recipe_for
 
 SMALL = ReadingSection(longest_megabytes=0.001)

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from assets.datasets.building import code, dask_cluster, workers
-from assets.datasets.building.dask_cluster import DaskCluster
-from assets.datasets.documents import extraction
-from assets.datasets.engine import engine
-from recipes.problems import InvalidRecipes
-from resources import platform
+from slipway.assets.datasets.building import code, dask_cluster, workers
+from slipway.assets.datasets.building.dask_cluster import DaskCluster
+from slipway.assets.datasets.documents import extraction
+from slipway.assets.datasets.engine import engine
+from slipway.recipes.problems import InvalidRecipes
+from slipway.resources import platform
 from tests.assets.datasets import dask
 from tests.assets.datasets.builds import build, content, strays
 from tests.assets.datasets.corpora import make_corpus, recipe_for
@@ -266,8 +266,8 @@ def _tasks_of(cluster: dask.Cluster) -> int:
 
 def main(task: dict[str, Any]) -> None:
     """A build in a process of its own."""
-    from assets.datasets.reading import sources
-    from recipes.dataset import DatasetRecipe
+    from slipway.assets.datasets.reading import sources
+    from slipway.recipes.dataset import DatasetRecipe
 
     workers.WORTH_A_PROCESS, extraction.UNIT_FILES, sources.SETTLED_SECONDS = 0, 4, -1.0
     with workers.on(DaskCluster(task["scheduler"], Path(task["certificates"]), print)):

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 from tests.assets.datasets.test_formats import everything
 
 pytestmark = pytest.mark.pure
@@ -16,7 +16,7 @@ END = "<|endoftext|>"
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 1 << 18])
 def test_what_stands_between_separators_is_a_document(monkeypatch, chunk):
-    monkeypatch.setattr("assets.datasets.reading.divided.CHUNK", chunk)
+    monkeypatch.setattr("slipway.assets.datasets.reading.divided.CHUNK", chunk)
     for data in (END.join(STORIES), END.join(STORIES) + END + "\n"):
         for name, packed in (("a.txt", data.encode()), ("a.txt.gz", gzip.compress(data.encode()))):
             assert everything(name, packed, separator=END) == [Text(n, text) for n, text in enumerate(STORIES)]
@@ -39,7 +39,7 @@ def test_a_part_that_is_no_document_costs_no_other_one():
 
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 18])
 def test_a_part_of_any_length_is_not_kept(monkeypatch, chunk):
-    monkeypatch.setattr("assets.datasets.reading.divided.CHUNK", chunk)
+    monkeypatch.setattr("slipway.assets.datasets.reading.divided.CHUNK", chunk)
     data = b"x" * 5000 + END.encode() + b"two" + END.encode() + b"y" * 5000
     found = everything("a.txt", data, separator=END, longest_megabytes=0.001)
     first, last = (UnfitDocument(number, "longer than the limit") for number in (0, 2))

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
-from assets.datasets.reading.items import ADVICE, LOSES_THE_REST, NO_TEXT, Reason
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading.items import ADVICE, LOSES_THE_REST, NO_TEXT, Reason
+from slipway.recipes.dataset import ReadingSection
 
 pytestmark = pytest.mark.pure
 DOCS = Path(__file__).parents[3] / "docs"

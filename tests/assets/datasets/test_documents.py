@@ -12,10 +12,10 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.documents import document_table
-from assets.datasets.images import documents as image_documents
-from assets.datasets.texts import documents as text_documents
-from assets.datasets.texts import steps
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.images import documents as image_documents
+from slipway.assets.datasets.texts import documents as text_documents
+from slipway.assets.datasets.texts import steps
 from tests.assets.datasets import builds
 from tests.assets.datasets.builds import strays
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file

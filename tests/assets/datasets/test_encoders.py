@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tokenizers
 
-from assets.datasets.texts import encoders, tokenizer
+from slipway.assets.datasets.texts import encoders, tokenizer
 
 TEXTS = [path.read_text() for path in sorted(Path(tokenizer.__file__).parent.glob("*.py"))]
 TEXT = "the tokens of the text\n    return <tool> in the end — naïve <|endofdocument|> 数据\n"

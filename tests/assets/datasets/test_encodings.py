@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from assets.datasets.reading import encodings
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import encodings
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import ReadingSection
 from tests.assets.datasets.test_formats import everything
 
 pytestmark = pytest.mark.pure

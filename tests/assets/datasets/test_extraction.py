@@ -6,14 +6,14 @@ import tracemalloc
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets.building.build_log import quiet
-from assets.datasets.building.workshop import workshop
-from assets.datasets.documents import extraction, extracts
-from assets.datasets.reading import sources
-from assets.datasets.reading.sources import SourceFile
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.assets.datasets.building.build_log import quiet
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.documents import extraction, extracts
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.reading.sources import SourceFile
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.trainer.base import atomic, digest
 from tests.assets.datasets.corpora import recipe_for, write_file
-from trainer.base import atomic, digest
 
 pytestmark = pytest.mark.pure
 

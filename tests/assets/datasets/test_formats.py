@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.reading import formats
-from assets.datasets.reading.about import About
-from assets.datasets.reading.items import Reason, Text, UnfitDocument
-from assets.datasets.reading.readers import read
-from recipes.dataset import ReadingSection
+from slipway.assets.datasets.reading import formats
+from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading.items import Reason, Text, UnfitDocument
+from slipway.assets.datasets.reading.readers import read
+from slipway.recipes.dataset import ReadingSection
 
 pytestmark = pytest.mark.pure
 
@@ -114,7 +114,7 @@ def test_a_truncated_array_gives_the_elements_before_its_end():
 
 def test_an_array_is_read_element_by_element_however_it_is_cut_into_chunks(monkeypatch):
     for chunk in (1, 7, 64):
-        monkeypatch.setattr("assets.datasets.reading.arrays.CHUNK", chunk)
+        monkeypatch.setattr("slipway.assets.datasets.reading.arrays.CHUNK", chunk)
         assert everything("a.json", array(TEXTS)) == numbered(TEXTS)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets.building import workers
-from assets.datasets.documents import document_table, extraction
-from assets.datasets.snapshots import pointer
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.documents import document_table, extraction
+from slipway.assets.datasets.snapshots import pointer
 from tests.assets.datasets.builds import build, content, rebuild, strays, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
 from tests.disks import mounted

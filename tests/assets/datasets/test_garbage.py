@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from assets.datasets import garbage, scrub
-from assets.datasets.building.workshop import building
+from slipway.assets.datasets import garbage, scrub
+from slipway.assets.datasets.building.workshop import building
+from slipway.trainer.base import lock
+from slipway.trainer.data import shards
 from tests.assets.datasets.builds import build, content, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
 from tests.conftest import until
-from trainer.base import lock
-from trainer.data import shards
 
 
 @pytest.fixture

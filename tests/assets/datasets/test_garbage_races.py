@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from assets.datasets import garbage
-from assets.datasets.documents import document_step
-from assets.datasets.snapshots import pointer
+from slipway.assets.datasets import garbage
+from slipway.assets.datasets.documents import document_step
+from slipway.assets.datasets.snapshots import pointer
+from slipway.trainer.base import lock
+from slipway.trainer.data import shards
 from tests.assets.datasets.builds import build
 from tests.assets.datasets.corpora import recipe_for, write_file
-from trainer.base import lock
-from trainer.data import shards
 
 HIDDEN = garbage.ASIDE
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from assets.datasets.documents import held_out
-from assets.datasets.texts import steps
-from assets.datasets.texts.checks import outcomes
+from slipway.assets.datasets.documents import held_out
+from slipway.assets.datasets.texts import steps
+from slipway.assets.datasets.texts.checks import outcomes
 from tests.assets.datasets import builds
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
 from tests.assets.datasets.test_documents import rows_of

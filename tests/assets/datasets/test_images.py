@@ -8,20 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from assets.datasets import garbage
-from assets.datasets.building import workers
-from assets.datasets.documents import document_table, extraction
-from assets.datasets.images import steps
-from assets.datasets.reading import sources
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.snapshots.difference import difference
+from slipway.assets.datasets import garbage
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.documents import document_table, extraction
+from slipway.assets.datasets.images import steps
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.snapshots.difference import difference
+from slipway.trainer.base import digest, verify
+from slipway.trainer.data import shards
+from slipway.trainer.staging import stage
 from tests.assets.datasets import builds
 from tests.assets.datasets.builds import content, strays
 from tests.assets.datasets.digits import build, contents, digits, make_digits, png, recipe_for, write
 from tests.s3 import put
-from trainer.base import digest, verify
-from trainer.data import shards
-from trainer.staging import stage
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_any_order_of_listing_and_number_of_workers_give_the_same_bytes(corpus, 
     listed = sources._entries
     monkeypatch.setattr(sources, "_entries", lambda *given: _shuffled(listed(*given), seed))
     monkeypatch.setattr(workers, "WORTH_A_PROCESS", 0 if seed == 0 else 1 << 30)
-    monkeypatch.setattr("assets.datasets.documents.extraction.UNIT_FILES", 1 + seed)
+    monkeypatch.setattr("slipway.assets.datasets.documents.extraction.UNIT_FILES", 1 + seed)
     build(recipe_for(corpus), tmp_path / "again")
     assert content(tmp_path / "again") == content(durable)
 

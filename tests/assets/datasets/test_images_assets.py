@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assets.datasets.assets import dataset_assets
-from assets.datasets.snapshots import pointer
-from assets.staging import staging_assets
-from resources.compute.embedded import EmbeddedCompute
-from resources.tiers import Tiers
+from slipway.assets.datasets.assets import dataset_assets
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.staging import staging_assets
+from slipway.resources.compute.embedded import EmbeddedCompute
+from slipway.resources.tiers import Tiers
 from tests.assets.datasets.builds import hold_none_out
 from tests.assets.datasets.digits import digits, make_digits, png, recipe_for, write
 

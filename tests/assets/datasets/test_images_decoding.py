@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from assets.datasets.reading import pictures
-from assets.datasets.reading.items import UnfitDocument
-from assets.datasets.reading.pictures import Picture
-from recipes.dataset import ImagesSection, ReadingSection
+from slipway.assets.datasets.reading import pictures
+from slipway.assets.datasets.reading.items import UnfitDocument
+from slipway.assets.datasets.reading.pictures import Picture
+from slipway.recipes.dataset import ImagesSection, ReadingSection
 from tests.assets.datasets.digits import png
 
 GREY = np.arange(12, dtype=np.uint8).reshape(3, 4)

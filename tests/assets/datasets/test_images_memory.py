@@ -12,7 +12,7 @@ import pytest
 MEASURE = """
 import sys
 from pathlib import Path
-from assets.datasets.building import workers
+from slipway.assets.datasets.building import workers
 from tests.assets.datasets.digits import build, recipe_for
 
 def peak():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from recipes.dataset import DatasetRecipe
-from recipes.load import load
-from recipes.problems import InvalidRecipes
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.recipes.load import load
+from slipway.recipes.problems import InvalidRecipes
 
 pytestmark = pytest.mark.pure
 

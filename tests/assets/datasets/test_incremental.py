@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets.building.build_log import quiet
-from assets.datasets.building.workshop import workshop
-from assets.datasets.documents import extraction
-from assets.datasets.reading import sources
-from assets.datasets.snapshots.difference import difference
-from assets.datasets.texts import steps, tokens
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.building.build_log import quiet
+from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.documents import extraction
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.snapshots.difference import difference
+from slipway.assets.datasets.texts import steps, tokens
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base import verify
+from slipway.trainer.data import shards
 from tests.assets.datasets.builds import build, content, rebuild, strays, texts_of
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
-from trainer.base import verify
-from trainer.data import shards
 
 
 def recipe_of(corpus: Path) -> DatasetRecipe:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
+from slipway.trainer.base import processes
 from tests.assets.datasets.builds import content
 from tests.assets.datasets.corpora import make_corpus, recipe_for
 from tests.assets.datasets.forked import MARK, WITH_WORKERS, WITHOUT, Forker, forker
 from tests.assets.datasets.test_incremental import mutate
 from tests.conftest import until
-from trainer.base import processes
 
 SHARED_MEMORY = Path("/dev/shm")
 

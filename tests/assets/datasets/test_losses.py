@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets.documents import document_table
-from assets.datasets.snapshots import losses
-from assets.datasets.snapshots.outcomes import Outcome
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.snapshots import losses
+from slipway.assets.datasets.snapshots.outcomes import Outcome
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data.shards import TextSnapshot, TokenizerRecord
 from tests.assets.datasets.corpora import recipe_for
-from trainer.data.shards import TextSnapshot, TokenizerRecord
 
 Row = tuple[str, str, int, str | None]
 """Name, language, bytes, and why the document was left out."""

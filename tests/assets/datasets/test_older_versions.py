@@ -10,17 +10,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets import inspection, takedown_search
-from assets.datasets.snapshots import difference, groups, history, own_checks
-from assets.datasets.takedown_search import TakedownSelection
-from assets.datasets.texts import checks, tokenizer
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from cli import data_lines
-from recipes.dataset import DatasetRecipe
-from resources import warehouse
+from slipway.assets.datasets import inspection, takedown_search
+from slipway.assets.datasets.snapshots import difference, groups, history, own_checks
+from slipway.assets.datasets.takedown_search import TakedownSelection
+from slipway.assets.datasets.texts import checks, tokenizer
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.cli import data_lines
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import warehouse
+from slipway.trainer.data import shards
 from tests.assets.datasets import builds
 from tests.operations.upgrade.frozen import home_of_0_1
-from trainer.data import shards
 
 DATASET = "small-texts"
 LONG_AGO = 1_700_000_000

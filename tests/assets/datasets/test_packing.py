@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.snapshots import packing
+from slipway.assets.datasets.snapshots import packing
 
 pytestmark = pytest.mark.pure
 

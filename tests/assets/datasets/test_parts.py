@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from assets.datasets.reading import parts
-from assets.datasets.reading.items import Text, UnfitDocument
-from recipes.dataset import DatasetRecipe, ReadingSection
+from slipway.assets.datasets.reading import parts
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.recipes.dataset import DatasetRecipe, ReadingSection
 from tests.assets.datasets.test_formats import everything
 
 pytestmark = pytest.mark.pure

@@ -5,8 +5,8 @@ import re
 import duckdb
 import pytest
 
-from assets.datasets.building import phase
-from assets.datasets.building.phase import BYTES, BuildPhase, asking
+from slipway.assets.datasets.building import phase
+from slipway.assets.datasets.building.phase import BYTES, BuildPhase, asking
 from tests.conftest import until
 
 pytestmark = pytest.mark.pure
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.pure
 
 def test_a_phase_says_how_much_is_done_and_how_long_the_rest_takes(monkeypatch):
     clock = iter([0.0, 0.0, 30.0, 30.0])
-    monkeypatch.setattr("assets.datasets.building.phase.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("slipway.assets.datasets.building.phase.time.monotonic", lambda: next(clock))
     lines: list[str] = []
     BuildPhase(lines.append, "encoding", 400e6, BYTES).add(100e6)
     assert lines == ["encoding: 100.0 MB of 400.0 MB (25%), 90 s left"]

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from assets.datasets.texts import pieces, tokenizer
+from slipway.assets.datasets.texts import pieces, tokenizer
 
 pytestmark = pytest.mark.pure
 WANTED = 10.0

@@ -15,11 +15,11 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.datasets.reading.items import Reason, Text, UnfitDocument
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.reading.readers import read
-from assets.datasets.reading.sources import SourceListing, list_source
-from recipes.dataset import DatasetRecipe, ReadingSection
+from slipway.assets.datasets.reading.items import Reason, Text, UnfitDocument
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.reading.readers import read
+from slipway.assets.datasets.reading.sources import SourceListing, list_source
+from slipway.recipes.dataset import DatasetRecipe, ReadingSection
 
 SMALL = ReadingSection(longest_megabytes=0.001)
 TEXTS = [f"document {number} λ 数据\n" * (number % 7 + 1) for number in range(500)]
@@ -268,10 +268,10 @@ def test_the_hash_is_that_of_the_whole_file_though_the_reader_stopped_early(tmp_
 MEASURE = """
 import functools, sys
 from pathlib import Path
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.reading.readers import read
-from recipes.dataset import DatasetRecipe, ReadingSection
-from assets.datasets.reading.sources import list_source
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.reading.readers import read
+from slipway.recipes.dataset import DatasetRecipe, ReadingSection
+from slipway.assets.datasets.reading.sources import list_source
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets.building import workers
-from assets.datasets.documents import extraction
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.texts import steps
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.documents import extraction
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.texts import steps
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.base import patience
+from slipway.trainer.objects import bucket as objects
+from slipway.trainer.objects.bucket import Bucket
 from tests.assets.datasets.builds import build, content, strays
 from tests.assets.datasets.corpora import make_corpus, recipe_for
 from tests.assets.datasets.test_assets import materialise
 from tests.s3 import Server, put
-from trainer.base import patience
-from trainer.objects import bucket as objects
-from trainer.objects.bucket import Bucket
 
 FILES = 26
 

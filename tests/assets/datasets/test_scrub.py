@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets import garbage, scrub
-from assets.datasets.reading import sources
+from slipway.assets.datasets import garbage, scrub
+from slipway.assets.datasets.reading import sources
+from slipway.trainer.data import shards
+from slipway.trainer.objects.origin import Origin
+from slipway.trainer.objects.origins import origin
 from tests.assets.datasets.builds import build
 from tests.assets.datasets.corpora import make_corpus, recipe_for
-from trainer.data import shards
-from trainer.objects.origin import Origin
-from trainer.objects.origins import origin
 
 
 @pytest.fixture(scope="module")

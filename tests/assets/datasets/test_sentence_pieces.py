@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.texts import encoders, sentence_pieces, tokenizer
-from trainer.base import parsing
+from slipway.assets.datasets.texts import encoders, sentence_pieces, tokenizer
+from slipway.trainer.base import parsing
 
 CASES = Path(__file__).parent / "sentence_pieces"
 MODEL = (CASES / "small.model").read_bytes()

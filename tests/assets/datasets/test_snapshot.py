@@ -7,16 +7,16 @@ import os
 
 import pytest
 
-from assets.datasets.building import workers
-from assets.datasets.documents import document_table
-from assets.datasets.reading import sorted_rows, sources
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import checks, snapshot, tokenizer
-from resources import warehouse
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.reading import sorted_rows, sources
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import checks, snapshot, tokenizer
+from slipway.resources import warehouse
+from slipway.trainer.base import journal, verify
+from slipway.trainer.data import shards
 from tests.assets.datasets.builds import build, content, hold_none_out, texts_of
 from tests.assets.datasets.corpora import make_corpus, recipe_for
-from trainer.base import journal, verify
-from trainer.data import shards
 
 
 def test_the_shards_hold_every_document_once(corpus, durable):
@@ -41,7 +41,7 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, count
     for name in ("reference", "again"):
         monkeypatch.setattr(workers, "available", lambda name=name: 1 if name == "reference" else count)
         monkeypatch.setattr(workers, "WORTH_A_PROCESS", 0)
-        monkeypatch.setattr("assets.datasets.documents.extraction.UNIT_FILES", 60 if name == "reference" else 7)
+        monkeypatch.setattr("slipway.assets.datasets.documents.extraction.UNIT_FILES", 60 if name == "reference" else 7)
         build(recipe_for(corpus), tmp_path / name)
     assert content(tmp_path / "reference") == content(tmp_path / "again")
 

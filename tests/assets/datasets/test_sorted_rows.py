@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.reading import sorted_rows, sources
-from assets.datasets.reading.sorted_rows import SortedRows
-from assets.datasets.reading.sources import SourceFile
+from slipway.assets.datasets.reading import sorted_rows, sources
+from slipway.assets.datasets.reading.sorted_rows import SortedRows
+from slipway.assets.datasets.reading.sources import SourceFile
 
 pytestmark = pytest.mark.pure
 

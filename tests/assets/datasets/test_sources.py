@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from assets.datasets.reading import sources
-from assets.datasets.reading.listed_file import UnreadFile
-from assets.datasets.reading.sources import SourceListing, list_source
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.reading.listed_file import UnreadFile
+from slipway.assets.datasets.reading.sources import SourceListing, list_source
+from slipway.recipes.dataset import DatasetRecipe
 
 pytestmark = pytest.mark.pure
 

@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
 
-from assets.datasets.reading.items import Text, UnfitDocument
-from assets.datasets.reading.listed_file import UnreadFile
-from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.reading.readers import read
-from assets.datasets.reading.sources import SourceListing, list_source
-from recipes.dataset import DatasetRecipe, ReadingSection
+from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.listed_file import UnreadFile
+from slipway.assets.datasets.reading.opened_file import OpenedFile
+from slipway.assets.datasets.reading.readers import read
+from slipway.assets.datasets.reading.sources import SourceListing, list_source
+from slipway.recipes.dataset import DatasetRecipe, ReadingSection
+from slipway.trainer.base import patience
+from slipway.trainer.objects import bucket as objects
+from slipway.trainer.objects.bucket import Bucket
+from slipway.trainer.objects.origin import Unreachable
 from tests.s3 import Server, put
-from trainer.base import patience
-from trainer.objects import bucket as objects
-from trainer.objects.bucket import Bucket
-from trainer.objects.origin import Unreachable
 
 LINES = b"".join(json.dumps({"text": f"document {number}"}).encode() + b"\n" for number in range(2000))
 READ = functools.partial(read, reading=ReadingSection())

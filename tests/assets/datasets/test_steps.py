@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets.reading import sources
-from assets.datasets.snapshots import pointer
-from assets.datasets.texts import steps
+from slipway.assets.datasets.reading import sources
+from slipway.assets.datasets.snapshots import pointer
+from slipway.assets.datasets.texts import steps
+from slipway.trainer.data import shards
 from tests.assets.datasets.corpora import recipe_for, write_file
-from trainer.data import shards
 
 
 def make_all(recipe, durable) -> tuple[str, list[bool]]:

@@ -6,11 +6,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assets.datasets.cleaning.origins import Origins
-from assets.datasets.documents import areas, takedowns
-from assets.datasets.documents.takedowns import Takedown
-from assets.datasets.reading.about import About
-from recipes.filters import UrlsSection
+from slipway.assets.datasets.cleaning.origins import Origins
+from slipway.assets.datasets.documents import areas, takedowns
+from slipway.assets.datasets.documents.takedowns import Takedown
+from slipway.assets.datasets.reading.about import About
+from slipway.recipes.filters import UrlsSection
 
 pytestmark = pytest.mark.pure
 

@@ -8,20 +8,20 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets import takedown_search
-from assets.datasets.documents import document_step, document_table, takedowns
-from assets.datasets.documents.takedowns import Takedown
-from assets.datasets.images import steps as image_steps
-from assets.datasets.images.documents import IMAGE_DOCUMENTS
-from assets.datasets.snapshots.outcomes import table_of
-from assets.datasets.takedown_search import MeantDocument, TakedownSelection
-from assets.datasets.texts import steps
-from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets import takedown_search
+from slipway.assets.datasets.documents import document_step, document_table, takedowns
+from slipway.assets.datasets.documents.takedowns import Takedown
+from slipway.assets.datasets.images import steps as image_steps
+from slipway.assets.datasets.images.documents import IMAGE_DOCUMENTS
+from slipway.assets.datasets.snapshots.outcomes import table_of
+from slipway.assets.datasets.takedown_search import MeantDocument, TakedownSelection
+from slipway.assets.datasets.texts import steps
+from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data.shards import TextSnapshot
 from tests.assets.datasets import digits
 from tests.assets.datasets.builds import build, content, hold_none_out, rebuild, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
-from trainer.data.shards import TextSnapshot
 
 READING = {"metadata": {"url": "url"}}
 BAD, GOOD = "https://a.example/bad", "https://a.example/good"

@@ -10,8 +10,8 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.datasets.texts import tokenizer
-from trainer.data import vocabulary
+from slipway.assets.datasets.texts import tokenizer
+from slipway.trainer.data import vocabulary
 
 TEXTS = [path.read_text() for path in sorted(Path(tokenizer.__file__).parent.glob("*.py"))]
 

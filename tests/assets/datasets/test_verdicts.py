@@ -6,17 +6,17 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from assets.datasets.cleaning import decontamination, verdicts
-from assets.datasets.cleaning.decontamination import contaminated
-from assets.datasets.cleaning.ngrams import PASSAGE as PASSAGE_WORDS
-from assets.datasets.cleaning.verdicts import Verdicts
-from assets.datasets.documents import document_step, document_table
-from assets.datasets.texts import comparison
-from recipes.cleaning import DecontaminationSection
+from slipway.assets.datasets.cleaning import decontamination, verdicts
+from slipway.assets.datasets.cleaning.decontamination import contaminated
+from slipway.assets.datasets.cleaning.ngrams import PASSAGE as PASSAGE_WORDS
+from slipway.assets.datasets.cleaning.verdicts import Verdicts
+from slipway.assets.datasets.documents import document_step, document_table
+from slipway.assets.datasets.texts import comparison
+from slipway.recipes.cleaning import DecontaminationSection
+from slipway.trainer.base import digest
 from tests.assets.datasets.builds import build
 from tests.assets.datasets.cleaning import corpora
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
-from trainer.base import digest
 
 pytestmark = pytest.mark.pure
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.documents import document_table
-from assets.datasets.texts import steps
-from recipes.dataset import DatasetRecipe
-from resources import warehouse
-from resources.warehouse import RemovalCount, Total
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.texts import steps
+from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import warehouse
+from slipway.resources.warehouse import RemovalCount, Total
 from tests.assets.datasets.builds import hold_none_out
 from tests.assets.datasets.corpora import recipe_for, write_file
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from assets.datasets.building.whole import WholeShards
-from trainer.base import verify
-from trainer.data import shards
+from slipway.assets.datasets.building.whole import WholeShards
+from slipway.trainer.base import verify
+from slipway.trainer.data import shards
 
 
 @pytest.fixture

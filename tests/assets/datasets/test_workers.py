@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from assets.datasets.building import workers
-from assets.datasets.building.dask_cluster import LostWorkers, _Begun
-from resources import errors
+from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.building.dask_cluster import LostWorkers, _Begun
+from slipway.resources import errors
 
 
 def test_a_process_that_is_ended_ends_the_build_with_a_sentence_for_a_person():

@@ -14,16 +14,16 @@ from dagster._core.events import DagsterEventType
 from dagster._utils.error import serializable_error_info_from_exc_info
 from dagster_shared.error import SerializableErrorInfo
 
-from assets.datasets.assets import dataset_assets
-from assets.datasets.build import build as build_by_hand
-from assets.execution.advice import Advice, advised, advising, steps
-from definitions import build
-from recipes.load import load
-from resources.here import embedded_resources
-from resources.home import Home
-from resources.tiers import Tiers
-from resources.unavailable import Unavailable
-from sensors.support import around
+from slipway.assets.datasets.assets import dataset_assets
+from slipway.assets.datasets.build import build as build_by_hand
+from slipway.assets.execution.advice import Advice, advised, advising, steps
+from slipway.definitions import build
+from slipway.recipes.load import load
+from slipway.resources.here import embedded_resources
+from slipway.resources.home import Home
+from slipway.resources.tiers import Tiers
+from slipway.resources.unavailable import Unavailable
+from slipway.sensors.support import around
 from tests.embedded.slipway import RECIPES
 
 
@@ -130,7 +130,7 @@ def test_definitions_that_cannot_load_show_one_sentence_in_the_ui(tmp_path: Path
     environ = {**os.environ, "SLIPWAY_RECIPES": str(tmp_path / "nothing"), "SLIPWAY_HOME": str(tmp_path / "home")}
     asked = (
         "import sys; from dagster._utils.error import serializable_error_info_from_exc_info as told\n"
-        "try:\n    import definitions\nexcept Exception:\n    info = told(sys.exc_info()); print(info)\n"
+        "try:\n    import slipway.definitions\nexcept Exception:\n    info = told(sys.exc_info()); print(info)\n"
         "    assert not info.stack and info.cause is None and info.cls_name is None"
     )
     done = subprocess.run([sys.executable, "-c", asked], env=environ, capture_output=True, text=True, check=False)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from assets.gates import answering
-from assets.generating import Generating
-from assets.suites.generation import answered
-from assets.suites.generation.answered import AnsweredExample
-from recipes.suite import GenerationSection
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Version
-from serving.records import ServingRecords
+from slipway.assets.gates import answering
+from slipway.assets.generating import Generating
+from slipway.assets.suites.generation import answered
+from slipway.assets.suites.generation.answered import AnsweredExample
+from slipway.recipes.suite import GenerationSection
+from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Version
+from slipway.serving.records import ServingRecords
 from tests.sensors.platform import Platform
 from tests.serving.models import exported
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from assets.gates import checks
-from assets.gates.checks import Rivals
-from assets.gates.paired import PairedDifference
-from recipes.gate import GateSection
+from slipway.assets.gates import checks
+from slipway.assets.gates.checks import Rivals
+from slipway.assets.gates.paired import PairedDifference
+from slipway.recipes.gate import GateSection
 
 pytestmark = pytest.mark.pure
 POLICY = GateSection(margin=0.02, slice_margin=0.1, slice_examples=3)

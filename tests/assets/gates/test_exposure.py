@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from assets.gates import exposure
-from assets.gates.checks import CheckOutcome
-from assets.gates.exposure import Exposure, ExposureLimit
+from slipway.assets.gates import exposure
+from slipway.assets.gates.checks import CheckOutcome
+from slipway.assets.gates.exposure import Exposure, ExposureLimit
 
 OWN, BEFORE = "snapshot of its training", "snapshot of the weights that it began with"
 ALLOWED = ExposureLimit("documents of suite held", texts=50, most=0.1)

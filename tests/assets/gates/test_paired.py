@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from assets.gates import paired
+from slipway.assets.gates import paired
 
 pytestmark = pytest.mark.pure
 EXAMPLES, MARGIN = 200, 0.02

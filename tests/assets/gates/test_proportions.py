@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from assets.gates import proportions
-from assets.gates.paired import Values
+from slipway.assets.gates import proportions
+from slipway.assets.gates.paired import Values
 
 pytestmark = pytest.mark.pure
 Z = 1.959964

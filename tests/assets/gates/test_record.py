@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from assets.gates import lineage
-from resources.mlflow.record import FIELDS, UNRECORDED, ModelRecord, missing, not_known, verified
+from slipway.assets.gates import lineage
+from slipway.resources.mlflow.record import FIELDS, UNRECORDED, ModelRecord, missing, not_known, verified
 
 WHOLE = ModelRecord("m", "0" * 64, **{section: dict.fromkeys(names, "known") for section, names in FIELDS.items()})
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from assets.gates import task_limits
-from assets.gates.paired import Values
-from assets.gates.task_limits import TaskRivals
-from recipes.gate import GateSection, TaskLimit
+from slipway.assets.gates import task_limits
+from slipway.assets.gates.paired import Values
+from slipway.assets.gates.task_limits import TaskRivals
+from slipway.recipes.gate import GateSection, TaskLimit
 
 pytestmark = pytest.mark.pure
 

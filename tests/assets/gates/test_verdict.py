@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assets.gates import checks, verdict
-from assets.gates.checks import (
+from slipway.assets.gates import checks, verdict
+from slipway.assets.gates.checks import (
     BEATS_CHAMPION,
     BEATS_UNIGRAMS,
     CHECKS,
@@ -14,8 +14,8 @@ from assets.gates.checks import (
     SUITE_IS_UNSEEN,
     WITHIN_LIMITS,
 )
-from assets.gates.verdict import IS_WHOLE, WAS_CHAMPION
-from resources.mlflow.promotion import Judgement, Promotion
+from slipway.assets.gates.verdict import IS_WHOLE, WAS_CHAMPION
+from slipway.resources.mlflow.promotion import Judgement, Promotion
 
 CHAMPION = Promotion("m", "3", "hash", None, "", {"slipway.recipe": "other"}, "", "", 0.0)
 COMPARED = {"difference": 0.02, "interval_low": 0.01, "interval_high": 0.03, "confidence": 0.95, "margin": 0.0}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assets.suites import suite
-from assets.suites.suite import DOCUMENTS, Example, Suite
+from slipway.assets.suites import suite
+from slipway.assets.suites.suite import DOCUMENTS, Example, Suite
 
 pytestmark = pytest.mark.pure
 EXAMPLES = [

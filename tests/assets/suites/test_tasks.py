@@ -2,9 +2,9 @@
 
 import pytest
 
-from assets.suites import leaks, tasks
-from assets.suites.suite import DOCUMENTS, Example
-from recipes.suite import ArithmeticSection, ContinuationSection
+from slipway.assets.suites import leaks, tasks
+from slipway.assets.suites.suite import DOCUMENTS, Example
+from slipway.recipes.suite import ArithmeticSection, ContinuationSection
 
 pytestmark = pytest.mark.pure
 TEXT = [Example(DOCUMENTS, " ".join(f"word{number}of{text}" for number in range(60))) for text in range(4)]

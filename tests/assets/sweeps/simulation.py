@@ -8,11 +8,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from assets.sweeps.actions import Continue, Pause, Start, StartBranch, Stop, next_actions
-from assets.sweeps.decisions import decide
-from assets.sweeps.events import Budgeted, Ended, Event, Opened, Paused, Reported, Started, finite_or_none
-from assets.sweeps.samplers import TrialSampler
-from assets.sweeps.state import SweepState, Trial, fold
+from slipway.assets.sweeps.actions import Continue, Pause, Start, StartBranch, Stop, next_actions
+from slipway.assets.sweeps.decisions import decide
+from slipway.assets.sweeps.events import Budgeted, Ended, Event, Opened, Paused, Reported, Started, finite_or_none
+from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.state import SweepState, Trial, fold
 
 Curve = Callable[[Mapping[str, Any], int], float | None]
 """The value of a trial with these parameters at this step; raises `CrashError` when its job fails."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from assets.sweeps.choice import FullScaleChoice, choose
-from assets.sweeps.decisions import closing
-from assets.sweeps.events import Asked, Decided, Ended, Event, Paused, Reported, Started
-from assets.sweeps.state import fold
+from slipway.assets.sweeps.choice import FullScaleChoice, choose
+from slipway.assets.sweeps.decisions import closing
+from slipway.assets.sweeps.events import Asked, Decided, Ended, Event, Paused, Reported, Started
+from slipway.assets.sweeps.state import fold
 from tests.assets.sweeps.simulation import budgeted, opened
 
 pytestmark = pytest.mark.pure

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from assets.sweeps import decisions
-from assets.sweeps.actions import Continue, Pause, Start, Stop, next_actions
-from assets.sweeps.decisions import closing
-from assets.sweeps.events import (
+from slipway.assets.sweeps import decisions
+from slipway.assets.sweeps.actions import Continue, Pause, Start, Stop, next_actions
+from slipway.assets.sweeps.decisions import closing
+from slipway.assets.sweeps.events import (
     Asked,
     Closed,
     Decided,
@@ -22,8 +22,8 @@ from assets.sweeps.events import (
     SweepPaused,
     SweepResumed,
 )
-from assets.sweeps.samplers import TrialSampler
-from assets.sweeps.state import Parameters, SweepState, fold
+from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.state import Parameters, SweepState, fold
 from tests.assets.sweeps.simulation import LONG, SCHEDULERS, CrashError, begun, budgeted, continued, power_law, whole
 
 pytestmark = pytest.mark.pure

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from assets.sweeps.draws import Mutation, generator, mutated
-from recipes.search_space import SearchSpace
+from slipway.assets.sweeps.draws import Mutation, generator, mutated
+from slipway.recipes.search_space import SearchSpace
 
 pytestmark = pytest.mark.pure
 

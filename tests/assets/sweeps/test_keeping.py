@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.decisions import closing
-from assets.sweeps.events import Asked, Decided, Ended, Event, Paused, Reported, Started
-from assets.sweeps.keeping import keep_the_best
-from assets.sweeps.state import SweepState, fold
-from assets.sweeps.trials import BY, SweepTrials
-from resources.trainings.job import Paths
+from slipway.assets.sweeps.decisions import closing
+from slipway.assets.sweeps.events import Asked, Decided, Ended, Event, Paused, Reported, Started
+from slipway.assets.sweeps.keeping import keep_the_best
+from slipway.assets.sweeps.state import SweepState, fold
+from slipway.assets.sweeps.trials import BY, SweepTrials
+from slipway.resources.trainings.job import Paths
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.checkpoint.tiers.tier import BACKUP
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Commit, Token
 from tests.assets.sweeps.simulation import begun
 from tests.assets.sweeps.test_stopped_by_hand import searched
-from trainer.checkpoint.disk import publication
-from trainer.checkpoint.tiers.tier import BACKUP
-from trainer.record import fence, files
-from trainer.record.fence import Commit, Token
 
 FILES = {"model": b"weights", "progress.json": b'{"step": 3}'}
 

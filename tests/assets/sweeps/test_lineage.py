@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from assets.sweeps.full_scale import led_to
-from assets.sweeps.lineage import schedule
-from assets.sweeps.state import SweepState, Trial, fold
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trials import changed_fields
-from recipes.domain import Domain
-from recipes.load import load
-from recipes.schedulers import PopulationScheduler
-from recipes.strict import validate
-from recipes.training import ModelRecipe, with_parameters
+from slipway.assets.sweeps.full_scale import led_to
+from slipway.assets.sweeps.lineage import schedule
+from slipway.assets.sweeps.state import SweepState, Trial, fold
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trials import changed_fields
+from slipway.recipes.domain import Domain
+from slipway.recipes.load import load
+from slipway.recipes.schedulers import PopulationScheduler
+from slipway.recipes.strict import validate
+from slipway.recipes.training import ModelRecipe, with_parameters
 from tests.assets.sweeps.simulation import Curve, begun, continued, opened, whole
 
 pytestmark = pytest.mark.pure

@@ -2,10 +2,10 @@
 
 import pytest
 
-from assets.sweeps.decisions import decide as decisions
-from assets.sweeps.events import Decided, Event, Reported, Started
-from assets.sweeps.samplers import TrialSampler
-from assets.sweeps.state import SweepState, fold
+from slipway.assets.sweeps.decisions import decide as decisions
+from slipway.assets.sweeps.events import Decided, Event, Reported, Started
+from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.state import SweepState, fold
 from tests.assets.sweeps.simulation import begun
 
 pytestmark = pytest.mark.pure

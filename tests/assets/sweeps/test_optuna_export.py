@@ -8,9 +8,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from assets.sweeps.events import Event
-from assets.sweeps.optuna_export import export
-from assets.sweeps.state import fold
+from slipway.assets.sweeps.events import Event
+from slipway.assets.sweeps.optuna_export import export
+from slipway.assets.sweeps.state import fold
 from tests.assets.sweeps.simulation import CrashError, budgeted, opened, power_law, whole
 
 pytestmark = pytest.mark.pure

@@ -2,9 +2,9 @@
 
 import pytest
 
-from assets.sweeps.events import Asked, Event, Reported
-from assets.sweeps.ranking import ENOUGH, agreement, spearman, warning
-from assets.sweeps.state import SweepState, fold
+from slipway.assets.sweeps.events import Asked, Event, Reported
+from slipway.assets.sweeps.ranking import ENOUGH, agreement, spearman, warning
+from slipway.assets.sweeps.state import SweepState, fold
 from tests.assets.sweeps.simulation import begun
 
 pytestmark = pytest.mark.pure

@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from assets.sweeps.events import Asked, Ended, Event, Paused, Reported, Resumed, Started
-from assets.sweeps.report import spent
-from assets.sweeps.report.compared import compared
-from assets.sweeps.report.importance import importance
-from assets.sweeps.report.interactive import BEST
-from assets.sweeps.report.page import html
-from assets.sweeps.report.results import SweepReport, report
-from assets.sweeps.report.text import markdown, shown
-from assets.sweeps.state import SweepState, fold
+from slipway.assets.sweeps.events import Asked, Ended, Event, Paused, Reported, Resumed, Started
+from slipway.assets.sweeps.report import spent
+from slipway.assets.sweeps.report.compared import compared
+from slipway.assets.sweeps.report.importance import importance
+from slipway.assets.sweeps.report.interactive import BEST
+from slipway.assets.sweeps.report.page import html
+from slipway.assets.sweeps.report.results import SweepReport, report
+from slipway.assets.sweeps.report.text import markdown, shown
+from slipway.assets.sweeps.state import SweepState, fold
 from tests.assets.sweeps.simulation import CrashError, begun, budgeted, opened, power_law, whole
 
 pytestmark = pytest.mark.pure

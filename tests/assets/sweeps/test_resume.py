@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.events import Asked, Closed, Decided, Ended, Event, Resumed, Retried, record
-from assets.sweeps.state import Parameters
-from assets.sweeps.store import EVENTS, SweepStore
+from slipway.assets.sweeps.events import Asked, Closed, Decided, Ended, Event, Resumed, Retried, record
+from slipway.assets.sweeps.state import Parameters
+from slipway.assets.sweeps.store import EVENTS, SweepStore
+from slipway.trainer.base import journal
 from tests.assets.sweeps.simulation import SCHEDULERS, CrashError, begun, continued, power_law, whole
-from trainer.base import journal
 
 pytestmark = pytest.mark.pure
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from assets.sweeps.events import Asked, Ended, Reported
-from assets.sweeps.samplers import TrialSampler
-from assets.sweeps.state import Parameters, SweepState, fold
+from slipway.assets.sweeps.events import Asked, Ended, Reported
+from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.state import Parameters, SweepState, fold
 from tests.assets.sweeps.simulation import begun
 
 pytestmark = pytest.mark.pure

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.slots import Slots, faults
-from recipes.load import load
-from recipes.training import NodesSection, PlacementSection
-from resources.fleet.protocol import Node
+from slipway.assets.sweeps.slots import Slots, faults
+from slipway.recipes.load import load
+from slipway.recipes.training import NodesSection, PlacementSection
+from slipway.resources.fleet.protocol import Node
 from tests.recipes.conftest import SAMPLES, SWEEP, copied
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps import steering
-from assets.sweeps.decisions import closing
-from assets.sweeps.state import SweepState
-from assets.sweeps.store import SweepStore
+from slipway.assets.sweeps import steering
+from slipway.assets.sweeps.decisions import closing
+from slipway.assets.sweeps.state import SweepState
+from slipway.assets.sweeps.store import SweepStore
 from tests.assets.sweeps.simulation import budgeted, opened
 
 BY, WHY = "ada", "a test"

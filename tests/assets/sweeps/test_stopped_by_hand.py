@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.actions import Continue, Start
-from assets.sweeps.events import Ended
-from assets.sweeps.store import SweepStore
-from assets.sweeps.subject import SearchSubject
-from assets.sweeps.trial import Trial
-from assets.sweeps.trials import BY, SweepTrials
-from recipes.load import load
-from resources.fleet.embedded import EmbeddedFleet
-from resources.home import CODE
-from resources.launchers.local.launcher import LocalLauncher
-from resources.trainings.control import TrainingControl
-from resources.trainings.job import Paths
+from slipway.assets.sweeps.actions import Continue, Start
+from slipway.assets.sweeps.events import Ended
+from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.trial import Trial
+from slipway.assets.sweeps.trials import BY, SweepTrials
+from slipway.recipes.load import load
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.job import Paths
+from slipway.trainer.base.code_root import CODE
 from tests.assets.sweeps.simulation import begun
 
 SAMPLES = Path(__file__).parents[2] / "recipes" / "samples"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.sweeps.rungs import rung_reached
-from assets.sweeps.schedulers.stopping import verdict
+from slipway.assets.sweeps.rungs import rung_reached
+from slipway.assets.sweeps.schedulers.stopping import verdict
 
 pytestmark = pytest.mark.pure
 

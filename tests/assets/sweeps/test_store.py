@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from assets.sweeps.events import Asked, Opened, Reported, finite_or_none, parse, record
-from assets.sweeps.state import fold
-from assets.sweeps.store import EVENTS, SweepStore, sweep_id, sweeps
+from slipway.assets.sweeps.events import Asked, Opened, Reported, finite_or_none, parse, record
+from slipway.assets.sweeps.state import fold
+from slipway.assets.sweeps.store import EVENTS, SweepStore, sweep_id, sweeps
+from slipway.trainer.base import journal, lock
 from tests.assets.sweeps.simulation import begun, budgeted, opened, power_law, whole
-from trainer.base import journal, lock
 
 pytestmark = pytest.mark.pure
 

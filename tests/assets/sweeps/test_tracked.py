@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.mlflow.sweeps import trial_name
+from slipway.resources.mlflow.sweeps import trial_name
 
 pytestmark = pytest.mark.pure
 

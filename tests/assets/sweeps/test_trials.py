@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.subject import SearchSubject
-from recipes.domain import Domain
-from recipes.load import load
-from recipes.sweep import SweepRecipe, TrialPlacementSection
-from recipes.training import ModelRecipe
+from slipway.assets.sweeps.subject import SearchSubject
+from slipway.recipes.domain import Domain
+from slipway.recipes.load import load
+from slipway.recipes.sweep import SweepRecipe, TrialPlacementSection
+from slipway.recipes.training import ModelRecipe
 
 SAMPLES = Path(__file__).parents[2] / "recipes" / "samples"
 

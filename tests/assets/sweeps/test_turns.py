@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.sweeps.turns import SECONDS, Turns
+from slipway.assets.sweeps.turns import SECONDS, Turns
 
 pytestmark = pytest.mark.pure
 

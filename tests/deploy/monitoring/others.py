@@ -7,7 +7,7 @@ which our queries are made; the numbers grow with time, as counters do.
 import http.server
 import time
 
-from deploy.monitoring.foreign import CEPH, DCGM, NODE
+from slipway.deploy.monitoring.foreign import CEPH, DCGM, NODE
 
 _GPU = 'gpu="0",UUID="GPU-0",pci_bus_id="00000000:19:00.0",device="nvidia0",modelName="NVIDIA H200",Hostname="n0"'
 _DISK, _PORT = 'device="nvme0n1"', 'device="mlx5_0",port="1"'

@@ -2,7 +2,7 @@
 
 import re
 
-from deploy.monitoring.dashboards import DASHBOARDS
+from slipway.deploy.monitoring.dashboards import DASHBOARDS
 
 QUERIES = [
     re.sub(r"\$\w+", ".*", query.expr)

@@ -9,17 +9,17 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInst
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, TickData, TickStatus
 from dagster._daemon.types import DaemonHeartbeat
 
-from assets.sweeps.store import SweepStore
-from resources.home import Home
-from resources.trainings.store import TrainingStore
-from serving.records import ServedVersion, ServingRecords, ServingWish, SwitchVerdict
+from slipway.assets.sweeps.store import SweepStore
+from slipway.resources.home import Home
+from slipway.resources.trainings.store import TrainingStore
+from slipway.serving.records import ServedVersion, ServingRecords, ServingWish, SwitchVerdict
+from slipway.trainer.base import journal
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Heartbeat
+from slipway.trainer.record.incidents import IncidentRecord
 from tests.assets.sweeps import simulation
 from tests.cli import homes
-from trainer.base import journal
-from trainer.checkpoint.tiers import replicas
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Heartbeat
-from trainer.record.incidents import IncidentRecord
 
 SENSOR = "job_watch"
 

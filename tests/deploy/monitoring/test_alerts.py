@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from deploy.monitoring import manuals, render, routes, rule
-from deploy.monitoring.alerts import ALERTS
-from deploy.monitoring.recording import RECORDING
-from deploy.monitoring.rule import AlertRule, RuleGroup
+from slipway.deploy.monitoring import manuals, render, routes, rule
+from slipway.deploy.monitoring.alerts import ALERTS
+from slipway.deploy.monitoring.recording import RECORDING
+from slipway.deploy.monitoring.rule import AlertRule, RuleGroup
 from tests.deploy.monitoring.cases import CASES, AlertCase
 from tests.deploy.monitoring.tools import said_by
 

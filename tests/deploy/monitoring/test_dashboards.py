@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.monitoring import panels
-from deploy.monitoring.alerts import ALERTS
-from deploy.monitoring.dashboards import DASHBOARDS
-from deploy.monitoring.foreign import ALWAYS, FOREIGN
-from deploy.monitoring.recording import RECORDING
-from operations.metrics.catalogue import PLATFORM_METRICS
+from slipway.deploy.monitoring import panels
+from slipway.deploy.monitoring.alerts import ALERTS
+from slipway.deploy.monitoring.dashboards import DASHBOARDS
+from slipway.deploy.monitoring.foreign import ALWAYS, FOREIGN
+from slipway.deploy.monitoring.recording import RECORDING
+from slipway.operations.metrics.catalogue import PLATFORM_METRICS
+from slipway.trainer.figures.job_metrics import JOB_METRICS
 from tests.deploy.monitoring.queries import QUERIES, metrics_of
 from tests.deploy.monitoring.tools import said_by
-from trainer.figures.job_metrics import JOB_METRICS
 
 pytestmark = pytest.mark.pure
 

@@ -16,17 +16,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from deploy.monitoring import render, routes
-from deploy.monitoring.foreign import FOREIGN
-from operations.metrics.dagster import DagsterReader
-from operations.metrics.serve import PlatformExporter, PlatformPlaces
-from resources import embedded
+from slipway.deploy.monitoring import render, routes
+from slipway.deploy.monitoring.foreign import FOREIGN
+from slipway.operations.metrics.dagster import DagsterReader
+from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.resources import embedded
+from slipway.trainer.base import exporting
 from tests.cli import homes
 from tests.conftest import until
 from tests.deploy.monitoring import others, seeded
 from tests.deploy.monitoring.queries import QUERIES, metrics_of
 from tests.deploy.monitoring.tools import tool
-from trainer.base import exporting
 
 PATIENT = "10s"
 pytestmark = pytest.mark.nightly  # two servers, and as long as a rate takes

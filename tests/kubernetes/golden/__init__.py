@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from resources.kubernetes.objects import KubernetesObject
-from resources.launchers.kubernetes.names import object_name
-from resources.launchers.kubernetes.workloads import KINDS
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.launchers.kubernetes.names import object_name
+from slipway.resources.launchers.kubernetes.workloads import KINDS
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
 
 QUEUED = dataclasses.replace(LARGE, queue="team-a", spread="pack")

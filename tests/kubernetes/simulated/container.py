@@ -10,7 +10,7 @@ import subprocess
 import sys
 from types import FrameType
 
-from trainer.base import processes
+from slipway.trainer.base import processes
 
 KILL = signal.SIGUSR1
 NOT_STARTED = 128

@@ -2,13 +2,20 @@
 
 from typing import Any
 
-from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SERVICES, Resource
-from resources.launchers.kubernetes.network import NETWORK_POLICIES
-from resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
-from resources.launchers.kubernetes.workloads.jobset import JOB_SETS
-from resources.launchers.kubernetes.workloads.pytorch_job import PYTORCH_JOBS
-from resources.launchers.kubernetes.workloads.train_job import TRAIN_JOBS, TRAINING_RUNTIMES
-from resources.serving.objects import BUDGETS, DEPLOYMENTS, INGRESSES, LEADER_WORKER_SETS, SCALED_OBJECTS, SCALERS
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SERVICES, Resource
+from slipway.resources.launchers.kubernetes.network import NETWORK_POLICIES
+from slipway.resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
+from slipway.resources.launchers.kubernetes.workloads.jobset import JOB_SETS
+from slipway.resources.launchers.kubernetes.workloads.pytorch_job import PYTORCH_JOBS
+from slipway.resources.launchers.kubernetes.workloads.train_job import TRAIN_JOBS, TRAINING_RUNTIMES
+from slipway.resources.serving.objects import (
+    BUDGETS,
+    DEPLOYMENTS,
+    INGRESSES,
+    LEADER_WORKER_SETS,
+    SCALED_OBJECTS,
+    SCALERS,
+)
 
 Object = dict[str, Any]
 """One object as JSON. Those in the store are never changed in place."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from resources.kubernetes.objects import JOB
+from slipway.resources.kubernetes.objects import JOB
 from tests.kubernetes.simulated import clock, dns, environment, mounts, pods, statuses
 from tests.kubernetes.simulated.container import KILL, NOT_STARTED
 from tests.kubernetes.simulated.kinds import SERVICES, Object

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from operations.chaos import course
-from operations.chaos.course import Injection
-from operations.chaos.faults import FAULTS
-from operations.chaos.report import ChaosReport, judged
-from operations.chaos.schedule import PlannedFault
-from operations.chaos.target import JobTarget
-from resources.home import Home
-from resources.launchers.protocol import JobState
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
+from slipway.operations.chaos import course
+from slipway.operations.chaos.course import Injection
+from slipway.operations.chaos.faults import FAULTS
+from slipway.operations.chaos.report import ChaosReport, judged
+from slipway.operations.chaos.schedule import PlannedFault
+from slipway.operations.chaos.target import JobTarget
+from slipway.resources.home import Home
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.record import incidents
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until
 from tests.resources.trainings.lab import BY, ENDLESS, Lab, happened, numbers
-from trainer.record import incidents
 
 TICK_SECONDS = 1.0
 SEEN_SECONDS, GOES_ON_SECONDS = 150.0, 300.0

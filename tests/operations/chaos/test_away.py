@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from operations.chaos import listeners
-from resources.mlflow.tracking import Delivery, Tracking
-from resources.trainings import late_copies
-from resources.unavailable import Unavailable
+from slipway.operations.chaos import listeners
+from slipway.resources.mlflow.tracking import Delivery, Tracking
+from slipway.resources.trainings import late_copies
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.checkpoint.tiers import faults, replicas
+from slipway.trainer.checkpoint.tiers.copying import tier_at
+from slipway.trainer.record import incidents
 from tests.conftest import Marked, until
 from tests.drills.instance import free_port
 from tests.operations.chaos.stand import Stand
 from tests.s3 import point_at, served
-from trainer.checkpoint.tiers import faults, replicas
-from trainer.checkpoint.tiers.copying import tier_at
-from trainer.record import incidents
 
 SERVES = """
 import socket, time

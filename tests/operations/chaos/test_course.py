@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from operations.chaos import course
-from operations.chaos.course import Injection
-from trainer.base.codec import UndecodableRecord
+from slipway.operations.chaos import course
+from slipway.operations.chaos.course import Injection
+from slipway.trainer.base.codec import UndecodableRecord
 
 DONE = Injection("rank-killed", "tiny-0", 1, "rank 0 on node-0 was killed", "node-0", 12.5, 3)
 

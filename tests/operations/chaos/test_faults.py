@@ -10,7 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from operations.chaos.faults import FAULTS, usual
+from slipway.operations.chaos.faults import FAULTS, usual
 from tests.conftest import MARK, Marked, until
 from tests.operations.chaos.stand import Stand
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from operations.chaos.course import Injection
-from operations.chaos.report import judged
-from trainer.record import causes
-from trainer.record.incidents import IncidentRecord
+from slipway.operations.chaos.course import Injection
+from slipway.operations.chaos.report import judged
+from slipway.trainer.record import causes
+from slipway.trainer.record.incidents import IncidentRecord
 
 pytestmark = pytest.mark.pure
 

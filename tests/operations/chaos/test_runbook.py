@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from operations.chaos.faults import FAULTS, possible, usual
+from slipway.operations.chaos.faults import FAULTS, possible, usual
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from operations.chaos import schedule
+from slipway.operations.chaos import schedule
 
 pytestmark = pytest.mark.pure
 KINDS = ("a", "b", "c")

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from operations.metrics import catalogue, expose
-from operations.metrics.facts import (
+from slipway.operations.metrics import catalogue, expose
+from slipway.operations.metrics.facts import (
     DagsterReading,
     FleetNodeReading,
     PlatformFacts,

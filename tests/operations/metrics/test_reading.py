@@ -11,17 +11,17 @@ from typing import NoReturn
 
 import pytest
 
-from operations.metrics.platform import SweepsReader
-from operations.metrics.serve import PlatformExporter, PlatformPlaces
-from operations.metrics.trainings import TrainingsReader
-from resources.trainings.duties import Duty
-from resources.trainings.store import Trainings, TrainingStore
-from resources.unavailable import Unavailable
+from slipway.operations.metrics.platform import SweepsReader
+from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.operations.metrics.trainings import TrainingsReader
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import exporting, journal
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Heartbeat
+from slipway.trainer.supervisor.exporter import JobExporter
 from tests.cli import homes
-from trainer.base import exporting, journal
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Heartbeat
-from trainer.supervisor.exporter import JobExporter
 
 
 class Clock:
@@ -96,7 +96,7 @@ def test_a_job_reads_of_its_ledger_what_is_new(tmp_path: Path, monkeypatch: pyte
         offsets.append(offset)
         return read(path, offset, at_most)
 
-    monkeypatch.setattr("trainer.base.journal.read", noted)
+    monkeypatch.setattr("slipway.trainer.base.journal.read", noted)
     assert f'slipway_job_step_seconds_count{{training="{store.id}"}} 1.0' in exporter.text()
     assert offsets and 0 not in offsets
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operations.simulation import fields, studies
-from operations.simulation.play import SimulatedTime, play
-from operations.simulation.settings import LLAMA_3, Scenario
+from slipway.operations.simulation import fields, studies
+from slipway.operations.simulation.play import SimulatedTime, play
+from slipway.operations.simulation.settings import LLAMA_3, Scenario
 
 pytestmark = pytest.mark.pure
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.store import SweepStore
-from operations.upgrade import upgrading
-from resources import state
-from resources.trainings.roots import trials_below
-from resources.trainings.store import Trainings
+from slipway.assets.sweeps.store import SweepStore
+from slipway.operations.upgrade import upgrading
+from slipway.resources import state
+from slipway.resources.trainings.roots import trials_below
+from slipway.resources.trainings.store import Trainings
+from slipway.trainer.checkpoint.disk import manifest
+from slipway.trainer.data import shards
 from tests.kills import killed_at
 from tests.operations.upgrade.frozen import SWEEP, TRAINING, contents, home_of_0_1
-from trainer.checkpoint.disk import manifest
-from trainer.data import shards
 
 LOG = f"sweeps/{SWEEP}/events.journal"
 

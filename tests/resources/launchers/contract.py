@@ -14,7 +14,7 @@ from typing import Protocol
 
 import pytest
 
-from resources.launchers.protocol import Job, JobState, Launcher, Status
+from slipway.resources.launchers.protocol import Job, JobState, Launcher, Status
 from tests.conftest import until
 from tests.resources.launchers.notes import Notes
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from resources.launchers.protocol import Launcher
+from slipway.resources.launchers.protocol import Launcher
 from tests.conftest import until
 
 

@@ -2,10 +2,10 @@
 
 import signal
 
-from resources.launchers.local.folder import Ending
-from resources.launchers.local.gang import GangEnd, ending
-from resources.launchers.protocol import JobState
-from trainer.record import causes
+from slipway.resources.launchers.local.folder import Ending
+from slipway.resources.launchers.local.gang import GangEnd, ending
+from slipway.resources.launchers.protocol import JobState
+from slipway.trainer.record import causes
 
 CANCELLED = GangEnd(JobState.STOPPED, "cancelled", deadline=0)
 A_NODE_FAILED = GangEnd(JobState.FAILED, "", deadline=0)

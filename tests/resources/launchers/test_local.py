@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet import embedded
-from resources.fleet.embedded import EmbeddedFleet
-from resources.launchers.local.folder import JobFolder, LocalOrder
-from resources.launchers.local.launcher import LocalLauncher
-from resources.launchers.protocol import JobState
-from resources.unavailable import Unavailable
+from slipway.resources.fleet import embedded
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.launchers.local.folder import JobFolder, LocalOrder
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import processes
 from tests.conftest import Marked
 from tests.resources.launchers.contract import LauncherContract, Nodes, ended, job
 from tests.resources.launchers.notes import Notes
-from trainer.base import processes
 
 CODE = Path(__file__).resolve().parents[3]
 
@@ -54,7 +54,9 @@ def test_a_node_that_was_killed_when_its_grace_was_over_is_named(launcher: Local
 def keeper_of(marked: Marked) -> int:
     """The pid of the one keeper."""
     [pid] = [
-        pid for pid in marked.pids() if b"resources.launchers.local.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid
+        for pid in marked.pids()
+        if b"slipway.resources.launchers.local.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     return pid
 
@@ -133,7 +135,7 @@ def test_agents_and_ranks_of_all_nodes_die_with_a_killed_keeper(launcher: LocalL
 
 
 def test_a_second_keeper_exits_at_once_without_output(launcher: LocalLauncher, notes: Notes):
-    second = [sys.executable, "-m", "resources.launchers.local.keeper", str(launcher.folder / "job-1")]
+    second = [sys.executable, "-m", "slipway.resources.launchers.local.keeper", str(launcher.folder / "job-1")]
     launcher.submit(job("waits", "node-0"))
     notes.until("pid")
     assert subprocess.run(second, capture_output=True, text=True, check=True).stderr == ""
@@ -240,7 +242,7 @@ def test_ranks_die_with_a_killed_keeper_although_its_submitter_ignores_signals(
 
 
 def test_the_submitter_learns_that_a_keeper_cannot_start(launcher: LocalLauncher, tmp_path: Path):
-    (tmp_path / "resources.py").touch()
+    (tmp_path / "slipway.py").touch()
     elsewhere = dataclasses.replace(launcher, code=tmp_path)
     with pytest.raises(Unavailable, match=r"job-1.*keeper did not start.*keeper\.log"):
         elsewhere.submit(job("exits", "node-0"))

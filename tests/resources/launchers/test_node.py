@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import processes
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
+from slipway.trainer.node.last_words import BYTES, FILE_VARIABLE
+from slipway.trainer.node.rendezvous import PORT_VARIABLE, connections
 from tests.conftest import Marked, until
-from trainer.base import processes
-from trainer.diagnosis import stacks
-from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
-from trainer.node.last_words import BYTES, FILE_VARIABLE
-from trainer.node.rendezvous import PORT_VARIABLE, connections
 
 
 def node(script: str, *, kind: str = "rank", last_words: Path | None = None, **more: str) -> "subprocess.Popen[str]":
     """A node that runs a Python script."""
     environment = {**os.environ, **({FILE_VARIABLE: str(last_words)} if last_words else {}), **more}
-    command = [sys.executable, "-m", "trainer.node.process", kind, "", sys.executable, "-c", script]
+    command = [sys.executable, "-m", "slipway.trainer.node.process", kind, "", sys.executable, "-c", script]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -67,7 +67,7 @@ def test_processes_that_outlive_the_command_are_ended_and_do_not_delay_the_last_
 
 
 def test_the_output_names_a_command_that_cannot_be_started(last_words: Path):
-    command = [sys.executable, "-m", "trainer.node.process", "rank", "", "no-such-command"]
+    command = [sys.executable, "-m", "slipway.trainer.node.process", "rank", "", "no-such-command"]
     done = subprocess.run(command, env={**os.environ, FILE_VARIABLE: str(last_words)}, capture_output=True, text=True)
     assert done.returncode == 127 and "no-such-command: cannot be started" in done.stderr
 
@@ -90,7 +90,7 @@ STOPS = "import os, signal; print('stopping', flush=True); os.kill(os.getpid(), 
 def node_that_waits(seconds: float, kind: str) -> "subprocess.Popen[str]":
     """A node whose command stops itself, and that waits for it for so long."""
     program = (
-        f"import sys; from trainer.node import process, standstill; standstill.LONGEST_SECONDS = {seconds}; "
+        f"import sys; from slipway.trainer.node import process, standstill; standstill.LONGEST_SECONDS = {seconds}; "
         "sys.exit(process.main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", program, kind, "", sys.executable, "-c", STOPS]
@@ -121,13 +121,13 @@ def test_no_machine_hosts_the_rendezvous_and_each_gives_its_address(index: str):
 @pytest.mark.slow
 def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_first(last_words: Path, marked: Marked):
     rank = "import os, sys, time; time.sleep(600) if os.environ['RANK'] == '0' else sys.exit(print('no disk') or 42)"
-    torchrun = ["-P", "-m", "trainer.node.agent", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]
+    torchrun = ["-P", "-m", "slipway.trainer.node.agent", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     held = store(port)
     alone = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
     environment = {FILE_VARIABLE: str(last_words), INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "127.0.0.1"}
-    command = [sys.executable, "-m", "trainer.node.process", "agent", "", sys.executable, *torchrun, *alone]
+    command = [sys.executable, "-m", "slipway.trainer.node.process", "agent", "", sys.executable, *torchrun, *alone]
     done = subprocess.run([*command, sys.executable, "-c", rank], env={**os.environ, **environment})
     assert done.returncode == 42
     assert "no disk\n" in last_words.read_text()
@@ -137,7 +137,7 @@ def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_
 
 def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
     """One of two machines whose ranks run until they are stopped."""
-    torchrun = ["-P", "-m", "trainer.node.agent", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
+    torchrun = ["-P", "-m", "slipway.trainer.node.agent", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
     meeting = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
     last_words.touch()
     environment = {
@@ -146,13 +146,13 @@ def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
         ADDRESS_VARIABLE: "127.0.0.1",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
-    command = [sys.executable, "-m", "trainer.node.process", "agent", "", sys.executable, *torchrun, *meeting]
+    command = [sys.executable, "-m", "slipway.trainer.node.process", "agent", "", sys.executable, *torchrun, *meeting]
     return subprocess.Popen([*command, "sleep", "600"], env={**os.environ, **environment})
 
 
 def store(port: int) -> "subprocess.Popen[bytes]":
     """The rendezvous store of both, as a pod runs it."""
-    command = [sys.executable, "-P", "-m", "trainer.node.rendezvous"]
+    command = [sys.executable, "-P", "-m", "slipway.trainer.node.rendezvous"]
     return subprocess.Popen(command, env={**os.environ, PORT_VARIABLE: str(port)})
 
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.embedded import EmbeddedFleet
-from resources.launchers.local import overdue
-from resources.launchers.local.folder import LOCK, JobFolder, LocalOrder
-from resources.launchers.local.launcher import LocalLauncher
-from resources.launchers.protocol import JobState
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.launchers.local import overdue
+from slipway.resources.launchers.local.folder import LOCK, JobFolder, LocalOrder
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.launchers.protocol import JobState
+from slipway.trainer.base import processes
 from tests.conftest import Marked, until
 from tests.resources.launchers.contract import ended, job
 from tests.resources.launchers.notes import Notes
-from trainer.base import processes
 
 CODE = Path(__file__).resolve().parents[3]
-DIES = "import os, sys; from pathlib import Path; from resources.launchers.local.folder import JobFolder\n"
+DIES = "import os, sys; from pathlib import Path; from slipway.resources.launchers.local.folder import JobFolder\n"
 DIES += "assert JobFolder(Path(sys.argv[-1])).lock() is not None; os.kill(os.getpid(), 9)"
 
 
@@ -112,8 +112,8 @@ def test_of_a_job_whose_keeper_died_a_node_that_stands_still_is_killed(
 def test_a_keeper_that_hangs_before_it_has_forked_does_not_hold_up_who_submits(
     launcher: LocalLauncher, marked: Marked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    from resources.launchers.local import detached
-    from resources.unavailable import Unavailable
+    from slipway.resources.launchers.local import detached
+    from slipway.resources.unavailable import Unavailable
 
     monkeypatch.setattr(detached, "START_SECONDS", 1.0)
     (tmp_path / "stops").mkdir()

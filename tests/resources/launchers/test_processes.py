@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from slipway.trainer.base import processes
 from tests.conftest import Marked, until
-from trainer.base import processes
 
 
 def run(script: str) -> str:
@@ -17,7 +17,7 @@ def run(script: str) -> str:
 def test_a_child_dies_with_its_parent(marked: Marked):
     run("""
 import os, time
-from trainer.base import processes
+from slipway.trainer.base import processes
 reading, writing = os.pipe()
 if os.fork() == 0:
     processes.die_with_parent()
@@ -32,7 +32,7 @@ def test_a_child_whose_parent_is_dead_already_dies_at_once(marked: Marked):
     assert (
         run("""
 import os, time
-from trainer.base import processes
+from slipway.trainer.base import processes
 parent = os.getpid()
 if os.fork() == 0:
     while os.getppid() == parent:
@@ -49,7 +49,7 @@ def test_no_descendant_is_left_neither_orphan_nor_foreign_session_nor_zombie():
     assert (
         run("""
 import os, subprocess, sys, time
-from trainer.base import processes
+from slipway.trainer.base import processes
 processes.adopt_orphans()
 orphan = "import os, time; os.setsid(); os.fork() or os.setsid(); os.fork() and os._exit(0); time.sleep(600)"
 subprocess.run([sys.executable, "-c", orphan], check=True)

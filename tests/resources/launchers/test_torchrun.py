@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from resources.kubernetes.cluster import Cluster
-from resources.launchers.environment import LONE_RANK, rank_environment
-from resources.launchers.kubernetes import pods, store
-from resources.launchers.local.environment import keeper_environment, local_rank_environment
-from resources.launchers.local.folder import LocalOrder
-from resources.launchers.protocol import Job
-from resources.launchers.torchrun import node_command
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.launchers.environment import LONE_RANK, rank_environment
+from slipway.resources.launchers.kubernetes import pods, store
+from slipway.resources.launchers.local.environment import keeper_environment, local_rank_environment
+from slipway.resources.launchers.local.folder import LocalOrder
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.launchers.torchrun import node_command
 
 pytestmark = pytest.mark.pure
 
 JOB = Job("job-1", ("python", "train.py"), {}, ("node-0", "node-1"))
-BUILT_IN = dataclasses.replace(JOB, command=("python", "-m", "trainer"))
+BUILT_IN = dataclasses.replace(JOB, command=("python", "-m", "slipway.trainer"))
 LONE = dataclasses.replace(JOB, nodes=("node-0",))
 CONFIG = "/jobs/job-1/config.json"
-NODE_PROCESS = ["/bin/python", "-m", "trainer.node.process"]
+NODE_PROCESS = ["/bin/python", "-P", "-m", "slipway.trainer.node.process"]
 
 
 def command(job: Job) -> list[str]:
@@ -37,16 +37,16 @@ def test_a_lone_rank_needs_no_agent():
 @pytest.mark.parametrize("nodes", [("node-0",), ("node-0", "node-1")])
 def test_the_built_in_trainer_has_a_supervisor_on_each_node(nodes: tuple[str, ...]):
     found = command(dataclasses.replace(BUILT_IN, nodes=nodes))
-    assert found[:8] == [*NODE_PROCESS, "supervisor", "", "/bin/python", "-P", "-m"]
-    assert found[8:] == [
-        "trainer.supervisor",
+    assert found[:9] == [*NODE_PROCESS, "supervisor", "", "/bin/python", "-P", "-m"]
+    assert found[9:] == [
+        "slipway.trainer.supervisor",
         *(f"--nnodes={len(nodes)}", "--nproc-per-node=1", "--rdzv-id=job-1", "--rdzv-endpoint=10.0.0.1:4242", CONFIG),
     ]
 
 
 def test_several_ranks_meet_at_the_endpoint_of_their_launcher():
     found = command(JOB)
-    assert found[:8] == [*NODE_PROCESS, "agent", "", "/bin/python", "-P", "-m"]
+    assert found[:9] == [*NODE_PROCESS, "agent", "", "/bin/python", "-P", "-m"]
     assert {"--nnodes=2", "--nproc-per-node=1", "--rdzv-endpoint=10.0.0.1:4242", "--rdzv-id=job-1"} <= set(found)
     assert found[-4:] == ["--no-python", "/bin/python", "train.py", CONFIG]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from resources.home import Home
-from resources.mlflow.registry import Registry
-from resources.mlflow.tracking import Tracking
+from slipway.resources.home import Home
+from slipway.resources.mlflow.registry import Registry
+from slipway.resources.mlflow.tracking import Tracking
 
 
 @pytest.fixture

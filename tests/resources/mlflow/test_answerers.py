@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.mlflow import answerers, holding, promotion_log
-from resources.mlflow.holding import Approval
-from resources.mlflow.promotion_log import JUDGEMENT, SENT_BACK, Judgement, LostPromotion, Promotion
-from resources.mlflow.registry import MANIFEST_TAG, Version
-from trainer.base import codec
+from slipway.resources.mlflow import answerers, holding, promotion_log
+from slipway.resources.mlflow.holding import Approval
+from slipway.resources.mlflow.promotion_log import JUDGEMENT, SENT_BACK, Judgement, LostPromotion, Promotion
+from slipway.resources.mlflow.registry import MANIFEST_TAG, Version
+from slipway.trainer.base import codec
 
 MODEL, BY = "tiny", "a test"
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from resources import sqlite
-from resources.mlflow import database as mlflow_database
-from resources.mlflow.tracking import Tracking
+from slipway.resources import sqlite
+from slipway.resources.mlflow import database as mlflow_database
+from slipway.resources.mlflow.tracking import Tracking
 from tests.conftest import Marked
 
 LOOKS = """
 import sys
-from resources.mlflow.tracking import Tracking
+from slipway.resources.mlflow.tracking import Tracking
 print(len(Tracking(uri="sqlite:///" + sys.argv[1]).client().search_experiments()))
 """
 DIES = """

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from resources.mlflow import holding, identity
-from resources.mlflow.holding import HOUR, Approval
-from trainer.base import codec
+from slipway.resources.mlflow import holding, identity
+from slipway.resources.mlflow.holding import HOUR, Approval
+from slipway.trainer.base import codec
 
 pytestmark = pytest.mark.pure
 NOW = 1_000_000.0

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
-from resources.home import CODE, Home
-from resources.mlflow.promotion import (
+from slipway.resources.home import Home
+from slipway.resources.mlflow.promotion import (
     Judgement,
     NotJudged,
     NotPromoted,
@@ -19,13 +19,14 @@ from resources.mlflow.promotion import (
     is_mirrored,
     is_outdated,
 )
-from resources.mlflow.promotion import champion as champion_on_record
-from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
-from resources.mlflow.tracking import Tracking
-from resources.mlflow.waiting import undecided
-from resources.unavailable import Unavailable
+from slipway.resources.mlflow.promotion import champion as champion_on_record
+from slipway.resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.mlflow.waiting import undecided
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import codec, journal, lock
+from slipway.trainer.base.code_root import CODE
 from tests.resources.trainings.lab import at_once
-from trainer.base import codec, journal, lock
 
 MODEL, BY = "tiny", "a test"
 
@@ -211,7 +212,7 @@ def test_a_promotion_waits_for_a_writer_that_hangs_no_longer_than_its_deadline(
 ):
     version = registered(model, "a")
     judge(model, version)
-    monkeypatch.setattr("resources.mlflow.registry.WRITER_SECONDS", 0.2)
+    monkeypatch.setattr("slipway.resources.mlflow.registry.WRITER_SECONDS", 0.2)
     with (
         lock.exclusive(model.durable / "models" / MODEL),
         pytest.raises(Unavailable, match=f"another process has worked on it .* is locked by process {os.getpid()}"),

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.mlflow import holding, promotion_log
-from resources.mlflow.holding import Approval
-from resources.mlflow.promotion_log import SENT_BACK, Judgement, LostPromotion, Promotion
-from trainer.base import codec
-from trainer.record.files import Unreadable
+from slipway.resources.mlflow import holding, promotion_log
+from slipway.resources.mlflow.holding import Approval
+from slipway.resources.mlflow.promotion_log import SENT_BACK, Judgement, LostPromotion, Promotion
+from slipway.trainer.base import codec
+from slipway.trainer.record.files import Unreadable
 
 MODEL, BY = "tiny", "a test"
 

@@ -4,16 +4,16 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.fleet.health.register import NodeRegister
-from resources.fleet.health.standing import NodeRecord, Standing
-from resources.home import Home
-from resources.trainings import incidents
-from resources.trainings.store import TrainingStore
+from slipway.resources.fleet.health.register import NodeRegister
+from slipway.resources.fleet.health.standing import NodeRecord, Standing
+from slipway.resources.home import Home
+from slipway.resources.trainings import incidents
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.checkpoint.tiers import faults, replicas
+from slipway.trainer.record import causes, fence, ledger
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.incidents import IncidentRecord
 from tests.cli import homes
-from trainer.checkpoint.tiers import faults, replicas
-from trainer.record import causes, fence, ledger
-from trainer.record.fence import Token
-from trainer.record.incidents import IncidentRecord
 
 BACKUP, DURABLE = "backup", "durable"
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.health.standing import Standing
-from resources.home import Home
-from resources.morning import page, reading, text
-from resources.morning import report as morning
-from resources.morning.report import MorningItem, MorningReport
-from resources.trainings import incidents
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.store import TrainingStore
+from slipway.resources.fleet.health.standing import Standing
+from slipway.resources.home import Home
+from slipway.resources.morning import page, reading, text
+from slipway.resources.morning import report as morning
+from slipway.resources.morning.report import MorningItem, MorningReport
+from slipway.resources.trainings import incidents
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import journal
+from slipway.trainer.checkpoint.tiers import faults
+from slipway.trainer.record import causes, fence
+from slipway.trainer.record.fence import Token
 from tests.cli import homes
 from tests.resources.morning.nights import SeededNight, failed, go_on
-from trainer.base import journal
-from trainer.checkpoint.tiers import faults
-from trainer.record import causes, fence
-from trainer.record.fence import Token
 
 pytestmark = pytest.mark.pure
 

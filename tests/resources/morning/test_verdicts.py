@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from assets import keys
-from resources import links
-from resources.home import Home
-from resources.mlflow import holding
-from resources.mlflow.promotion import Judgement, Promotion, Promotions
-from resources.mlflow.registry import Registry
-from resources.mlflow.tracking import Tracking
-from resources.morning import reading
-from resources.morning import report as morning
-from resources.morning.report import MorningItem
+from slipway.assets import keys
+from slipway.resources import links
+from slipway.resources.home import Home
+from slipway.resources.mlflow import holding
+from slipway.resources.mlflow.promotion import Judgement, Promotion, Promotions
+from slipway.resources.mlflow.registry import Registry
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.morning import reading
+from slipway.resources.morning import report as morning
+from slipway.resources.morning.report import MorningItem
+from slipway.trainer.base import codec
 from tests.resources.morning.nights import SeededNight
-from trainer.base import codec
 
 CANDIDATE, CHAMPION = "c" * 64, "d" * 64
 

@@ -4,8 +4,8 @@ import os
 import sys
 import time
 
-from trainer import node_task
-from trainer.preflight import collective
+from slipway.trainer import node_task
+from slipway.trainer.preflight import collective
 
 SECONDS = 2.0
 """What each exchange with the node takes more: far more than a busy machine makes of any other."""

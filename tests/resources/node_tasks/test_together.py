@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.embedded import EmbeddedFleet
-from resources.home import CODE
-from resources.launchers.local.launcher import LocalLauncher
-from resources.node_tasks.together import Together
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.node_tasks.together import Together
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.node_task import CollectiveTask
 from tests.conftest import Marked
-from trainer.node_task import CollectiveTask
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
 EXPECTED = 0.004

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.notify import courier as couriers
-from resources.notify.courier import NoticeCourier
-from resources.notify.notices import Notice
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NoticeKind, NotificationSettings
+from slipway.resources.notify import courier as couriers
+from slipway.resources.notify.courier import NoticeCourier
+from slipway.resources.notify.notices import Notice
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 from tests.conftest import until
 from tests.resources.notify import servers
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from resources.notify.endpoints import Endpoint, NotSent
-from resources.notify.notices import NoticeMessage
+from slipway.resources.notify.endpoints import Endpoint, NotSent
+from slipway.resources.notify.notices import NoticeMessage
 
 MESSAGE = NoticeMessage("Slipway: a test", "Anything.", False)
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.problems import InvalidRecipes
-from resources.home import Home
-from resources.morning import reading
-from resources.morning import report as morning
-from resources.notify import notices, settings
-from resources.notify.notices import Notice
-from resources.notify.outbox import Outbox
-from resources.notify.settings import NoticeKind, NotificationSettings
+from slipway.recipes.problems import InvalidRecipes
+from slipway.resources.home import Home
+from slipway.resources.morning import reading
+from slipway.resources.morning import report as morning
+from slipway.resources.notify import notices, settings
+from slipway.resources.notify.notices import Notice
+from slipway.resources.notify.outbox import Outbox
+from slipway.resources.notify.settings import NoticeKind, NotificationSettings
+from slipway.trainer.record import causes
 from tests.cli import homes
 from tests.resources.morning.nights import SeededNight, failed
-from trainer.record import causes
 
 pytestmark = pytest.mark.pure
 

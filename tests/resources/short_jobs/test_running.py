@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.embedded import EmbeddedFleet, mark_lost
-from resources.launchers.protocol import JobState
-from resources.short_jobs import attempts
-from resources.short_jobs.running import ShortJobFailed
+from slipway.resources.fleet.embedded import EmbeddedFleet, mark_lost
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.short_jobs import attempts
+from slipway.resources.short_jobs.running import ShortJobFailed
+from slipway.trainer.record import outcomes
 from tests.conftest import Marked, until
 from tests.resources.short_jobs.waiter import jobs, wanted
-from trainer.record import outcomes
 
 
 @pytest.fixture(autouse=True)

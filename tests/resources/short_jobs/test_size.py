@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from resources.short_jobs import size
-from resources.short_jobs.size import CheckpointSize
-from trainer.checkpoint.disk.manifest import TensorEntry
-from trainer.config import profiles
-from trainer.config.evaluating import RankPlaces
-from trainer.config.operation import Evaluation
-from trainer.config.shapes import type_of
-from trainer.models.decoder.presets import PRESETS
-from trainer.plan import room
+from slipway.resources.short_jobs import size
+from slipway.resources.short_jobs.size import CheckpointSize
+from slipway.trainer.checkpoint.disk.manifest import TensorEntry
+from slipway.trainer.config import profiles
+from slipway.trainer.config.evaluating import RankPlaces
+from slipway.trainer.config.operation import Evaluation
+from slipway.trainer.config.shapes import type_of
+from slipway.trainer.models.decoder.presets import PRESETS
+from slipway.trainer.plan import room
 
 pytestmark = pytest.mark.pure
 

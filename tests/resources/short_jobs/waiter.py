@@ -4,16 +4,16 @@ import json
 import sys
 from pathlib import Path
 
-from resources.fleet.embedded import EmbeddedFleet
-from resources.home import CODE
-from resources.launchers.local.launcher import LocalLauncher
-from resources.short_jobs.attempts import ShortJob
-from resources.short_jobs.running import ShortJobs
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.short_jobs.attempts import ShortJob
+from slipway.resources.short_jobs.running import ShortJobs
+from slipway.trainer.base.code_root import CODE
 
 PROGRAM = """
 import json, os, sys, time
 from pathlib import Path
-from trainer.record import outcomes
+from slipway.trainer.record import outcomes
 request = json.loads(Path(sys.argv[1]).read_bytes())
 if os.environ["RANK"] == "0":
     with Path(request["starts"]).open("a") as starts:

@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from resources.fleet.embedded import EmbeddedFleet
-from resources.home import CODE
-from resources.launchers.local.launcher import LocalLauncher
-from resources.launchers.protocol import Launcher
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.growth import GROWTHS, GrowthWatch
-from resources.trainings.job import Paths, job_name
-from resources.trainings.quotas import Quotas
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
-from resources.trainings.watch import WATCH, ProgressWatch
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.launchers.protocol import Launcher
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.growth import GROWTHS, GrowthWatch
+from slipway.resources.trainings.job import Paths, job_name
+from slipway.resources.trainings.quotas import Quotas
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.watch import WATCH, ProgressWatch
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import ledger
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until
-from trainer.base.journal import JournalEvent
-from trainer.record import ledger
 
 BRIEF, ENDLESS = 20, 1_000_000
 """Steps: over at once; until it is stopped."""

@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from resources.trainings import accounts
-from resources.trainings.store import TrainingStore
-from trainer.base import journal
-from trainer.record import fence
-from trainer.record.fence import Token
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base import journal
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 
 RANKS = 3_600_000
 """Ranks on each node, so that a node uses a rank-hour in each millisecond."""

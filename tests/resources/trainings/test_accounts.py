@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from resources.trainings import account_tables, accounts, cost_subjects, costs
-from resources.trainings.costs import Prices
-from resources.trainings.decision import Action
-from resources.trainings.quotas import Quota, QuotaStanding
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings import account_tables, accounts, cost_subjects, costs
+from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.quotas import Quota, QuotaStanding
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import journal
+from slipway.trainer.record import fence
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.figures import effective_time
+from slipway.trainer.record.fence import Token
 from tests.cli import homes
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import ENDLESS, Lab, happened, numbers, until_committed
-from trainer.base import journal
-from trainer.record import fence
-from trainer.record.accounting import buckets
-from trainer.record.accounting.figures import effective_time
-from trainer.record.fence import Token
 
 
 def write(folder: Path, token: Token, *events: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def test_a_long_ledger_is_read_once_and_then_only_what_is_new(tmp_path: Path, mo
         offsets.append(offset)
         return read(path, offset, at_most)
 
-    monkeypatch.setattr("trainer.base.journal.read", noted)
+    monkeypatch.setattr("slipway.trainer.base.journal.read", noted)
     assert accounts.folded(store.folder) == before
     assert 0 not in offsets
     write(store.folder, Token(1), {"event": "step", "t": 1e9 + 6000, "step": 6000, "loss": 1.0})
@@ -201,7 +201,7 @@ def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: La
         until(lambda start=start: len(happened(store, "stepped")) >= start, f"step of start {start}")  # type: ignore[misc]
         until_committed(store, start)
         if start < 3:
-            [rank] = marked.running("trainer")
+            [rank] = marked.running("slipway.trainer")
             os.kill(rank, signal.SIGKILL)
     lab.stopped(store)
     seen, account = time.time(), accounts.of(store.folder)

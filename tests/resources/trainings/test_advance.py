@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from resources.launchers.local.launcher import LocalLauncher
-from resources.launchers.protocol import Job, JobState, Status
-from resources.trainings.control import MISSING_GRACE_SECONDS
-from resources.trainings.decision import Action
-from resources.trainings.job import job_name
-from resources.trainings.store import TrainingStore
-from resources.unavailable import Unavailable
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.launchers.protocol import Job, JobState, Status
+from slipway.resources.trainings.control import MISSING_GRACE_SECONDS
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.data import shards
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import (
     BRIEF,
@@ -31,7 +32,6 @@ from tests.resources.trainings.lab import (
     numbers,
     until_committed,
 )
-from trainer.data import shards
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +106,7 @@ def test_many_controls_at_once_start_one_job(lab: Lab, marked: Marked):
     controls = [lab.control() for _ in range(4)]
     at_once(*[lambda each=each: advance(each, store, Action.WAIT) for each in controls])
     until_committed(store)
-    assert len(marked.running("trainer")) == 1
+    assert len(marked.running("slipway.trainer")) == 1
     assert [path.name for path in lab.launcher.folder.iterdir()] == [lab.job(store)]
     assert len(happened(store, "claimed")) == len(happened(store, "started")) == 1
     lab.stopped(store)
@@ -115,7 +115,7 @@ def test_many_controls_at_once_start_one_job(lab: Lab, marked: Marked):
 ADVANCE = """
 import pickle, sys
 from pathlib import Path
-from resources.trainings.control import TrainingControl
+from slipway.resources.trainings.control import TrainingControl
 from tests.resources.trainings.lab import advance
 launcher, fleet, paths, store = pickle.loads(Path(sys.argv[1]).read_bytes())
 print(advance(TrainingControl(launcher, fleet, paths, "a revision"), store)[-1].name)
@@ -194,7 +194,7 @@ def test_a_job_whose_keeper_could_not_be_started_is_started_later(lab: Lab, tmp_
     """The submitter got as far as the job object: it is pending, and no process works on it."""
     store = lab.wanted(numbers(BRIEF))
     (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "resources.py").touch()
+    (tmp_path / "broken" / "slipway.py").touch()
     broken = lab.control(dataclasses.replace(lab.launcher, code=tmp_path / "broken"))
     assert broken.advance(store, BY) is Action.CLAIM
     with pytest.raises(Unavailable, match="keeper did not start"):
@@ -261,7 +261,7 @@ def test_a_job_that_was_missing_once_and_is_back_is_left_running(lab: Lab, marke
     control = lab.control(clock=lambda: now)
     folder = lab.launcher.folder / lab.job(store)
     until_committed(store)
-    [keeper] = marked.running("resources.launchers.local.keeper")
+    [keeper] = marked.running("slipway.resources.launchers.local.keeper")
     os.kill(keeper, signal.SIGSTOP)
     folder.rename(lab.root / "hidden")
     assert control.advance(store, BY) is Action.WAIT

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from resources.trainings import branching
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings import branching
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.checkpoint.retention import holds
+from slipway.trainer.record import changes, fence
+from slipway.trainer.record.changes import AppliedChange
+from slipway.trainer.record.fence import Commit, Token
+from slipway.trainer.recovery import skipped
+from slipway.trainer.recovery.skipped import SkippedBatch
 from tests.resources.trainings.lab import numbers
-from trainer.checkpoint.retention import holds
-from trainer.record import changes, fence
-from trainer.record.changes import AppliedChange
-from trainer.record.fence import Commit, Token
-from trainer.recovery import skipped
-from trainer.recovery.skipped import SkippedBatch
 
 TERMS = Terms(1, 1, 1, 60.0, 3)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources.trainings.budgets import LONGEST_HELD_REST, LONGEST_REST, exhausted, held, rest_seconds
-from trainer.record import causes
+from slipway.resources.trainings.budgets import LONGEST_HELD_REST, LONGEST_REST, exhausted, held, rest_seconds
+from slipway.trainer.record import causes
 
 pytestmark = pytest.mark.pure
 

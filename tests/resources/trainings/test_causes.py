@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from resources.trainings.decision import Action
+from slipway.resources.trainings.decision import Action
+from slipway.trainer.record import causes
 from tests.conftest import Marked
 from tests.resources.trainings.lab import ENDLESS, Lab, numbers, until_committed
-from trainer.record import causes
 
 
 @pytest.mark.slow
@@ -16,7 +16,7 @@ def test_a_signal_to_one_of_two_nodes_stops_the_training_with_a_checkpoint_and_i
     store = lab.wanted(numbers(ENDLESS), nodes=2)
     lab.started(store)
     until_committed(store)
-    node = marked.running("trainer.node.process")[0]
+    node = marked.running("slipway.trainer.node.process")[0]
     os.kill(node, signal.SIGTERM)
     lab.advance(store, Action.RECORD)
     ended = store.exit()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from resources.trainings.changes import changes, sentence, takes_effect
-from resources.trainings.records import Terms
+from slipway.resources.trainings.changes import changes, sentence, takes_effect
+from slipway.resources.trainings.records import Terms
 
 pytestmark = pytest.mark.pure
 

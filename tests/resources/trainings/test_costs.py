@@ -4,11 +4,11 @@ import datetime
 
 import pytest
 
-from resources.trainings import costs
-from resources.trainings.costs import Prices, RankPrice, TrainingCost
-from trainer.record.accounting import buckets
-from trainer.record.accounting.account import Account
-from trainer.record.accounting.segments import Stretch
+from slipway.resources.trainings import costs
+from slipway.resources.trainings.costs import Prices, RankPrice, TrainingCost
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.account import Account
+from slipway.trainer.record.accounting.segments import Stretch
 
 pytestmark = pytest.mark.pure
 DAY = 86_400.0

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings import course
+from slipway.resources.trainings import course
+from slipway.trainer.base import journal
+from slipway.trainer.record import files
 from tests.conftest import Marked
-from trainer.base import journal
-from trainer.record import files
 
 STEP = {"samples": 64, "tokens": 65536, "accuracy": 0.5, "perplexity": 9.0, "learning_rate": 1e-4, "seconds": 0.5}
 PEAK = """
 import json, pathlib, sys
-from assets import plots
-from resources.trainings import course
-from trainer.record import ledger
+from slipway.assets import plots
+from slipway.resources.trainings import course
+from slipway.trainer.record import ledger
 def look(folder):
     read = course.read(pathlib.Path(folder))
     plots.curve({"training loss": ledger.loss_curve(read.steps)}, "step", "nats")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings import curves
-from resources.trainings.curves import MOST, CurveFold
-from trainer.base import journal
-from trainer.base.journal import JournalEvent
-from trainer.record import files
+from slipway.resources.trainings import curves
+from slipway.resources.trainings.curves import MOST, CurveFold
+from slipway.trainer.base import journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import files
 
 pytestmark = pytest.mark.pure
 FIRST, SECOND = "000001.0000", "000002.0000"

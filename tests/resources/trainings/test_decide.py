@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from resources.launchers.protocol import JobState
-from resources.trainings.decision import Action, TrainingObservation, decide
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings.decision import Action, TrainingObservation, decide
 
 pytestmark = pytest.mark.pure
 

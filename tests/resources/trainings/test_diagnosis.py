@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from resources.trainings import incident_reports, incidents
-from resources.trainings.decision import Action
-from resources.trainings.faults import TrainingFault
+from slipway.resources.trainings import incident_reports, incidents
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.faults import TrainingFault
+from slipway.trainer.diagnosis import folder
+from slipway.trainer.diagnosis.ranks import RankSeen
+from slipway.trainer.record import causes
+from slipway.trainer.record import incidents as records
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import BY, ENDLESS, Lab, happened, numbers, until_committed, until_paced
-from trainer.diagnosis import folder
-from trainer.diagnosis.ranks import RankSeen
-from trainer.record import causes
-from trainer.record import incidents as records
 
 HUNG = TrainingFault("no progress for 60 s", ("node-0", "node-1"), kind=causes.HUNG)
 
@@ -31,7 +31,7 @@ def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_i
     store = lab.wanted(numbers(ENDLESS, every=ENDLESS), nodes=2)
     lab.started(store)
     until_paced(store, ranks=2)
-    pid, other = marked.running("trainer")
+    pid, other = marked.running("slipway.trainer")
     os.kill(pid, signal.SIGSTOP)
     until(lambda: asleep(other), "the other rank to wait for it")
     begun = time.monotonic()
@@ -63,7 +63,7 @@ def test_a_rank_that_crashes_leaves_its_stack_while_the_ranks_start_anew(lab: La
     store = lab.wanted(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSEGV)
     [manifest] = until(lambda: folder.manifests(store.folder, INCIDENT), "the evidence")
     assert [(each.pid, each.state) for each in manifest.ranks] == [(rank, "ended")]

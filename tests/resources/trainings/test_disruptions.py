@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from resources import receipts
-from resources.fleet.kubernetes.fleet import KubernetesFleet
-from resources.fleet.protocol import Node
-from resources.kubernetes.client import Client
-from resources.kubernetes.cluster import Cluster as Settings
-from resources.kubernetes.objects import JOBS, NODES, KubernetesObject
-from resources.launchers.kubernetes import names
-from resources.launchers.kubernetes.launcher import KubernetesLauncher
-from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.launchers.kubernetes.workloads.protocol import Workload
-from resources.launchers.protocol import JobState
-from resources.trainings import scripts
-from resources.trainings.control import MISSING_GRACE_SECONDS, TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.faults import TrainingFault
-from resources.trainings.job import Paths, job_name
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
-from resources.unavailable import Unavailable
+from slipway.resources import receipts
+from slipway.resources.fleet.kubernetes.fleet import KubernetesFleet
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.kubernetes.client import Client
+from slipway.resources.kubernetes.cluster import Cluster as Settings
+from slipway.resources.kubernetes.objects import JOBS, NODES, KubernetesObject
+from slipway.resources.launchers.kubernetes import names
+from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher
+from slipway.resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings import scripts
+from slipway.resources.trainings.control import MISSING_GRACE_SECONDS, TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.faults import TrainingFault
+from slipway.resources.trainings.job import Paths, job_name
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.unavailable import Unavailable
 from tests.conftest import Marked, until
 from tests.kubernetes.simulated.cluster import Cluster
 from tests.kubernetes.simulated.kinds import NAMESPACES, SERVICE_ACCOUNTS
@@ -161,11 +161,14 @@ def test_a_training_on_a_node_that_was_cut_off_goes_on_while_the_old_one_runs(la
     away = lab.node(store)
     lab.cluster.partition(away)
     lab.superseded(store)
-    assert len(marked.running("trainer.node.process")) == 2, "nothing but the fence keeps the old one from harm"
+    assert len(marked.running("slipway.trainer.node.process")) == 2, "nothing but the fence keeps the old one from harm"
     claim = store.newest_claim()
     assert claim is not None and claim.token.incarnation == 2
     lab.cluster.heal(away)
-    until(lambda: len(marked.running("trainer.node.process")) == 1, "the old one to be ended when its node is back")
+    until(
+        lambda: len(marked.running("slipway.trainer.node.process")) == 1,
+        "the old one to be ended when its node is back",
+    )
     assert lab.control.status(store.read()).state is JobState.RUNNING
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings.decision import Action
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import causes, fence, heartbeat
 from tests.accesses import accesses
 from tests.resources.trainings.lab import BRIEF, BY, ENDLESS, Lab, numbers, until_committed
-from trainer.record import causes, fence, heartbeat
 
 
 @pytest.fixture

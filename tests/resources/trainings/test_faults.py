@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from resources.fleet.protocol import Node, by_name
-from resources.launchers.protocol import JobState, Status
-from resources.trainings.faults import (
+from slipway.resources.fleet.protocol import Node, by_name
+from slipway.resources.launchers.protocol import JobState, Status
+from slipway.resources.trainings.faults import (
     EndVerdict,
     TrainingFault,
     lost,
@@ -19,10 +19,10 @@ from resources.trainings.faults import (
     too_few,
     verdict,
 )
-from resources.trainings.watch import Sight
-from trainer.record import causes, phases
-from trainer.record.endings import RankEnd
-from trainer.record.heartbeat import RankPlace
+from slipway.resources.trainings.watch import Sight
+from slipway.trainer.record import causes, phases
+from slipway.trainer.record.endings import RankEnd
+from slipway.trainer.record.heartbeat import RankPlace
 
 pytestmark = pytest.mark.pure
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from resources.launchers.protocol import Job
-from resources.trainings import fit
-from resources.trainings.job import with_fabric
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.trainings import fit
+from slipway.resources.trainings.job import with_fabric
+from slipway.trainer.config import profiles, resolved
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.resources.trainings.lab import numbers
-from trainer.config import profiles, resolved
 
 TINY = dataclasses.replace(profiles.named("h200-32"), card="A100", pod_bytes=2**20)
 """Nodes whose pods have less memory than any process."""

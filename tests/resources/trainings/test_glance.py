@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from resources.launchers.local.launcher import LocalLauncher
-from resources.launchers.protocol import Job
-from resources.trainings import glance
-from resources.trainings.decision import Action
-from resources.unavailable import Unavailable
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.trainings import glance
+from slipway.resources.trainings.decision import Action
+from slipway.resources.unavailable import Unavailable
 from tests.resources.trainings.lab import BRIEF, BY, Lab, numbers
 
 

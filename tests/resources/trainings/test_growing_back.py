@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
-from resources.fleet.embedded import kill
-from resources.fleet.protocol import by_name
-from resources.trainings.decision import Action
-from resources.trainings.growth import GrowthWatch
-from resources.trainings.store import TrainingStore
+from slipway.resources.fleet.embedded import kill
+from slipway.resources.fleet.protocol import by_name
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.growth import GrowthWatch
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import causes, fence
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import BY, ENDLESS, Lab, happened, numbers, until_committed
-from trainer.record import causes, fence
 
 
 class Watcher:

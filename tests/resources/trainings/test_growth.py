@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.protocol import Node
-from resources.trainings.growth import (
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.trainings.growth import (
     COOL_DOWN_SECONDS,
     LONGEST_LOOK_SECONDS,
     RESTART_SECONDS,
@@ -16,8 +16,8 @@ from resources.trainings.growth import (
     is_due,
     pays,
 )
+from slipway.trainer.record.fence import Token
 from tests.resources.trainings.clock import Clock
-from trainer.record.fence import Token
 
 pytestmark = pytest.mark.pure
 

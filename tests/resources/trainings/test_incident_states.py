@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from resources.launchers.protocol import JobState, Status
-from resources.trainings import faults, incident_reports, incidents, post_mortem
-from resources.trainings.decision import Action
-from resources.trainings.store import TrainingStore
-from resources.trainings.watch import Sight
+from slipway.resources.launchers.protocol import JobState, Status
+from slipway.resources.trainings import faults, incident_reports, incidents, post_mortem
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.watch import Sight
+from slipway.trainer.base import codec, journal
+from slipway.trainer.record import causes, files, ledger
+from slipway.trainer.record.fence import Exit
+from slipway.trainer.record.heartbeat import RankPlace
+from slipway.trainer.record.tokens import Token
 from tests.resources.trainings.lab import BRIEF, Lab, numbers
-from trainer.base import codec, journal
-from trainer.record import causes, files, ledger
-from trainer.record.fence import Exit
-from trainer.record.heartbeat import RankPlace
-from trainer.record.tokens import Token
 
 ADA = "ada by hand"
 """As the record names a person's command."""

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.protocol import Node
-from resources.launchers.protocol import Job, JobState, Status
-from resources.trainings.budgets import LONGEST_REST
-from resources.trainings.control import TrainingControl
-from resources.trainings.decision import Action
-from resources.trainings.faults import TrainingFault
-from resources.trainings.job import Paths
-from resources.trainings.records import Desired, Specification, Terms
-from resources.trainings.store import Trainings
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.launchers.protocol import Job, JobState, Status
+from slipway.resources.trainings.budgets import LONGEST_REST
+from slipway.resources.trainings.control import TrainingControl
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.faults import TrainingFault
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.records import Desired, Specification, Terms
+from slipway.resources.trainings.store import Trainings
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Commit, Exit, Superseded, Token
 from tests.schedule import Actor, Schedule
-from trainer.base import codec
-from trainer.record import fence, files
-from trainer.record.fence import Commit, Exit, Superseded, Token
 
 pytestmark = pytest.mark.pure
 

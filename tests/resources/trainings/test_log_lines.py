@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.trainings.log_lines import LogFollower, LogSource, after, lines, merged
+from slipway.resources.trainings.log_lines import LogFollower, LogSource, after, lines, merged
 
 pytestmark = pytest.mark.pure
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from resources.trainings.naming import kind_of_cause, name, special
-from resources.trainings.records import BranchRecord, Specification, Terms
+from slipway.resources.trainings.naming import kind_of_cause, name, special
+from slipway.resources.trainings.records import BranchRecord, Specification, Terms
 
 pytestmark = pytest.mark.pure
 PLAIN = Specification("tiny-decoder", {}, "snapshot", "tokenizer")

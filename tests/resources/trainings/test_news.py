@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from resources.home import Home
-from resources.trainings import news
-from resources.trainings.store import TrainingStore
+from slipway.resources.home import Home
+from slipway.resources.trainings import news
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import causes, ledger
+from slipway.trainer.record.fence import Token
 from tests.cli import homes
-from trainer.record import causes, ledger
-from trainer.record.fence import Token
 
 
 def lines_of(store: TrainingStore) -> list[str]:

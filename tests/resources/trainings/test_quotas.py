@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings import quotas
-from resources.trainings.decision import Action
-from resources.trainings.quotas import Quota, Quotas, period
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings import quotas
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.quotas import Quota, Quotas, period
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.resources.trainings.clock import Clock
 from tests.resources.trainings.lab import BY, Lab, numbers
 from tests.resources.trainings.ledgers import RANKS, spent

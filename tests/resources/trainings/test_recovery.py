@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet import embedded
-from resources.launchers.protocol import JobState
-from resources.trainings.decision import Action
-from resources.trainings.faults import TrainingFault
-from resources.trainings.store import TrainingStore
-from resources.trainings.watch import ProgressWatch
+from slipway.resources.fleet import embedded
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.faults import TrainingFault
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.watch import ProgressWatch
+from slipway.trainer.base import processes
+from slipway.trainer.record import causes, fence, incidents
+from slipway.trainer.record.incidents import IncidentRecord
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import BY, ENDLESS, Lab, advance, happened, numbers, until_committed, until_paced
-from trainer.base import processes
-from trainer.record import causes, fence, incidents
-from trainer.record.incidents import IncidentRecord
 
 AGAIN = [Action.RECORD, Action.CLAIM, Action.SUBMIT]
 """What is due after a job has died: its end is recorded, and the next incarnation is claimed and submitted."""
@@ -27,7 +27,7 @@ LONG = 3000
 
 def kill_supervisor(marked: Marked) -> None:
     """The end of a job of one node; a rank that dies alone is forked anew by its supervisor."""
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     supervisor = processes.parent_of(rank)
     assert supervisor is not None
     os.kill(supervisor, signal.SIGKILL)
@@ -96,12 +96,12 @@ def test_a_killed_keeper_leads_to_the_next_incarnation(lab: Lab, marked: Marked)
     store = lab.wanted(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
-    [keeper] = marked.running("resources.launchers.local.keeper")
+    [keeper] = marked.running("slipway.resources.launchers.local.keeper")
     os.kill(keeper, signal.SIGKILL)
     lab.advance(store, Action.SUBMIT)
     assert happened(store, "claimed")[1]["cause"] == "incarnation 1 failed: its keeper died"
     assert [each.kind for each in incidents_of(store)] == [causes.KILLED]
-    until(lambda: len(marked.running("trainer")) == 1, "the one trainer")
+    until(lambda: len(marked.running("slipway.trainer")) == 1, "the one trainer")
     lab.stopped(store)
 
 
@@ -122,7 +122,7 @@ def test_progress_is_what_the_ranks_last_said_they_did(lab: Lab, marked: Marked)
     store = lab.wanted(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
     now = 0.0
     watch = ProgressWatch(clock=lambda: now)
@@ -146,7 +146,7 @@ def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_
     store = lab.wanted(numbers(ENDLESS, every=ENDLESS), nodes=2)
     lab.started(store)
     until_paced(store, ranks=2)
-    stopped = marked.running("trainer")[-1]
+    stopped = marked.running("slipway.trainer")[-1]
     os.kill(stopped, signal.SIGSTOP)
     environment = Path(f"/proc/{stopped}/environ").read_bytes().decode().split("\0")
     [node] = [each.partition("=")[2] for each in environment if each.startswith("SLIPWAY_NODE=")]
@@ -176,7 +176,7 @@ def test_a_store_that_cannot_be_read_or_written_is_no_hang(lab: Lab, marked: Mar
     store = lab.wanted(numbers(ENDLESS, every=ENDLESS))
     lab.started(store)
     until_paced(store)
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
     now = 0.0
     control = lab.control(watch=ProgressWatch(clock=lambda: now))
@@ -260,7 +260,7 @@ def test_a_trainer_that_slept_through_its_supersession_commits_nothing_that_coun
     store = lab.wanted(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
     sealed = [commit.name for commit in store.commits()]
     assert lab.control().supersede(store, store.read(), TrainingFault("no progress", ("node-0",)), BY)
@@ -278,7 +278,7 @@ def test_a_commit_that_lands_after_the_next_claim_does_not_count(lab: Lab, marke
     store = lab.wanted(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
-    [rank] = marked.running("trainer")
+    [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
     counted = [commit.name for commit in store.commits()]
     late = store.folder / "commits" / f"{ENDLESS - 1:09d}.000001.0000.json"

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from resources.kubernetes.objects import NODES
-from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
-from resources.launchers.kubernetes.workloads.jobset import JobSet
-from resources.trainings import incident_reports, post_mortem
-from resources.trainings.decision import Action
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.kubernetes.objects import NODES
+from slipway.resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
+from slipway.resources.trainings import incident_reports, post_mortem
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import causes
 from tests.conftest import Marked, until
 from tests.kubernetes.simulated.cluster import Cluster
 from tests.resources.trainings import test_disruptions
 from tests.resources.trainings.lab import BY, advance
 from tests.resources.trainings.test_disruptions import NODES_OF_THE_FLEET
-from trainer.record import causes
 
 cluster = test_disruptions.cluster
 RULE = (

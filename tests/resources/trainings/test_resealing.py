@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings import resealing
-from resources.trainings.records import Specification, Terms
-from resources.trainings.resealing import Resealed
-from resources.trainings.store import Trainings
+from slipway.resources.trainings import resealing
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.resealing import Resealed
+from slipway.resources.trainings.store import Trainings
+from slipway.trainer.checkpoint.disk import encryption, publication
+from slipway.trainer.checkpoint.disk.encryption import Key, WrongKey
+from slipway.trainer.checkpoint.disk.resealing import RECORD
+from slipway.trainer.checkpoint.tiers import copying, replicas
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.object_tier import ObjectTier
+from slipway.trainer.checkpoint.tiers.tier import Tier
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit, Token
 from tests.conftest import until
 from tests.s3 import Server
-from trainer.checkpoint.disk import encryption, publication
-from trainer.checkpoint.disk.encryption import Key, WrongKey
-from trainer.checkpoint.disk.resealing import RECORD
-from trainer.checkpoint.tiers import copying, replicas
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.object_tier import ObjectTier
-from trainer.checkpoint.tiers.tier import Tier
-from trainer.record import fence
-from trainer.record.fence import Commit, Token
 
 OLD, NEW, NEXT = (Key(bytes([number]) * 32) for number in (1, 2, 3))
 FILES = {"model-0": b"weights" * 40, "model-1": b"moments" * 40}
@@ -163,9 +163,9 @@ def test_a_process_that_is_killed_by_the_kernel_in_the_middle_leaves_every_copy_
     commits = [sealed.saved(step) for step in range(1, 41)]
     sealed.has(NEW, OLD)
     program = (
-        "import sys; from pathlib import Path; from resources.trainings import resealing; "
-        "from resources.trainings.store import TrainingStore; "
-        "from trainer.checkpoint.tiers.folder_tier import FolderTier; "
+        "import sys; from pathlib import Path; from slipway.resources.trainings import resealing; "
+        "from slipway.resources.trainings.store import TrainingStore; "
+        "from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier; "
         "root = Path(sys.argv[1]); tiers = {each: FolderTier(root / each) for each in ('durable', 'backup')}; "
         "resealing.reseal_all([TrainingStore(Path(sys.argv[2]))], tiers)"
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from resources.launchers.protocol import JobState
-from resources.trainings import scripts
+from slipway.resources.launchers.protocol import JobState
+from slipway.resources.trainings import scripts
 from tests.resources.trainings.lab import Lab
 
 ADDS = Path(__file__).parents[2] / "trainer" / "scripts" / "adds.py"

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from resources.trainings import accounts, spending
-from resources.trainings.cost_subjects import CostSubject
-from resources.trainings.costs import Prices, RankPrice
-from resources.trainings.records import Specification, Terms
-from resources.trainings.spending import SpendingReader, SpentLine
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings import accounts, spending
+from slipway.resources.trainings.cost_subjects import CostSubject
+from slipway.resources.trainings.costs import Prices, RankPrice
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.spending import SpendingReader, SpentLine
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import files, ledger
+from slipway.trainer.record.accounting import buckets
 from tests.resources.trainings import ledgers
-from trainer.record import files, ledger
-from trainer.record.accounting import buckets
 
 DAY = datetime.date(2026, 11, 20)
 PRICES = Prices("EUR", on_demand=2.0, spot=0.5, teams={"team:b": RankPrice(on_demand=1.0, spot=0.25)})

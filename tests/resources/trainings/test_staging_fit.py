@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from resources.launchers.protocol import Job
-from resources.trainings import staging_fit
-from resources.trainings.decision import Action
+from slipway.resources.launchers.protocol import Job
+from slipway.resources.trainings import staging_fit
+from slipway.resources.trainings.decision import Action
+from slipway.trainer.config import profiles, resolved
+from slipway.trainer.script import FORMAT as SCRIPT
 from tests import disks
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.resources.trainings.lab import BRIEF, BY, Lab, numbers
-from trainer.config import profiles, resolved
-from trainer.script import FORMAT as SCRIPT
 
 H200 = profiles.named("h200-32")
 NODES = ("node-0", "node-1")

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from resources.trainings.curves import CurveFold
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Desired, Specification, Terms
-from resources.trainings.standing import TrainingStanding, hang_after, standing
-from resources.trainings.watch import Sight
-from trainer.base.durations import duration
-from trainer.record.claims import Claim
-from trainer.record.exits import Exit
-from trainer.record.fence import Commit
-from trainer.record.heartbeat import RankPlace
-from trainer.record.tokens import Token
+from slipway.resources.trainings.curves import CurveFold
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.records import Desired, Specification, Terms
+from slipway.resources.trainings.standing import TrainingStanding, hang_after, standing
+from slipway.resources.trainings.watch import Sight
+from slipway.trainer.base.durations import duration
+from slipway.trainer.record.claims import Claim
+from slipway.trainer.record.exits import Exit
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.heartbeat import RankPlace
+from slipway.trainer.record.tokens import Token
 
 pytestmark = pytest.mark.pure
 TERMS = Terms(1, 2, 1, no_progress_seconds=120.0, failures_without_checkpoint=3)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings.duties import Duty
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.record import files
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import files
 
 pytestmark = pytest.mark.pure
 
@@ -84,7 +84,7 @@ def test_a_training_without_terms_is_not_started_and_nothing_is_owed_to_it(known
 
 
 def test_a_proposal_that_broke_off_before_its_end_is_no_training_yet(known: Trainings, monkeypatch: pytest.MonkeyPatch):
-    from resources.trainings import records
+    from slipway.resources.trainings import records
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
         patched.setattr(records, "create", lambda *_: (_ for _ in ()).throw(OSError("full")))

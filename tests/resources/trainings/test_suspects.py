@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings import suspects
-from resources.trainings.faults import TrainingFault
-from trainer.record import causes, incidents
-from trainer.record.incidents import IncidentRecord
+from slipway.resources.trainings import suspects
+from slipway.resources.trainings.faults import TrainingFault
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.incidents import IncidentRecord
 
 pytestmark = pytest.mark.pure
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings.store import TrainingStore
-from resources.trainings.traces import LOOK_SECONDS, TrainingTraces
+from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.traces import LOOK_SECONDS, TrainingTraces
+from slipway.trainer.record import fence, ledger
+from slipway.trainer.record.fence import Commit, Token
 from tests.resources.trainings.clock import Clock
-from trainer.record import fence, ledger
-from trainer.record.fence import Commit, Token
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings.duties import Duty
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import codec
 from tests.resources.trainings.lab import at_once, numbers
-from trainer.base import codec
 
 pytestmark = pytest.mark.pure
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings import budgets, incident_reports, incidents
-from resources.trainings.decision import Action
-from resources.trainings.store import TrainingStore
+from slipway.resources.trainings import budgets, incident_reports, incidents
+from slipway.resources.trainings.decision import Action
+from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.record import causes, fence
 from tests.disks import mounted
 from tests.resources.trainings.lab import BRIEF, BY, ENDLESS, Lab, numbers, until_committed
-from trainer.record import causes, fence
 
 ROOM = "placement.staging: found auto with 1.0 kB of room on the NVMe of node-0, expected 6.0 MB or more"
 

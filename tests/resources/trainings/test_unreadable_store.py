@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from operations import references
-from resources.tiers import Tiers
-from resources.trainings import roots
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
-from trainer.record import fence
-from trainer.record.fence import Commit, Token, Unreadable
+from slipway.operations import references
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import roots
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit, Token, Unreadable
 
 TERMS = Terms(1, 1, 1, no_progress_seconds=60.0, failures_without_checkpoint=3)
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from resources.trainings import updating
-from resources.trainings.records import Specification, Terms
-from resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings import updating
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.record import changes, fence
+from slipway.trainer.record.changes import AppliedChange
+from slipway.trainer.record.fence import Exit, Token
+from slipway.trainer.record.heartbeat import Heartbeat
 from tests.resources.trainings.lab import numbers
-from trainer.record import changes, fence
-from trainer.record.changes import AppliedChange
-from trainer.record.fence import Exit, Token
-from trainer.record.heartbeat import Heartbeat
 
 TERMS = Terms(1, 1, 1, 60.0, 3)
 

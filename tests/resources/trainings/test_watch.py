@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.trainings.watch import LONGEST_LOOK, ProgressWatch
+from slipway.resources.trainings.watch import LONGEST_LOOK, ProgressWatch
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Beat
 from tests.resources.trainings.clock import Clock
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Beat
 
 pytestmark = pytest.mark.pure
 

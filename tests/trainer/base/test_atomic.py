@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import atomic
 from tests.conftest import PATIENCE_SECONDS
-from trainer.base import atomic
 
 
 def names(folder: Path) -> list[str]:

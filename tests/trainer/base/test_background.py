@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainer.base.background import BackgroundCall
+from slipway.trainer.base.background import BackgroundCall
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import atomic, file_system
+from slipway.trainer.checkpoint.disk import publication, verification
+from slipway.trainer.checkpoint.tiers.copying import replicate
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.record import fence
+from slipway.trainer.record.tokens import Superseded, Token
 from tests.ceph import Ceph
-from trainer.base import atomic, file_system
-from trainer.checkpoint.disk import publication, verification
-from trainer.checkpoint.tiers.copying import replicate
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.record import fence
-from trainer.record.tokens import Superseded, Token
 
 pytestmark = pytest.mark.nightly
 SMALL, LARGE = "checkpoints/tiny/small", "checkpoints/tiny/large"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.base import codec
-from trainer.base.codec import OtherFormat, UndecodableRecord
+from slipway.trainer.base import codec
+from slipway.trainer.base.codec import OtherFormat, UndecodableRecord
 
 pytestmark = pytest.mark.pure
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trainer.base import console
+from slipway.trainer.base import console
 
 
 class Writes(io.RawIOBase):

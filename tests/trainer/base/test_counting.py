@@ -1,6 +1,6 @@
 """A sentence about one thing does not speak of several."""
 
-from trainer.base.counting import counted
+from slipway.trainer.base.counting import counted
 
 
 def test_one_thing_is_named_in_the_singular_and_any_other_number_in_the_plural():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer.base.draws import uniforms
+from slipway.trainer.base.draws import uniforms
 
 pytestmark = pytest.mark.pure
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainer.base import file_system
+from slipway.trainer.base import file_system
 
 pytestmark = pytest.mark.pure
 

@@ -10,7 +10,7 @@ from tests.conftest import Marked, until
 
 BEGIN = """
 import os, signal, sys, time
-from trainer.base.forked import Forked, show_words
+from slipway.trainer.base.forked import Forked, show_words
 show_words(["server"])
 def sleeps():
     time.sleep(600)
@@ -28,7 +28,7 @@ def run(script: str) -> str:
 def test_others_see_the_command_and_the_environment_that_it_stands_for(tmp_path: Path):
     assert (
         run(f"""
-from trainer.base import processes
+from slipway.trainer.base import processes
 words = [sys.executable, "-m", "some.module", "argument"]
 own = {{"SLIPWAY_ODD": "one", "PATH": os.environ["PATH"]}}
 forked = Forked(sleeps, words, own, folder={str(tmp_path)!r})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.base import host_names
+from slipway.trainer.base import host_names
 
 pytestmark = pytest.mark.pure
 

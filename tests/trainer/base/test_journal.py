@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.base import journal
-from trainer.base.journal import Journal, JournalEvent
+from slipway.trainer.base import journal
+from slipway.trainer.base.journal import Journal, JournalEvent
 
 pytestmark = pytest.mark.pure
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import lock, processes
 from tests.conftest import Marked, until
-from trainer.base import lock, processes
 
-HOLDS = (
-    "import sys, time; from trainer.base import lock; c = lock.exclusive(sys.argv[1]); c.__enter__(); time.sleep(60)"
-)
+HOLDS = "import sys, time; from slipway.trainer.base import lock; "
+HOLDS += "c = lock.exclusive(sys.argv[1]); c.__enter__(); time.sleep(60)"
 
 
 def held(folder: Path) -> str:
@@ -53,7 +52,7 @@ def test_who_waits_for_a_lock_gives_up_at_the_deadline_and_is_told_who_holds_it(
 def test_a_lock_that_is_kept_until_the_exit_is_held_while_its_process_has_not_ended(tmp_path: Path, marked: Marked):
     """Also while its interpreter clears its modules."""
     code = (
-        "import pathlib, sys, time; from trainer.base import lock\n"
+        "import pathlib, sys, time; from slipway.trainer.base import lock\n"
         "class Late:\n"
         "    def __del__(self): time.sleep(0.5)\n"
         "lock.until_exit(pathlib.Path(sys.argv[1]), 1.0); lock.late = Late(); print('taken', flush=True)"

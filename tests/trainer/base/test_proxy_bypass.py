@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import proxy_bypass
 from tests.proxies import EXCLUDED, NAMES
-from trainer.base import proxy_bypass
 
 pytestmark = pytest.mark.pure
 

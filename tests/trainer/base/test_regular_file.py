@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import codec, listing, regular_file
-from trainer.data import snapshots
+from slipway.trainer.base import codec, listing, regular_file
+from slipway.trainer.data import snapshots
 
 pytestmark = [pytest.mark.pure, pytest.mark.timeout(20)]
 SHA256 = "ab" * 32

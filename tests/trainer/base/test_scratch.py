@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import lock, scratch
+from slipway.trainer.base import lock, scratch
 
 HOLDER = """
 import sys
 from pathlib import Path
-from trainer.base import scratch
+from slipway.trainer.base import scratch
 with scratch.folder("some", Path(sys.argv[1])) as folder:
     (folder / "file").write_text("x")
     print(folder, flush=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import digest, verify
-from trainer.base.progress import MOVED
-from trainer.base.verify import Measured, Mismatch
+from slipway.trainer.base import digest, verify
+from slipway.trainer.base.progress import MOVED
+from slipway.trainer.base.verify import Measured, Mismatch
 
 pytestmark = pytest.mark.pure
 

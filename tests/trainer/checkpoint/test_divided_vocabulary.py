@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint import restore
+from slipway.trainer.config import layout, operation, resolved, sections
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.node.world import World
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step.engine import Engine
 from tests.trainer import gang
 from tests.trainer.checkpoints import TOKEN, durable, outcomes, progress, saving
-from trainer.base import digest
-from trainer.checkpoint import restore
-from trainer.config import layout, operation, resolved, sections
-from trainer.config.shapes import Data
-from trainer.models.encoder import EncoderShape
-from trainer.node.world import World
-from trainer.start.divided import is_divided
-from trainer.step.engine import Engine
 
 pytestmark = pytest.mark.slow
 

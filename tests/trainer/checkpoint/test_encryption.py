@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.checkpoint.disk import encryption
-from trainer.checkpoint.disk.encryption import HEADER, SEGMENT, TAG, Key, WrongKey
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk import encryption
+from slipway.trainer.checkpoint.disk.encryption import HEADER, SEGMENT, TAG, Key, WrongKey
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 
 pytestmark = pytest.mark.pure
 

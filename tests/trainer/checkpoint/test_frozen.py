@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.trainer.checkpoints import TOKEN, SmallEngine, outcomes, progress, saved, saving
-from trainer.checkpoint.disk import contents
-from trainer.record import fence
-from trainer.record.fence import Token
 
 
 def frozen(folder: Path, name: str) -> Path:

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.checkpoint.saving.cost import SaveCost
-from trainer.checkpoint.saving.failures import DAY, Failures, failures
-from trainer.checkpoint.saving.interval import ceilings, due_tiers, optimal_seconds, tier_seconds
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
-from trainer.config.operation import RetentionRule, Storage
-from trainer.record import causes
-from trainer.record.fence import Claim, Exit, Token
-from trainer.record.incidents import IncidentRecord
+from slipway.trainer.checkpoint.saving.cost import SaveCost
+from slipway.trainer.checkpoint.saving.failures import DAY, Failures, failures
+from slipway.trainer.checkpoint.saving.interval import ceilings, due_tiers, optimal_seconds, tier_seconds
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
+from slipway.trainer.config.operation import RetentionRule, Storage
+from slipway.trainer.record import causes
+from slipway.trainer.record.fence import Claim, Exit, Token
+from slipway.trainer.record.incidents import IncidentRecord
 
 pytestmark = pytest.mark.pure
 

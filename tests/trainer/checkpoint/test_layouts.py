@@ -15,15 +15,15 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint import restore
+from slipway.trainer.checkpoint.disk import contents, verification
+from slipway.trainer.checkpoint.disk.tensor_table import TensorTable
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.trainer import gang
 from tests.trainer.checkpoints import TOKEN, chunks, durable, outcomes, progress, saving
-from trainer.base import digest
-from trainer.checkpoint import restore
-from trainer.checkpoint.disk import contents, verification
-from trainer.checkpoint.disk.tensor_table import TensorTable
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.record.fence import Token
 
 LAYOUTS = {"one": 1, "replicated": 2, "sharded": 2, "tensor": 2, "stages": 2, "sharded over 3": 3, "sharded, tensor": 4}
 """The number of ranks of each layout."""

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainer.checkpoint.memory import seal, slots
-from trainer.checkpoint.memory.seal import HeldFile, HeldPart
-from trainer.config.operation import Storage
-from trainer.record import causes
+from slipway.trainer.checkpoint.memory import seal, slots
+from slipway.trainer.checkpoint.memory.seal import HeldFile, HeldPart
+from slipway.trainer.config.operation import Storage
+from slipway.trainer.record import causes
 
 PART = HeldPart(1, 2, 30, 0, 2, {"a": HeldFile(0, 5, "0" * 64)}, {"python": [1]}, {"lr": 0.1}, {"step": 30})
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.tiers.node_copies import NodeCopies, SourceFault
+from slipway.trainer.checkpoint.tiers.ring import NodeRing, RingNode
+from slipway.trainer.checkpoint.tiers.spread import SpreadNode, SpreadRecord
+from slipway.trainer.node.world import World
+from slipway.trainer.record.fence import Commit, Token
 from tests.trainer import gang
 from tests.trainer.peer_process import PeerProcess, peer_process
-from trainer.base import digest
-from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.tiers.node_copies import NodeCopies, SourceFault
-from trainer.checkpoint.tiers.ring import NodeRing, RingNode
-from trainer.checkpoint.tiers.spread import SpreadNode, SpreadRecord
-from trainer.node.world import World
-from trainer.record.fence import Commit, Token
 
 pytestmark = pytest.mark.slow
 FOLDER = f"checkpoints/tiny/{5:09d}.{Token(1)}"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from trainer.base import removal
-from trainer.checkpoint.disk import publication, verification
-from trainer.checkpoint.retention import holds, nvme
-from trainer.checkpoint.retention.removal import Remover, Unknown
-from trainer.checkpoint.tiers import replicas, spread
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.ring import NodeRing, RingNode
-from trainer.config.operation import RetentionRule
-from trainer.record import fence
-from trainer.record.fence import Commit, Exit, Token
+from slipway.trainer.base import removal
+from slipway.trainer.checkpoint.disk import publication, verification
+from slipway.trainer.checkpoint.retention import holds, nvme
+from slipway.trainer.checkpoint.retention.removal import Remover, Unknown
+from slipway.trainer.checkpoint.tiers import replicas, spread
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.ring import NodeRing, RingNode
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit, Exit, Token
 
 pytestmark = pytest.mark.pure
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.checkpoint.disk import encryption, publication, verification
+from slipway.trainer.checkpoint.retention import nvme
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.replicator import Copy, Replicator
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record import fence, ledger
+from slipway.trainer.record.fence import Commit, Token
 from tests.conftest import until
 from tests.trainer.conftest import STEPS, Training, wait
-from trainer.checkpoint.disk import encryption, publication, verification
-from trainer.checkpoint.retention import nvme
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.replicator import Copy, Replicator
-from trainer.config.operation import RetentionRule
-from trainer.record import fence, ledger
-from trainer.record.fence import Commit, Token
 
 ALWAYS = 1e-6
 """Minutes so short that a save is due at every step."""

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import verify
+from slipway.trainer.checkpoint import restore
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.checkpoint.tiers import replicas, waiting
+from slipway.trainer.checkpoint.tiers.locations import CheckpointPlaces, CommitPlace
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit
 from tests.trainer.checkpoints import ALONE, TOKEN, SmallEngine, durable, saved
-from trainer.base import verify
-from trainer.checkpoint import restore
-from trainer.checkpoint.disk import publication
-from trainer.checkpoint.tiers import replicas, waiting
-from trainer.checkpoint.tiers.locations import CheckpointPlaces, CommitPlace
-from trainer.config.operation import Placement
-from trainer.record import fence
-from trainer.record.fence import Commit
 
 
 def restored(folder: Path, token: fence.Token = TOKEN) -> tuple[int | None, list[int]]:

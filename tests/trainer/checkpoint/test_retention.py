@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.checkpoint.retention.rules import Reasons, reasons_to_keep, removal_plan, validation_losses
-from trainer.config.operation import RetentionRule
-from trainer.record.fence import Commit, Token
+from slipway.trainer.checkpoint.retention.rules import Reasons, reasons_to_keep, removal_plan, validation_losses
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record.fence import Commit, Token
 
 pytestmark = pytest.mark.pure
 

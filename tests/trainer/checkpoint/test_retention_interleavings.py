@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.retention import holds, rules
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.replicas import FORMAT, WithdrawalRecord
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Commit, Superseded, Token
 from tests.schedule import Schedule
-from trainer.base import codec
-from trainer.checkpoint.retention import holds, rules
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.replicas import FORMAT, WithdrawalRecord
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE
-from trainer.config.operation import RetentionRule
-from trainer.record import fence, files
-from trainer.record.fence import Commit, Superseded, Token
 
 pytestmark = pytest.mark.pure
 

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from slipway.trainer.checkpoint.disk import contents, publication
+from slipway.trainer.checkpoint.disk.manifest import CheckpointFile, CheckpointManifest
+from slipway.trainer.checkpoint.saving import parts
+from slipway.trainer.checkpoint.saving.buffer import Buffer
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
 from tests.disks import mounted
 from tests.trainer.checkpoints import ALONE, TOKEN, SmallEngine, outcomes, progress, saved, saving, stop_in_mid_save
-from trainer.checkpoint.disk import contents, publication
-from trainer.checkpoint.disk.manifest import CheckpointFile, CheckpointManifest
-from trainer.checkpoint.saving import parts
-from trainer.checkpoint.saving.buffer import Buffer
-from trainer.config.layout import Mesh
-from trainer.record import fence
-from trainer.record.fence import Token
 
 
 def weights(folder: Path, step: int) -> torch.Tensor:
@@ -108,7 +108,7 @@ def test_what_is_not_whole_is_not_published(tmp_path: Path) -> None:
 
 
 def test_two_saves_may_be_unfinished_and_a_third_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 0.0)
+    monkeypatch.setattr("slipway.trainer.checkpoint.saving.saver.PATIENCE", 0.0)
     engine = SmallEngine()
     with saving(tmp_path) as saver:
         os.kill(saver.writer, signal.SIGSTOP)
@@ -125,14 +125,14 @@ def test_two_saves_may_be_unfinished_and_a_third_fails(tmp_path: Path, monkeypat
 
 
 def test_a_wait_in_vain_is_counted_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 0.2)
+    monkeypatch.setattr("slipway.trainer.checkpoint.saving.saver.PATIENCE", 0.2)
     engine = SmallEngine()
     with saving(tmp_path) as saver:
         os.kill(saver.writer, signal.SIGSTOP)
         for step in (1, 2, 3):
             saver.save(engine.step(), progress(step))
         before = saver.has_room
-        monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 600.0)
+        monkeypatch.setattr("slipway.trainer.checkpoint.saving.saver.PATIENCE", 600.0)
         saver.save(engine, progress(4))
         waited, at_once = saver.events()
         assert (waited["step"], at_once["step"]) == (3, 4)
@@ -146,7 +146,7 @@ def test_a_wait_in_vain_is_counted_and_not_repeated(tmp_path: Path, monkeypatch:
 
 
 def test_the_last_save_waits_for_a_free_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 0.0)
+    monkeypatch.setattr("slipway.trainer.checkpoint.saving.saver.PATIENCE", 0.0)
     engine = SmallEngine()
     with saving(tmp_path) as saver:
         os.kill(saver.writer, signal.SIGSTOP)
@@ -271,7 +271,7 @@ def test_saves_fail_while_the_disk_is_full_and_succeed_when_there_is_room(tmp_pa
 
 
 def test_without_the_part_of_another_rank_nothing_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.checkpoint.saving.saver.LATEST_PART", 0.1)
+    monkeypatch.setattr("slipway.trainer.checkpoint.saving.saver.LATEST_PART", 0.1)
     with saving(tmp_path) as saver:
         saver.prepare(SmallEngine().step())
         # The plan is for one rank; the second rank never reports its part.
@@ -320,7 +320,7 @@ def test_tensors_that_appear_later_are_saved_too(tmp_path: Path) -> None:
 
 
 def test_the_writer_imports_no_torch() -> None:
-    program = "import sys, trainer.checkpoint.saving.writer; print(json.dumps(sorted(sys.modules)))"
+    program = "import sys, slipway.trainer.checkpoint.saving.writer; print(json.dumps(sorted(sys.modules)))"
     ended = subprocess.run(
         [sys.executable, "-c", f"import json; {program}"], capture_output=True, check=True, text=True
     )

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint.saving.schedule import SaveSchedule
+from slipway.trainer.checkpoint.tiers.ring import NodeRing, RingNode
+from slipway.trainer.checkpoint.tiers.tier import DURABLE, NVME
+from slipway.trainer.config import resolved
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.trainer.checkpoints import ALONE
-from trainer.base import atomic
-from trainer.checkpoint.saving.schedule import SaveSchedule
-from trainer.checkpoint.tiers.ring import NodeRing, RingNode
-from trainer.checkpoint.tiers.tier import DURABLE, NVME
-from trainer.config import resolved
-from trainer.record import fence
-from trainer.record.fence import Token
 
 
 @pytest.fixture

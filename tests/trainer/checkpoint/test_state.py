@@ -11,12 +11,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from slipway.trainer.checkpoint import restore
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.checkpoint.saving import random_state
+from slipway.trainer.record import fence
 from tests.trainer.checkpoints import ALONE, SmallEngine, saved
-from trainer.checkpoint import restore
-from trainer.checkpoint.disk import contents
-from trainer.checkpoint.disk.contents import Contents
-from trainer.checkpoint.saving import random_state
-from trainer.record import fence
 
 
 def newest(folder: Path) -> Contents:

@@ -13,17 +13,17 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint import restore
+from slipway.trainer.checkpoint.disk import contents, tensor_table, verification
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointManifest, TensorEntry
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.tensor_table import TensorTable, order, part_name
+from slipway.trainer.checkpoint.saving import planning
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
 from tests.trainer import gang
 from tests.trainer.checkpoints import ALONE, TOKEN, SmallEngine, chunks, durable, outcomes, progress, saved, saving
-from trainer.base import digest
-from trainer.checkpoint import restore
-from trainer.checkpoint.disk import contents, tensor_table, verification
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointManifest, TensorEntry
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.tensor_table import TensorTable, order, part_name
-from trainer.checkpoint.saving import planning
-from trainer.node.world import World
-from trainer.record import fence
 
 RANKS = 3
 

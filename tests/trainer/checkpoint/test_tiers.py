@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import digest, patience
+from slipway.trainer.base.verify import Measured
+from slipway.trainer.checkpoint.disk import publication, verification
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import copying, replicas
+from slipway.trainer.checkpoint.tiers.copying import fetch, replicate, tier_at
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.object_tier import ObjectTier
+from slipway.trainer.checkpoint.tiers.tier import Tier, TierUnavailable
+from slipway.trainer.objects import uploads
+from slipway.trainer.objects.bucket import AlreadyThere, Bucket
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit, Token
 from tests.disks import mounted
 from tests.s3 import Server, point_at
-from trainer.base import digest, patience
-from trainer.base.verify import Measured
-from trainer.checkpoint.disk import publication, verification
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import copying, replicas
-from trainer.checkpoint.tiers.copying import fetch, replicate, tier_at
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.object_tier import ObjectTier
-from trainer.checkpoint.tiers.tier import Tier, TierUnavailable
-from trainer.objects import uploads
-from trainer.objects.bucket import AlreadyThere, Bucket
-from trainer.record import fence
-from trainer.record.fence import Commit, Token
 
 FILES = {"model": random.Random(1).randbytes(3 << 20), "progress.json": b'{"step": 5}', "empty": b""}
 NAME = "checkpoints/tiny/000000005.000001.0000"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint.disk import publication, verification
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.record.fence import Token
 from tests.disks import mounted
-from trainer.base import digest
-from trainer.checkpoint.disk import publication, verification
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.record.fence import Token
 
 pytestmark = pytest.mark.pure
 
@@ -117,7 +117,7 @@ def test_a_whole_checkpoint_other_than_the_committed_one_is_damage(tmp_path: Pat
 def test_a_checkpoint_of_another_format_is_refused_and_is_not_damaged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainer.checkpoint.disk.manifest.FORMAT", "slipway.checkpoint/9")
+    monkeypatch.setattr("slipway.trainer.checkpoint.disk.manifest.FORMAT", "slipway.checkpoint/9")
     manifest = publication.write(folder, "layout/1", FILES)
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"found format slipway\.checkpoint/9, expected slipway\.checkpoint/1"):

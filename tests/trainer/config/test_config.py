@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainer.config import resolved, sections
-from trainer.models.decoder import DecoderShape
+from slipway.trainer.config import resolved, sections
+from slipway.trainer.models.decoder import DecoderShape
 
 pytestmark = pytest.mark.pure
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from trainer.base.invalid import Invalid
-from trainer.config.layout import Mesh, check, in_flight, micro_batches, waiting
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch, Run
-from trainer.config.shapes import Shape
-from trainer.models.decoder import DecoderShape
-from trainer.models.encoder import EncoderShape
-from trainer.models.resnet import ResNetShape
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config.layout import Mesh, check, in_flight, micro_batches, waiting
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch, Run
+from slipway.trainer.config.shapes import Shape
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.models.resnet import ResNetShape
 
 pytestmark = pytest.mark.pure
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from trainer.base import codec
-from trainer.base.invalid import Invalid
-from trainer.config import mix
-from trainer.config.mix import Mix
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import mix
+from slipway.trainer.config.mix import Mix
 
 pytestmark = pytest.mark.pure
 

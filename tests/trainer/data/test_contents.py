@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.config import resolved
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data import contents
+from slipway.trainer.models.decoder import DecoderShape
 from tests.trainer.conftest import VOCAB, make_snapshot
 from tests.trainer.digits import RESNET, VIT, make_digits
-from trainer.config import resolved
-from trainer.config.shapes import Data
-from trainer.data import contents
-from trainer.models.decoder import DecoderShape
 
 DECODER = DecoderShape(layers=1, width=8, heads=1, kv_heads=1, hidden=8)
 SHAPES = {"decoder": DECODER, "resnet": resolved.shape(RESNET), "vit": resolved.shape(VIT)}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data import shards
-from trainer.data.documents import DocumentedSequences, begins
-from trainer.data.sequences import Sequences
+from slipway.trainer.data import shards
+from slipway.trainer.data.documents import DocumentedSequences, begins
+from slipway.trainer.data.sequences import Sequences
 
 pytestmark = pytest.mark.pure
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.base import atomic, digest
-from trainer.data import images, shards, snapshots
-from trainer.data.pictures import Pictures
-from trainer.loading.order import Order
-from trainer.staging import stage
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.data import images, shards, snapshots
+from slipway.trainer.data.pictures import Pictures
+from slipway.trainer.loading.order import Order
+from slipway.trainer.staging import stage
 
 pytestmark = pytest.mark.pure
 

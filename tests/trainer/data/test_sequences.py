@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slipway.trainer.base import atomic, digest
+from slipway.trainer.data import shards
+from slipway.trainer.data.sequences import Sequences
 from tests.trainer.counting import snapshot_of
-from trainer.base import atomic, digest
-from trainer.data import shards
-from trainer.data.sequences import Sequences
 
 pytestmark = pytest.mark.pure
 

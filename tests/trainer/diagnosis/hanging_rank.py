@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 
-from trainer.diagnosis import stacks
+from slipway.trainer.diagnosis import stacks
 
 
 def hang() -> None:

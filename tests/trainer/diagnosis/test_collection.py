@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.diagnosis import collection, folder, health, stacks
+from slipway.trainer.diagnosis.collection import DiagnosedNode
+from slipway.trainer.diagnosis.commands import Lacking
 from tests.conftest import until
-from trainer.diagnosis import collection, folder, health, stacks
-from trainer.diagnosis.collection import DiagnosedNode
-from trainer.diagnosis.commands import Lacking
 
 ID = "000001.0000"
 Start = Callable[..., int]

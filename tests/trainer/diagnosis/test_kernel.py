@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.diagnosis import kernel
-from trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis import kernel
+from slipway.trainer.diagnosis.commands import Lacking
 
 pytestmark = pytest.mark.pure
 

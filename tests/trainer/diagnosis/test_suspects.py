@@ -2,10 +2,10 @@
 
 import pytest
 
-from trainer.diagnosis.folder import DiagnosisManifest
-from trainer.diagnosis.ranks import RankSeen
-from trainer.diagnosis.suspects import Suspect, suspects
-from trainer.record.heartbeat import Beat
+from slipway.trainer.diagnosis.folder import DiagnosisManifest
+from slipway.trainer.diagnosis.ranks import RankSeen
+from slipway.trainer.diagnosis.suspects import Suspect, suspects
+from slipway.trainer.record.heartbeat import Beat
 
 pytestmark = pytest.mark.pure
 

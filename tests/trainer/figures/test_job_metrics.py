@@ -2,10 +2,10 @@
 
 import pytest
 
-from trainer.base.exposition import Exposition
-from trainer.base.journal import JournalEvent
-from trainer.figures.job_metrics import JOB_METRICS, JobFigures, expose_ranks
-from trainer.record.heartbeat import Beat
+from slipway.trainer.base.exposition import Exposition
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.figures.job_metrics import JOB_METRICS, JobFigures, expose_ranks
+from slipway.trainer.record.heartbeat import Beat
 
 pytestmark = pytest.mark.pure
 

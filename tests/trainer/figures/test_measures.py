@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from trainer.figures.measures import MOST, Window, Work, of_step, verdict
+from slipway.trainer.figures.measures import MOST, Window, Work, of_step, verdict
 
 pytestmark = pytest.mark.pure
 

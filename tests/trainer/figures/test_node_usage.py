@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 import torch
 
+from slipway.trainer.figures import node_usage
+from slipway.trainer.figures.node_usage import NodeUsage, NodeWatch
+from slipway.trainer.node.world import World
+from slipway.trainer.record import ledger
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.recorder import RankRecorder
 from tests.conftest import until
-from trainer.figures import node_usage
-from trainer.figures.node_usage import NodeUsage, NodeWatch
-from trainer.node.world import World
-from trainer.record import ledger
-from trainer.record.fence import Token
-from trainer.record.recorder import RankRecorder
 
 
 def test_the_figures_have_the_names_of_mlflows_own(tmp_path: Path):

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from slipway.trainer.base import atomic
+from slipway.trainer.config.operation import Observation
+from slipway.trainer.figures.profiling import Profiler
+from slipway.trainer.figures.timeline import Timeline
 from tests.conftest import until
 from tests.disks import mounted
 from tests.trainer.conftest import Training, said, wait
-from trainer.base import atomic
-from trainer.config.operation import Observation
-from trainer.figures.profiling import Profiler
-from trainer.figures.timeline import Timeline
 
 
 class Steps:

@@ -4,11 +4,11 @@ import functools
 import itertools
 from pathlib import Path
 
-from trainer.figures import rank_figures
-from trainer.figures.rank_figures import RankFigures
-from trainer.record import ledger
-from trainer.record.fence import Token
-from trainer.record.recorder import RankRecorder
+from slipway.trainer.figures import rank_figures
+from slipway.trainer.figures.rank_figures import RankFigures
+from slipway.trainer.record import ledger
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.recorder import RankRecorder
 
 USAGE = {"cpu_cores": 0.5, "cpu_wait": 0.1, "host_memory": 1000}
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from slipway.trainer.base import processes
+from slipway.trainer.config import sections
+from slipway.trainer.config.operation import Observation, Placement
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.figures.measures import FIRST_WINDOW, Work
+from slipway.trainer.figures.report import StepReport, console_line
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.node.world import World
+from slipway.trainer.record import ledger
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.recorder import RankRecorder
 from tests.conftest import until
 from tests.trainer.conftest import STEPS, Training, said, wait
-from trainer.base import processes
-from trainer.config import sections
-from trainer.config.operation import Observation, Placement
-from trainer.config.resolved import Config
-from trainer.figures.measures import FIRST_WINDOW, Work
-from trainer.figures.report import StepReport, console_line
-from trainer.figures.timeline import Timeline
-from trainer.models.decoder import DecoderShape
-from trainer.node.world import World
-from trainer.record import ledger
-from trainer.record.fence import Token
-from trainer.record.recorder import RankRecorder
 
 PARTS = ("data", "forward", "backward", "optimiser", "communication")
 USAGE = ("cpu_cores", "host_memory", "host_memory_free", "host_memory_free_share")

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from trainer.figures.step_trace import StepTracer
-from trainer.figures.timeline import Timeline
+from slipway.trainer.figures.step_trace import StepTracer
+from slipway.trainer.figures.timeline import Timeline
 
 
 def traced(apart: int, steps: int) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from trainer.figures.timeline import Timeline
+from slipway.trainer.figures.timeline import Timeline
 
 CPU = torch.device("cpu")
 SLEEP = 0.02

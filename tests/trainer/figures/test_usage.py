@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from slipway.trainer.figures import usage
+from slipway.trainer.figures.usage import Usage
 from tests.trainer.conftest import CODE
-from trainer.figures import usage
-from trainer.figures.usage import Usage
 
 CPU = torch.device("cpu")
 
@@ -66,7 +66,7 @@ def test_a_rank_on_a_busy_core_has_waited_for_it():
     """Two processes that never rest, on one core: each waits for half of the time."""
     busy = "import os, time\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
     program = (
-        f"{busy}import torch\nfrom trainer.figures.usage import Usage\n"
+        f"{busy}import torch\nfrom slipway.trainer.figures.usage import Usage\n"
         "watched = Usage(torch.device('cpu'))\nwatched.read()\n"
         "begun = time.monotonic()\nwhile time.monotonic() < begun + 1.5: pass\n"
         "print(watched.read()['cpu_wait'])\n"

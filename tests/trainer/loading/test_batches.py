@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slipway.trainer.data import shards
+from slipway.trainer.data.sequences import Sequences, Tokens
+from slipway.trainer.loading.batches import Batches
+from slipway.trainer.loading.order import Order, rank_slice
 from tests.conftest import until
 from tests.trainer.counting import snapshot_of
-from trainer.data import shards
-from trainer.data.sequences import Sequences, Tokens
-from trainer.loading.batches import Batches
-from trainer.loading.order import Order, rank_slice
 
 SIZE, STEPS = 7, 30
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.config.mix import parts
-from trainer.loading import blend, order
-from trainer.loading.blend import Blend, Source
-from trainer.loading.order import Order
+from slipway.trainer.config.mix import parts
+from slipway.trainer.loading import blend, order
+from slipway.trainer.loading.blend import Blend, Source
+from slipway.trainer.loading.order import Order
 
 pytestmark = pytest.mark.pure
 GOLDEN = [3, 7, 15, 8, 2, 0, 14, 9, 6, 11, 13, 1, 5, 12, 10, 13]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import codec
+from slipway.trainer.config.mix import Mix
+from slipway.trainer.config.sections import Batch, Run, Validation
+from slipway.trainer.data import mixtures, snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
+from slipway.trainer.loading.needs import SnapshotReading
+from slipway.trainer.loading.order import Order
 from tests.trainer.test_mixes import make_mixture, snapshot_of
-from trainer.base import codec
-from trainer.config.mix import Mix
-from trainer.config.sections import Batch, Run, Validation
-from trainer.data import mixtures, snapshots
-from trainer.data.mixtures import MixtureSnapshot
-from trainer.loading.needs import SnapshotReading
-from trainer.loading.order import Order
 
 
 @pytest.fixture

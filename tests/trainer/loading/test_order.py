@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trainer.loading import order
-from trainer.loading.order import Order
+from slipway.trainer.loading import order
+from slipway.trainer.loading.order import Order
 
 pytestmark = pytest.mark.pure
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slipway.trainer.base import verify
+from slipway.trainer.data import shards
+from slipway.trainer.data.sequences import Sequences, Tokens
+from slipway.trainer.loading.batches import Batches
+from slipway.trainer.loading.order import Order
+from slipway.trainer.loading.streaming import Streaming
+from slipway.trainer.objects.origins import Folder
+from slipway.trainer.staging import stage
 from tests.trainer.conftest import Training
 from tests.trainer.counting import snapshot_of
-from trainer.base import verify
-from trainer.data import shards
-from trainer.data.sequences import Sequences, Tokens
-from trainer.loading.batches import Batches
-from trainer.loading.order import Order
-from trainer.loading.streaming import Streaming
-from trainer.objects.origins import Folder
-from trainer.staging import stage
 
 SHARDS, STEPS, SIZE, LENGTH = 16, 60, 6, 8
 

@@ -11,22 +11,22 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
+from slipway.trainer.base.progress import CopyProgress
+from slipway.trainer.data import shards
+from slipway.trainer.data.sequences import Sequences
+from slipway.trainer.loading import sources as sourcing
+from slipway.trainer.loading.batches import Batches
+from slipway.trainer.loading.order import Order
+from slipway.trainer.loading.sources import Sources
+from slipway.trainer.loading.window import DataCourse, ShardWindow
+from slipway.trainer.objects import peer
+from slipway.trainer.objects.origin import Origin
+from slipway.trainer.objects.origins import Folder, origin
+from slipway.trainer.staging import leases, parts
 from tests.conftest import until
 from tests.trainer.counting import snapshot_of
 from tests.trainer.peer_process import peer_process
 from tests.trainer.staging.folders import flip_a_bit
-from trainer.base.progress import CopyProgress
-from trainer.data import shards
-from trainer.data.sequences import Sequences
-from trainer.loading import sources as sourcing
-from trainer.loading.batches import Batches
-from trainer.loading.order import Order
-from trainer.loading.sources import Sources
-from trainer.loading.window import DataCourse, ShardWindow
-from trainer.objects import peer
-from trainer.objects.origin import Origin
-from trainer.objects.origins import Folder, origin
-from trainer.staging import leases, parts
 
 SHARDS, STEPS, SIZE, LENGTH = 24, 120, 3, 8
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer.models.batch_norm import BatchNorm
+from slipway.trainer.models.batch_norm import BatchNorm
 
 CHANNELS, SAMPLES = 5, 6
 

@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape, RopeScaling
+from slipway.trainer.models.decoder.attention import DecoderAttention, windowed
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.models.decoder.positions import rotate, rotations
+from slipway.trainer.models.decoder.presets import PRESETS
 from tests.trainer.drawn import drawn
-from trainer.base.invalid import Invalid
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape, RopeScaling
-from trainer.models.decoder.attention import DecoderAttention, windowed
-from trainer.models.decoder.network import Decoder
-from trainer.models.decoder.positions import rotate, rotations
-from trainer.models.decoder.presets import PRESETS
 
 VOCAB, LENGTH = 64, 16
 DATA = Data(vocabulary=VOCAB, length=LENGTH)

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer.config.shapes import Data
-from trainer.models.encoder import EncoderShape
-from trainer.models.encoder.network import Encoder, EncoderAttention, masked
-from trainer.models.vocabulary import NO_TARGET
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.models.encoder.network import Encoder, EncoderAttention, masked
+from slipway.trainer.models.vocabulary import NO_TARGET
 
 CPU = torch.device("cpu")
 DATA = Data(vocabulary=50, length=40, seed=3)

@@ -9,14 +9,14 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from slipway.trainer import evaluate
+from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint.disk import contents
+from slipway.trainer.record.scores import Score
+from slipway.trainer.start import initial
 from tests.trainer.conftest import VOCAB, Sections, Training, make_snapshot, read_json
 from tests.trainer.digits import HELD_OUT, RESNET, VIT, make_digits, sections
 from tests.trainer.test_evaluate import request
-from trainer import evaluate
-from trainer.base import atomic
-from trainer.checkpoint.disk import contents
-from trainer.record.scores import Score
-from trainer.start import initial
 
 ENCODER: dict[str, Any] = {"kind": "encoder", "layers": 2, "width": 32, "heads": 4, "hidden": 64}
 RECURRENT: dict[str, Any] = {"kind": "tests.trainer.recurrent", "width": 32}

@@ -5,15 +5,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from slipway.trainer import models
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.models.model import Model, Rows
+from slipway.trainer.models.resnet import ResNetShape
+from slipway.trainer.models.vit import VisionShape
 from tests.trainer import recurrent
-from trainer import models
-from trainer.config.shapes import Data, Shape
-from trainer.data.pictures import Labelled
-from trainer.models.decoder import DecoderShape
-from trainer.models.encoder import EncoderShape
-from trainer.models.model import Model, Rows
-from trainer.models.resnet import ResNetShape
-from trainer.models.vit import VisionShape
 
 TEXT, PICTURES = Data(vocabulary=50, length=16), Data(picture=(8, 8, 1), classes=10)
 SHAPES: list[Shape] = [

@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from trainer.config.shapes import Data
-from trainer.models import build
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.attention import HeadNorm
-from trainer.models.norms import LayerNorm, RMSNorm
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models import build
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.attention import HeadNorm
+from slipway.trainer.models.norms import LayerNorm, RMSNorm
 
 
 @pytest.mark.parametrize("kind", [RMSNorm, LayerNorm])

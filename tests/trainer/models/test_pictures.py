@@ -7,16 +7,16 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from slipway.trainer import models
+from slipway.trainer.config.shapes import Augment, Data, Shape
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.models.classifier import Classifier, cropped
+from slipway.trainer.models.model import Model
+from slipway.trainer.models.resnet import ResNetShape
+from slipway.trainer.models.resnet.network import ResNet
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.models.vit.network import VisionTransformer
 from tests.trainer.drawn import drawn
-from trainer import models
-from trainer.config.shapes import Augment, Data, Shape
-from trainer.data.pictures import Labelled
-from trainer.models.classifier import Classifier, cropped
-from trainer.models.model import Model
-from trainer.models.resnet import ResNetShape
-from trainer.models.resnet.network import ResNet
-from trainer.models.vit import VisionShape
-from trainer.models.vit.network import VisionTransformer
 
 CPU = torch.device("cpu")
 DATA = Data(picture=(16, 24, 3), classes=10, seed=3)

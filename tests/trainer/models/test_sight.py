@@ -8,12 +8,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.models.decoder.sight import Span, attend, sight
+from slipway.trainer.models.sequence_share import SequenceShare
+from slipway.trainer.node.world import World
 from tests.trainer import gang
 from tests.trainer.models.test_decoder import DATA, LENGTH, VOCAB, sizes, tokens
-from trainer.models.decoder.network import Decoder
-from trainer.models.decoder.sight import Span, attend, sight
-from trainer.models.sequence_share import SequenceShare
-from trainer.node.world import World
 
 DOCUMENTS = [0, 3, 4, 11]
 """The first tokens of the documents of a sequence."""

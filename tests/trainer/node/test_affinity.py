@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.node.affinity import cpu_list, node_of, numa_nodes, parse_cpu_list, processors_of
 from tests.trainer.conftest import CODE
-from trainer.node.affinity import cpu_list, node_of, numa_nodes, parse_cpu_list, processors_of
 
 pytestmark = pytest.mark.pure
 
@@ -79,7 +79,7 @@ def test_a_bound_process_stays_there_with_all_its_threads(tmp_path: Path):
     lay_out(tmp_path)
     program = (
         "import os, sys, threading, time, pathlib\n"
-        "from trainer.node.affinity import bind\n"
+        "from slipway.trainer.node.affinity import bind\n"
         "before, after = (threading.Event() for _ in range(2))\n"
         "threading.Thread(target=before.wait, daemon=True).start()\n"
         "bind(0, 1, '0000:1b:00.0', pathlib.Path(sys.argv[1]))\n"

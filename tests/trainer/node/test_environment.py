@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trainer.node import environment
+from slipway.trainer.node import environment
 
 
 def asked(**variables: str) -> dict[str, Any]:
     """What a process with these variables knows of its environment."""
-    code = "import json; from trainer.node import environment; print(json.dumps(environment.of_process()))"
+    code = "import json; from slipway.trainer.node import environment; print(json.dumps(environment.of_process()))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=True
     )

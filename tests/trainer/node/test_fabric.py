@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import atomic
+from slipway.trainer.config import resolved as configuration
+from slipway.trainer.config.operation import Hardware
+from slipway.trainer.node import fabric
 from tests.trainer.conftest import Training
-from trainer.base import atomic
-from trainer.config import resolved as configuration
-from trainer.config.operation import Hardware
-from trainer.node import fabric
 
 
 def test_without_a_profile_nccl_decides():

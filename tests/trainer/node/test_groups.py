@@ -10,13 +10,13 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store, TCPStore
 
+from slipway.trainer.base import codec
+from slipway.trainer.node import generations
+from slipway.trainer.node.generations import Arrival, End, Members, key
+from slipway.trainer.node.groups import Groups
+from slipway.trainer.node.stay import GenerationEnded
+from slipway.trainer.record import causes, endings
 from tests.conftest import until
-from trainer.base import codec
-from trainer.node import generations
-from trainer.node.generations import Arrival, End, Members, key
-from trainer.node.groups import Groups
-from trainer.node.stay import GenerationEnded
-from trainer.record import causes, endings
 
 SECONDS = 60.0
 

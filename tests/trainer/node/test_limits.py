@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from slipway.trainer.config.operation import Hardware
+from slipway.trainer.node.limits import TimeLimits
+from slipway.trainer.node.world import World
 from tests.trainer import gang
-from trainer.config.operation import Hardware
-from trainer.node.limits import TimeLimits
-from trainer.node.world import World
 
 SECONDS = 1.0
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
-from trainer.node.peers import Interrupted, Peers
+from slipway.trainer.node.peers import Interrupted, Peers
 
 SECONDS = 60.0
 

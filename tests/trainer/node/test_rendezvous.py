@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.node.rendezvous import LEFT_SECONDS, Visits
+from slipway.trainer.node.rendezvous import LEFT_SECONDS, Visits
 
 pytestmark = pytest.mark.pure
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from slipway.trainer.base import atomic, paths
+from slipway.trainer.config import resolved
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.config.runtime import Runtime
+from slipway.trainer.node import settings, world
 from tests.deploy.test_images import instructions
-from trainer.base import atomic, paths
-from trainer.config import resolved
-from trainer.config.resolved import Config
-from trainer.config.runtime import Runtime
-from trainer.node import settings, world
 
 
 @pytest.fixture

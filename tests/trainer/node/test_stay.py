@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
+from slipway.trainer.base import codec
+from slipway.trainer.node.generations import Arrival, End, Members, key
+from slipway.trainer.node.stay import GenerationEnded, Stay, another
 from tests.conftest import until
-from trainer.base import codec
-from trainer.node.generations import Arrival, End, Members, key
-from trainer.node.stay import GenerationEnded, Stay, another
 
 SECONDS = 60.0
 NODES = (Arrival("a", 0, 1, ""), Arrival("b", 1, 1, ""))

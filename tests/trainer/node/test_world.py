@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.base import atomic
-from trainer.config import resolved
-from trainer.node import world
+from slipway.trainer.base import atomic
+from slipway.trainer.config import resolved
+from slipway.trainer.node import world
 
 
 @pytest.fixture

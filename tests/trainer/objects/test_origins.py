@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import patience
+from slipway.trainer.objects import bucket as objects
+from slipway.trainer.objects import peer
+from slipway.trainer.objects.bucket import Bucket
+from slipway.trainer.objects.origin import Missing, Origin, Unreachable
+from slipway.trainer.objects.origins import origin
 from tests.conftest import PATIENCE_SECONDS, Marked
 from tests.s3 import Server, point_at, put, served
 from tests.trainer.peer_process import PeerProcess, peer_process
-from trainer.base import patience
-from trainer.objects import bucket as objects
-from trainer.objects import peer
-from trainer.objects.bucket import Bucket
-from trainer.objects.origin import Missing, Origin, Unreachable
-from trainer.objects.origins import origin
 
 DATA = os.urandom(3_000_000)
 SHARD, ABSENT, MANIFEST = f"shards/{'a' * 64}.shard", f"shards/{'b' * 64}.shard", f"snapshots/{'c' * 64}.json"
@@ -110,9 +110,8 @@ def test_an_unknown_scheme_is_one_clear_error():
 
 
 def test_the_libraries_of_a_network_are_loaded_only_for_origins_on_one():
-    program = (
-        "import sys, trainer.data.shards; from trainer.objects import origins; origins.origin('.'); print(*sys.modules)"
-    )
+    program = "import sys, slipway.trainer.data.shards; from slipway.trainer.objects import origins; "
+    program += "origins.origin('.'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert {"s3fs", "fsspec", "botocore", "aiohttp", "starlette", "uvicorn", "http.client"} & set(loaded) == set()
 
@@ -137,7 +136,15 @@ def test_a_peer_follows_no_link_out_of_its_folder(served_tier, tier):
 
 
 def test_a_port_that_is_taken_is_one_clear_error(served_tier, tier):
-    command = [sys.executable, "-m", "trainer.staging.server", "--nvme", str(tier), "--port", str(served_tier.port)]
+    command = [
+        sys.executable,
+        "-m",
+        "slipway.trainer.staging.server",
+        "--nvme",
+        str(tier),
+        "--port",
+        str(served_tier.port),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 1
     assert ended.stderr == (

@@ -6,9 +6,9 @@ PyTorch keeps the places of divided tensors from one fake rank to the next, so a
 import json
 import sys
 
+from slipway.trainer.plan import question as questions
+from slipway.trainer.plan import stages
 from tests.trainer.plan.holdings import held, planned_engine
-from trainer.plan import question as questions
-from trainer.plan import stages
 
 
 def main() -> None:

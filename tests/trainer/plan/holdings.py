@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
-from trainer.node.world import World
-from trainer.plan import stages
-from trainer.plan.live_bytes import ALIGNMENT
-from trainer.plan.question import Question
-from trainer.plan.step import PlannedEngine
-from trainer.start import placement
-from trainer.start.divided import is_divided
-from trainer.step.engine import Engine
+from slipway.trainer.node.world import World
+from slipway.trainer.plan import stages
+from slipway.trainer.plan.live_bytes import ALIGNMENT
+from slipway.trainer.plan.question import Question
+from slipway.trainer.plan.step import PlannedEngine
+from slipway.trainer.start import placement
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step.engine import Engine
 
 
 def held(engine: Engine) -> dict[str, Any]:

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch, Communication, Optimiser, Run
-from trainer.config.shapes import Data, Shape
-from trainer.models.decoder import DecoderShape
-from trainer.models.encoder import EncoderShape
-from trainer.models.resnet import ResNetShape
-from trainer.models.vit import VisionShape
-from trainer.plan import question as questions
-from trainer.plan.question import Question
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch, Communication, Optimiser, Run
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.models.resnet import ResNetShape
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.plan import question as questions
+from slipway.trainer.plan.question import Question
 
 CODE = Path(__file__).parents[3]
 DECODER = DecoderShape(layers=8, width=256, heads=8, kv_heads=4, hidden=704)

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from trainer.config.layout import micro_batches
-from trainer.data.pictures import Labelled
-from trainer.models.model import Rows
-from trainer.node import world as worlds
-from trainer.plan import question as questions
-from trainer.plan.live_bytes import LiveBytes
-from trainer.plan.question import Question
-from trainer.step.engine import Engine
+from slipway.trainer.config.layout import micro_batches
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.models.model import Rows
+from slipway.trainer.node import world as worlds
+from slipway.trainer.plan import question as questions
+from slipway.trainer.plan.live_bytes import LiveBytes
+from slipway.trainer.plan.question import Question
+from slipway.trainer.step.engine import Engine
 
 STEPS = 2
 

@@ -6,11 +6,11 @@ import sys
 
 import numpy as np
 
+from slipway.trainer.node import world as worlds
+from slipway.trainer.plan import question as questions
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.microbatch import blank
 from tests.trainer.plan.holdings import held
-from trainer.node import world as worlds
-from trainer.plan import question as questions
-from trainer.step.engine import Engine
-from trainer.step.microbatch import blank
 
 
 def main() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 
+from slipway.trainer.config import shapes
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.resnet import ResNetShape
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.plan.floor import floor, may_not_fit
 from tests.trainer.plan.layouts import DECODER, ENCODER, TOKENS, question
-from trainer.config import shapes
-from trainer.config.shapes import Data, Shape
-from trainer.models.decoder import DecoderShape
-from trainer.models.resnet import ResNetShape
-from trainer.models.vit import VisionShape
-from trainer.plan.floor import floor, may_not_fit
 
 PICTURES = Data(picture=(32, 32, 3), classes=10)
 VIT = VisionShape(layers=4, width=64, heads=4, hidden=256, patch=4)

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
+from slipway.trainer.config.sections import Batch
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.plan import stages
 from tests.trainer import recurrent
 from tests.trainer.plan.layouts import DECODER, LAYOUTS, TOKENS, measured_peaks, question
-from trainer.config.sections import Batch
-from trainer.config.shapes import Data
-from trainer.plan import stages
 
 QUICK = {"alone", "full-shard"}
 CLOSE = 0.10

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import recipes
-from recipes.load import load
-from recipes.plan import planned
+from slipway import recipes
+from slipway.recipes.load import load
+from slipway.recipes.plan import planned
+from slipway.trainer.plan import question as questions
+from slipway.trainer.plan import stages
+from slipway.trainer.plan.question import Question
 from tests.trainer.plan.layouts import CODE, question
-from trainer.plan import question as questions
-from trainer.plan import stages
-from trainer.plan.question import Question
 
 RANKS = 4
 LAYOUTS = {

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
+from slipway.trainer.config import profiles
+from slipway.trainer.config.operation import Storage
+from slipway.trainer.plan import room
+from slipway.trainer.plan.measure import StageMeasure
+from slipway.trainer.plan.verdict import judge
 from tests.trainer.plan.layouts import question
-from trainer.config import profiles
-from trainer.config.operation import Storage
-from trainer.plan import room
-from trainer.plan.measure import StageMeasure
-from trainer.plan.verdict import judge
 
 pytestmark = pytest.mark.pure
 

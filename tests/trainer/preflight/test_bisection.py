@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.preflight.bisection import BisectionState, NodeGroup, after, begin, is_good, next_round
+from slipway.trainer.preflight.bisection import BisectionState, NodeGroup, after, begin, is_good, next_round
 
 pytestmark = pytest.mark.pure
 

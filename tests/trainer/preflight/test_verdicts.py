@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.disks import mounted
-from tests.trainer.conftest import CODE
-from trainer.config.hardware import card
-from trainer.preflight import arithmetic, collective, disk, node
-from trainer.preflight.__main__ import main
-from trainer.preflight.findings import (
+from slipway.trainer.config.hardware import card
+from slipway.trainer.preflight import arithmetic, collective, disk, node
+from slipway.trainer.preflight.__main__ import main
+from slipway.trainer.preflight.findings import (
     Finding,
     Verdict,
     as_json,
@@ -29,6 +27,8 @@ from trainer.preflight.findings import (
     rate,
     worst,
 )
+from tests.disks import mounted
+from tests.trainer.conftest import CODE
 
 MIB, GIB = 2**20, 2**30
 
@@ -222,7 +222,7 @@ def quick(folder: Path, *arguments: str) -> list[str]:
 def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two ranks find on this machine."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "-m", "trainer.preflight", "--json", *quick(tmp_path_factory.mktemp("disk"))]
+    command = [*launch, "-m", "slipway.trainer.preflight", "--json", *quick(tmp_path_factory.mktemp("disk"))]
     done = subprocess.run(command, cwd=CODE, env=environment(), capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
@@ -275,7 +275,7 @@ def test_the_preflight_does_not_wait_for_a_missing_rank(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, "-m", "trainer.preflight", *quick(tmp_path, "--grace", "1")]
+    command = [sys.executable, "-m", "slipway.trainer.preflight", *quick(tmp_path, "--grace", "1")]
     done = subprocess.run(command, cwd=CODE, env=environment(**place), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "preflight: faulty: the ranks did not finish in 2.5 s" in done.stderr

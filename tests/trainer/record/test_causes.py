@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.record import causes, endings
-from trainer.record.causes import CAUSES, CHOICES, Cause
+from slipway.trainer.record import causes, endings
+from slipway.trainer.record.causes import CAUSES, CHOICES, Cause
 
 pytestmark = pytest.mark.pure
 

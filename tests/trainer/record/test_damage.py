@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import codec
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Exit, Token, Unreadable
 from tests.trainer.record.test_fence import a_commit, claim, names
-from trainer.base import codec
-from trainer.record import fence, files
-from trainer.record.fence import Exit, Token, Unreadable
 
 pytestmark = pytest.mark.pure
 

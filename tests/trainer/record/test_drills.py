@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.record import drills, files
+from slipway.trainer.record import drills, files
 
 pytestmark = pytest.mark.pure
 NOW, LATER = "000001.0000", "000001.0001"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import codec
-from trainer.record import causes, endings, fence, incidents
-from trainer.record.fence import Superseded, Token
-from trainer.record.incidents import IncidentRecord
-from trainer.record.scores import Diverged
-from trainer.step.parallel.copies import Drifted
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes, endings, fence, incidents
+from slipway.trainer.record.fence import Superseded, Token
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.scores import Diverged
+from slipway.trainer.step.parallel.copies import Drifted
 
 pytestmark = pytest.mark.pure
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import atomic
+from slipway.trainer.record import claims, fence
+from slipway.trainer.record.fence import Commit, Exit, Superseded, Token
 from tests.conftest import PATIENCE_SECONDS, until
-from trainer.base import atomic
-from trainer.record import claims, fence
-from trainer.record.fence import Commit, Exit, Superseded, Token
 
 pytestmark = pytest.mark.pure
 

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Superseded, Token
 from tests.trainer.record.test_fence import a_commit, claim, write_past_the_fence
-from trainer.record import fence
-from trainer.record.fence import Superseded, Token
 
 pytestmark = pytest.mark.pure
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainer.record import files, grants
+from slipway.trainer.record import files, grants
 
 
 def test_a_training_without_a_grant_goes_to_its_last_step(tmp_path: Path):

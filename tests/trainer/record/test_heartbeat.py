@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.record import heartbeat
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Beat, Heartbeat, RankPlace
+from slipway.trainer.record import heartbeat
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Beat, Heartbeat, RankPlace
 
 pytestmark = pytest.mark.pure
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import codec
-from trainer.record import causes, incidents
-from trainer.record.incidents import IncidentRecord
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.incidents import IncidentRecord
 
 TOKEN = "000002.0001"
 KILLED = IncidentRecord(TOKEN, causes.DISRUPTED, "rank 3 was killed", "restarted", "supervisor", 5.0, 40, (3,))

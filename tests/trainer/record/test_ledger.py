@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from trainer.base import journal
-from trainer.record import ledger
-from trainer.record.fence import Token
+from slipway.trainer.base import journal
+from slipway.trainer.record import ledger
+from slipway.trainer.record.fence import Token
 
 pytestmark = pytest.mark.pure
 

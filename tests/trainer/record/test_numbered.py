@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainer.record import changes, exits, files, grants, numbered
-from trainer.record.exits import Exit
+from slipway.trainer.record import changes, exits, files, grants, numbered
+from slipway.trainer.record.exits import Exit
 
 pytestmark = pytest.mark.pure
 

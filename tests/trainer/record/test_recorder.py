@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.record import ledger
-from trainer.record.fence import Token
-from trainer.record.recorder import BEGUN_VARIABLE, RankRecorder
+from slipway.trainer.record import ledger
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.recorder import BEGUN_VARIABLE, RankRecorder
 
 pytestmark = pytest.mark.pure
 

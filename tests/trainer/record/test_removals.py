@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Superseded, Token
 from tests.trainer.record.test_fence import a_commit, claim, names
-from trainer.base import atomic
-from trainer.checkpoint.tiers import replicas
-from trainer.record import fence
-from trainer.record.fence import Superseded, Token
 
 pytestmark = pytest.mark.pure
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from trainer.record import scores
+from slipway.trainer.record import scores
 
 pytestmark = pytest.mark.pure
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.record import causes, fence, heartbeat, ledger, phases
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Beat, Heartbeat, Position
+from slipway.trainer.record.ledger import Ledger
+from slipway.trainer.record.recorder import RankRecorder
+from slipway.trainer.record.scribe import Scribe
 from tests.conftest import until
-from trainer.record import causes, fence, heartbeat, ledger, phases
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Beat, Heartbeat, Position
-from trainer.record.ledger import Ledger
-from trainer.record.recorder import RankRecorder
-from trainer.record.scribe import Scribe
 
 pytestmark = pytest.mark.pure
 
@@ -69,7 +69,7 @@ def test_a_heartbeat_that_stands_still_does_not_hold_up_the_steps(tmp_path: Path
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
 
-    monkeypatch.setattr("trainer.base.atomic.replace", slow)
+    monkeypatch.setattr("slipway.trainer.base.atomic.replace", slow)
     with RankRecorder(tmp_path, Token(1), 0) as recorder:
         begun = time.monotonic()
         for step in range(1000):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import journal
-from trainer.base.journal import JournalEvent
-from trainer.record import files, spans
-from trainer.record.phases import BUILDING, TRAINING
-from trainer.record.recorder import RankRecorder
-from trainer.record.tokens import Token
+from slipway.trainer.base import journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import files, spans
+from slipway.trainer.record.phases import BUILDING, TRAINING
+from slipway.trainer.record.recorder import RankRecorder
+from slipway.trainer.record.tokens import Token
 
 pytestmark = pytest.mark.pure
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}

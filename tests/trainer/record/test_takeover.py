@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.base import atomic
-from trainer.record import fence, incarnation
-from trainer.record.fence import Token
+from slipway.trainer.base import atomic
+from slipway.trainer.record import fence, incarnation
+from slipway.trainer.record.fence import Token
 
 pytestmark = pytest.mark.pure
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.record import fence, ledger
+from slipway.trainer.record.fence import Unreadable
 from tests.trainer.record.test_fence import a_commit, claim, names
-from trainer.record import fence, ledger
-from trainer.record.fence import Unreadable
 
 pytestmark = pytest.mark.pure
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from trainer.config.recovery import Recovery
-from trainer.record import causes, fence, incidents
-from trainer.record.fence import Token
-from trainer.record.scores import Diverged
-from trainer.recovery import skipped
-from trainer.recovery.batches import BatchJudge, LossSpike
-from trainer.recovery.spikes import FEWEST
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.record import causes, fence, incidents
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.scores import Diverged
+from slipway.trainer.recovery import skipped
+from slipway.trainer.recovery.batches import BatchJudge, LossSpike
+from slipway.trainer.recovery.spikes import FEWEST
 
 pytestmark = pytest.mark.pure
 

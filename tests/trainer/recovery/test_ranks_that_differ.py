@@ -2,10 +2,10 @@
 
 import pytest
 
+from slipway.trainer.config.operation import Observation
+from slipway.trainer.record import causes, endings, fence, incidents
+from slipway.trainer.record.incidents import IncidentRecord
 from tests.trainer.conftest import Ended, Training, wait
-from trainer.config.operation import Observation
-from trainer.record import causes, endings, fence, incidents
-from trainer.record.incidents import IncidentRecord
 
 
 def spoilt(training: Training, faults: str, ranks: int, **environment: str) -> Ended:

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from slipway.trainer.record import causes, fence, incidents
+from slipway.trainer.recovery import skipped
 from tests.conftest import until
 from tests.trainer.conftest import STEPS, Ended, Training, read_json, wait
-from trainer.record import causes, fence, incidents
-from trainer.recovery import skipped
 
 ONE_LINE = "trainer: the gradient norm of step 7 is nan; the batch is left out"
 
@@ -62,7 +62,7 @@ def test_a_restart_leaves_out_the_same_batch_and_ends_bit_for_bit_as_the_trainin
 @pytest.mark.slow
 def test_a_replay_leaves_out_the_same_batch(without_seven: Training) -> None:
     ended = wait(
-        without_seven.spawn("trainer.replay", str(without_seven.config), "--from", "5", "--steps", "5"),
+        without_seven.spawn("slipway.trainer.replay", str(without_seven.config), "--from", "5", "--steps", "5"),
     )
     assert (ended.code, "bitwise equal" in ended.out) == (0, True), ended
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from trainer.recovery.spikes import FEWEST, WINDOW, LastLosses
-from trainer.recovery.statistics import median
+from slipway.trainer.recovery.spikes import FEWEST, WINDOW, LastLosses
+from slipway.trainer.recovery.statistics import median
 
 pytestmark = pytest.mark.pure
 

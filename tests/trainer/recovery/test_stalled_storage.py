@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.record import causes, incidents
 from tests.conftest import until
 from tests.disks import freezable, frozen
 from tests.trainer.conftest import Training, wait
-from trainer.record import causes, incidents
 
 
 @pytest.mark.slow

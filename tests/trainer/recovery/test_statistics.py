@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainer.recovery.pace import FEWEST, StepPace
-from trainer.recovery.statistics import median, sigmas
+from slipway.trainer.recovery.pace import FEWEST, StepPace
+from slipway.trainer.recovery.statistics import median, sigmas
 
 pytestmark = pytest.mark.pure
 

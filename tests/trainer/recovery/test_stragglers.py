@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from trainer.config.recovery import Recovery
-from trainer.record import causes, incidents
-from trainer.record.commits import GIVEN_UP
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Heartbeat
-from trainer.recovery.lookout import PERSISTS_SECONDS, Lookout
-from trainer.recovery.pace import StepPace
-from trainer.recovery.stragglers import SlowRanks, slow_ranks
+from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.commits import GIVEN_UP
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Heartbeat
+from slipway.trainer.recovery.lookout import PERSISTS_SECONDS, Lookout
+from slipway.trainer.recovery.pace import StepPace
+from slipway.trainer.recovery.stragglers import SlowRanks, slow_ranks
 
 pytestmark = pytest.mark.pure
 BOTH = (0, 1)

@@ -8,7 +8,7 @@ import json
 import time
 from pathlib import Path
 
-from trainer import script
+from slipway import script
 
 
 def main() -> None:

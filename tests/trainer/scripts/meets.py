@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from trainer import script
+from slipway import script
 
 
 def main() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.data import shards
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.disks import mounted
-from trainer.data import shards
 
 
 @pytest.fixture

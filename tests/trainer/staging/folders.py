@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from trainer.base import verify
-from trainer.data import shards
+from slipway.trainer.base import verify
+from slipway.trainer.data import shards
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +17,19 @@ ROOT = Path(__file__).parents[3]
 def staging_process(sha256: str, origins: list[Path], nvme: Path, *more: str) -> "subprocess.Popen[str]":
     """The command, as a person runs it on a node."""
     sources = [argument for origin in origins for argument in ("--from", str(origin))]
-    command = [sys.executable, "-m", "cli", "data", "stage", sha256, *sources, "--to", str(nvme), "--json", *more]
+    command = [
+        sys.executable,
+        "-m",
+        "slipway.cli",
+        "data",
+        "stage",
+        sha256,
+        *sources,
+        "--to",
+        str(nvme),
+        "--json",
+        *more,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from trainer.base import digest
-from trainer.data.shards import ShardFile
-from trainer.staging import parts
-from trainer.staging.holding import SnapshotNeed, choose
+from slipway.trainer.base import digest
+from slipway.trainer.data.shards import ShardFile
+from slipway.trainer.staging import parts
+from slipway.trainer.staging.holding import SnapshotNeed, choose
 
 MB = 10**6
 SHARDS = [ShardFile(digest.of_bytes(f"{number}".encode()), MB) for number in range(64)]

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.data import shards
+from slipway.trainer.staging import leases
+from slipway.trainer.staging.stage import WORKERS, is_staged, stage
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until
 from tests.trainer.staging.folders import (
@@ -22,9 +25,6 @@ from tests.trainer.staging.folders import (
     partial_copies,
     staging_process,
 )
-from trainer.data import shards
-from trainer.staging import leases
-from trainer.staging.stage import WORKERS, is_staged, stage
 
 
 def waits_for_a_lock(pid: int) -> bool:

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.embedded import EmbeddedFleet
-from resources.fleet.protocol import Node
-from resources.home import CODE
-from resources.launchers.local.launcher import LocalLauncher
-from resources.node_tasks.by_jobs import ByJobs, remove_outcomes
-from resources.node_tasks.in_process import InProcess
-from resources.node_tasks.protocol import TaskOutcome
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.launchers.local.launcher import LocalLauncher
+from slipway.resources.node_tasks.by_jobs import ByJobs, remove_outcomes
+from slipway.resources.node_tasks.in_process import InProcess
+from slipway.resources.node_tasks.protocol import TaskOutcome
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.data import shards
+from slipway.trainer.node_task import DiscardTask, MeasureTask, RetainTask, StageTask, Task
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Exit, Token
+from slipway.trainer.staging.stage import is_staged
 from tests.conftest import PATIENCE_SECONDS, Marked, until
 from tests.trainer.staging.folders import assert_whole, half_a_shard, is_in_mid_copy
-from trainer.data import shards
-from trainer.node_task import DiscardTask, MeasureTask, RetainTask, StageTask, Task
-from trainer.record import fence
-from trainer.record.fence import Exit, Token
-from trainer.staging.stage import is_staged
 
 NODES = ("node-0", "node-1")
 

@@ -5,11 +5,11 @@ import math
 
 import pytest
 
+from slipway.trainer.base import digest
+from slipway.trainer.data import shards
+from slipway.trainer.staging.parts import WHOLE, SnapshotPart
+from slipway.trainer.staging.stage import is_staged, stage
 from tests.trainer.staging.folders import assert_nothing_wrong_is_visible, staging_process
-from trainer.base import digest
-from trainer.data import shards
-from trainer.staging.parts import WHOLE, SnapshotPart
-from trainer.staging.stage import is_staged, stage
 
 pytestmark = pytest.mark.pure
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slipway.trainer.base import atomic
+from slipway.trainer.data import shards
+from slipway.trainer.objects.bucket import Bucket
+from slipway.trainer.objects.origin import Missing, Unreachable
+from slipway.trainer.objects.origins import origin
+from slipway.trainer.objects.uploads import PART, checked
+from slipway.trainer.staging import publishing
+from slipway.trainer.staging.publishing import publish
 from tests.conftest import PATIENCE_SECONDS, Marked
 from tests.s3 import Relay, Server, put, relayed
-from trainer.base import atomic
-from trainer.data import shards
-from trainer.objects.bucket import Bucket
-from trainer.objects.origin import Missing, Unreachable
-from trainer.objects.origins import origin
-from trainer.objects.uploads import PART, checked
-from trainer.staging import publishing
-from trainer.staging.publishing import publish
 
 LARGE_TOKENS = 10_000_000
 """Of the largest shard: 40 MB, which goes up in three parts."""
@@ -160,7 +160,7 @@ def upload(snapshot, durable, bucket, relay: Relay, marked: Marked) -> Iterator[
     command = [
         sys.executable,
         "-m",
-        "cli",
+        "slipway.cli",
         "data",
         "replicate",
         "--json",
@@ -204,7 +204,7 @@ def test_a_store_that_stops_in_the_middle_of_an_upload_only_delays_it(snapshot, 
     ],
 )
 def test_a_store_that_cannot_be_used_gives_one_line(snapshot, durable, bucket, variable, value, message):
-    imports = "import sys; from trainer.base import patience; from cli.main import main"
+    imports = "import sys; from slipway.trainer.base import patience; from slipway.cli.main import main"
     program = f"{imports}; patience.SECONDS = 0.3; sys.exit(main())"
     command = [
         sys.executable,

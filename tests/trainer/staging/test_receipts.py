@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from resources import receipts
+from slipway.resources import receipts
 
 pytestmark = pytest.mark.pure
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import verify
+from slipway.trainer.data import shards
+from slipway.trainer.staging.stage import is_staged, stage
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.trainer.staging.folders import (
     DAMAGES,
@@ -16,9 +19,6 @@ from tests.trainer.staging.folders import (
     damaged_at_random,
     flip_a_bit,
 )
-from trainer.base import verify
-from trainer.data import shards
-from trainer.staging.stage import is_staged, stage
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

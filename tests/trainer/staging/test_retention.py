@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from slipway.cli.main import main
+from slipway.trainer.base import paths
+from slipway.trainer.data import shards
+from slipway.trainer.staging import leases, retention
+from slipway.trainer.staging.nvme import boot
+from slipway.trainer.staging.retention import Resident, make_room, retain, snapshots_to_remove
+from slipway.trainer.staging.stage import is_staged, stage
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until
 from tests.trainer.staging.folders import (
@@ -22,12 +28,6 @@ from tests.trainer.staging.folders import (
     partial_copies,
     staging_process,
 )
-from trainer.base import paths
-from trainer.data import shards
-from trainer.staging import leases, retention
-from trainer.staging.nvme import boot
-from trainer.staging.retention import Resident, make_room, retain, snapshots_to_remove
-from trainer.staging.stage import is_staged, stage
 
 pytestmark = pytest.mark.pure
 
@@ -113,7 +113,7 @@ def test_a_removed_snapshot_can_be_staged_again(pair, durable, nvme):
 def reader(nvme: Path, sha256: str) -> "subprocess.Popen[str]":
     """Another process that holds a lease, and says when it has it."""
     script = (
-        "import sys, pathlib; from trainer.staging import leases\n"
+        "import sys, pathlib; from slipway.trainer.staging import leases\n"
         "lease = leases.hold(pathlib.Path(sys.argv[1]), sys.argv[2]); print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", script, str(nvme), sha256]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.data import shards
+from slipway.trainer.staging import full, leases, retention, stage
 from tests.resources.trainings.lab import at_once
 from tests.trainer.counting import snapshot_of
-from trainer.data import shards
-from trainer.staging import full, leases, retention, stage
 
 LENGTH = 4000
 """Tokens of a shard: 16 kB."""

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.base import atomic, digest, verify
+from slipway.trainer.base.progress import CopyProgress, every
+from slipway.trainer.data import shards
+from slipway.trainer.staging.nvme import boot
+from slipway.trainer.staging.stage import Staged, bring, bring_manifest, is_staged, stage
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.trainer.staging.folders import (
     DAMAGES,
@@ -17,11 +22,6 @@ from tests.trainer.staging.folders import (
     partial_copies,
     staging_process,
 )
-from trainer.base import atomic, digest, verify
-from trainer.base.progress import CopyProgress, every
-from trainer.data import shards
-from trainer.staging.nvme import boot
-from trainer.staging.stage import Staged, bring, bring_manifest, is_staged, stage
 
 pytestmark = pytest.mark.pure
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from trainer.start import huggingface
+from slipway.trainer.start import huggingface
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:

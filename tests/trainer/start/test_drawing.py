@@ -5,19 +5,19 @@ import pytest
 import torch
 from torch import nn
 
+from slipway.trainer import models
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.models.initial_values import Constant, InitialValues, Normal, Uniform
+from slipway.trainer.models.model import Model
+from slipway.trainer.models.outline import without_memory
+from slipway.trainer.models.resnet import ResNetShape
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.start import drawing
+from slipway.trainer.start.placement import Part
 from tests.trainer.drawn import drawn
-from trainer import models
-from trainer.config.shapes import Data, Shape
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder
-from trainer.models.encoder import EncoderShape
-from trainer.models.initial_values import Constant, InitialValues, Normal, Uniform
-from trainer.models.model import Model
-from trainer.models.outline import without_memory
-from trainer.models.resnet import ResNetShape
-from trainer.models.vit import VisionShape
-from trainer.start import drawing
-from trainer.start.placement import Part
 
 TEXT, PICTURES = Data(vocabulary=64, length=16), Data(picture=(16, 16, 3), classes=10)
 DECODER = DecoderShape(layers=2, width=32, heads=4, kv_heads=2, hidden=48)

@@ -11,18 +11,18 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from assets.datasets.texts import tokenizer
+from slipway.assets.datasets.texts import tokenizer
+from slipway.trainer.checkpoint.disk import contents, verification
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data import vocabulary
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.start import export, huggingface
 from tests.trainer.checkpoints import save_of
 from tests.trainer.conftest import CODE, Training, settings
 from tests.trainer.start.llama import load_weights
-from trainer.checkpoint.disk import contents, verification
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.config.shapes import Data
-from trainer.data import vocabulary
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder
-from trainer.start import export, huggingface
 
 TEXTS = ["def f(x):\n    return x + 1\n", "Dass Übung den Meister macht, ist 1 alter Satz.", "naïve — 数据 🙂"] * 20
 
@@ -184,7 +184,7 @@ def test_an_export_holds_a_few_tensors_and_not_the_model(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_command_prints_the_files_it_wrote_or_the_error(source: Path, tmp_path: Path) -> None:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "cli", "checkpoints", "export", "--json", *map(str, arguments)]
+        command = [sys.executable, "-m", "slipway.cli", "checkpoints", "export", "--json", *map(str, arguments)]
         return subprocess.run(command, cwd=CODE, capture_output=True, text=True)
 
     (source.parents[2] / "tokenizers").rename(tmp_path / "tokenizers")

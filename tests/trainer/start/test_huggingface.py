@@ -10,16 +10,16 @@ import torch
 import transformers
 from torch import nn
 
+from slipway.trainer import models
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data.shards import TokenizerRecord
+from slipway.trainer.models.decoder import DecoderShape, RopeScaling
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.models.decoder.presets import PRESETS, PublishedModel
+from slipway.trainer.start import huggingface, initial
+from slipway.trainer.start.families import table
+from slipway.trainer.start.families.entries import Settings
 from tests.trainer.start.llama import load_weights
-from trainer import models
-from trainer.config.shapes import Data
-from trainer.data.shards import TokenizerRecord
-from trainer.models.decoder import DecoderShape, RopeScaling
-from trainer.models.decoder.network import Decoder
-from trainer.models.decoder.presets import PRESETS, PublishedModel
-from trainer.start import huggingface, initial
-from trainer.start.families import table
-from trainer.start.families.entries import Settings
 
 VOCAB, LENGTH = 61, 24
 DATA = Data(vocabulary=VOCAB, length=LENGTH)

@@ -10,16 +10,16 @@ from typing import Any, Literal
 import pytest
 import torch
 
+from slipway.trainer.base import atomic
+from slipway.trainer.config.sections import Init
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data import shards
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.node.world import World
+from slipway.trainer.record.causes import LackingTier
+from slipway.trainer.start import export, huggingface, initial
 from tests.trainer.conftest import EVERY, Training, read_json, settings
-from trainer.base import atomic
-from trainer.config.sections import Init
-from trainer.config.shapes import Data
-from trainer.data import shards
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder
-from trainer.node.world import World
-from trainer.record.causes import LackingTier
-from trainer.start import export, huggingface, initial
 
 Layout = Literal["checkpoint", "huggingface"]
 

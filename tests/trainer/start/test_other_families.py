@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.start import huggingface, initial
 from tests.trainer.start.llama import load_weights
 from tests.trainer.start.test_huggingface import CLOSE, LENGTH, SIZES, VOCAB, imported, theirs, tokens
-from trainer.config.shapes import Data
-from trainer.models.vit import VisionShape
-from trainer.start import huggingface, initial
 
 
 def test_bert_computes_the_logits_of_transformers(tmp_path: Path) -> None:

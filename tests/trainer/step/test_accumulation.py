@@ -11,12 +11,12 @@ from hypothesis import settings as bounded
 from hypothesis import strategies as st
 from torch import Tensor
 
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.models.model import Data
+from slipway.trainer.node.world import World
+from slipway.trainer.step.engine import Engine
 from tests.trainer.conftest import VOCAB, settings
-from trainer.config import resolved
-from trainer.config.operation import Placement
-from trainer.models.model import Data
-from trainer.node.world import World
-from trainer.step.engine import Engine
 
 SEQUENCES, LENGTH = 7, 8
 ROWS = np.random.default_rng(1).integers(0, VOCAB, (SEQUENCES, LENGTH + 1)).astype(np.uint16)

@@ -17,21 +17,21 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.peers import steps as stepping
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import coherence
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch, Checkpoint, Communication, Validation
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.node.world import World
+from slipway.trainer.step import communication, parallel
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.parallel import replicas
+from slipway.trainer.step.powersgd import PowerSGD
 from tests.trainer import gang
 from tests.trainer.conftest import Training
-from trainer.base.invalid import Invalid
-from trainer.config import coherence
-from trainer.config.layout import Mesh
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch, Checkpoint, Communication, Validation
-from trainer.config.shapes import Data
-from trainer.figures.timeline import Timeline
-from trainer.models.decoder import DecoderShape
-from trainer.node.world import World
-from trainer.step import communication, parallel
-from trainer.step.engine import Engine
-from trainer.step.parallel import replicas
-from trainer.step.powersgd import PowerSGD
 
 Gradients = dict[str, Tensor]
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.node.world import World
+from slipway.trainer.step.parallel import copies
 from tests.trainer import gang
-from trainer.config.layout import Mesh
-from trainer.node.world import World
-from trainer.step.parallel import copies
 
 SAME = [7, 0, 0, 0]
 OTHER = [8, 0, 0, 0]

@@ -13,22 +13,22 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
+from slipway.trainer import models
+from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.model import Model, Rows
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.models.vocabulary import NO_TARGET, Vocabulary
+from slipway.trainer.node.world import World
+from slipway.trainer.start import drawing
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step.parallel import eight_bits, tensor
+from slipway.trainer.step.parallel.divided_stream import DividedStream
+from slipway.trainer.step.parallel.divided_vocabulary import DividedVocabulary
+from slipway.trainer.step.parallel.exchanges import Division
+from slipway.trainer.step.precision import autocast
 from tests.trainer import gang
-from trainer import models
-from trainer.config.shapes import Data, Shape
-from trainer.data.pictures import Labelled
-from trainer.models.decoder import DecoderShape
-from trainer.models.model import Model, Rows
-from trainer.models.vit import VisionShape
-from trainer.models.vocabulary import NO_TARGET, Vocabulary
-from trainer.node.world import World
-from trainer.start import drawing
-from trainer.start.divided import is_divided
-from trainer.step.parallel import eight_bits, tensor
-from trainer.step.parallel.divided_stream import DividedStream
-from trainer.step.parallel.divided_vocabulary import DividedVocabulary
-from trainer.step.parallel.exchanges import Division
-from trainer.step.precision import autocast
 
 DECODER = DecoderShape(layers=2, width=64, heads=4, kv_heads=2, hidden=96, tied=True)
 VISION = VisionShape(layers=2, width=32, heads=4, hidden=64, patch=4)

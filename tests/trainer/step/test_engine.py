@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import nn
 
+from slipway.trainer.base import atomic
+from slipway.trainer.config import resolved
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.node.world import World
+from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.parallel.eight_bits import product
+from slipway.trainer.step.precision import GROWTH_STEPS, LEAST_SCALE, LossScale
 from tests.trainer.calls import Calls
 from tests.trainer.conftest import settings
 from tests.trainer.layout_process import VOCABULARY, sequences
-from trainer.base import atomic
-from trainer.config import resolved
-from trainer.config.shapes import Data
-from trainer.node.world import World
-from trainer.step.engine import Engine
-from trainer.step.parallel.eight_bits import product
-from trainer.step.precision import GROWTH_STEPS, LEAST_SCALE, LossScale
 
 ALONE = World(0, 1, 0, torch.device("cpu"))
 

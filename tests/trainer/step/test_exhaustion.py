@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import atomic
+from slipway.trainer.config import resolved
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.record import causes
+from slipway.trainer.step import exhaustion
 from tests.trainer.conftest import CODE, settings
-from trainer.base import atomic
-from trainer.config import resolved
-from trainer.config.resolved import Config
-from trainer.record import causes
-from trainer.step import exhaustion
 
 LARGE = {"sequences": 64, "length": 512, "micro": 64}
 """A sequence takes about 2 MiB of activations in the tiny model, most of it for the logits and attention."""

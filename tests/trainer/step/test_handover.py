@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainer.config.layout import Mesh
-from trainer.step.handover import HandOverPlan, HeldOffer, agreement, part
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.step.handover import HandOverPlan, HeldOffer, agreement, part
 
 REPLICAS = Mesh(replicas=3)
 HYBRID = Mesh(replicas=2, shards=2)

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import coherence, resolved
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Checkpoint, Communication, Validation
+from slipway.trainer.node.world import World
+from slipway.trainer.step.local_updates import LocalUpdates
 from tests.trainer import gang
 from tests.trainer.conftest import STEPS, Training, said, wait
-from trainer.base.invalid import Invalid
-from trainer.config import coherence, resolved
-from trainer.config.operation import Layout
-from trainer.config.sections import Checkpoint, Communication, Validation
-from trainer.node.world import World
-from trainer.step.local_updates import LocalUpdates
 
 DILOCO: dict[str, Any] = {"local_steps": 5, "outer_learning_rate": 0.7, "outer_momentum": 0.9}
 ALONE = World(0, 1, 0, torch.device("cpu"))

@@ -12,16 +12,16 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
+from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.network import Decoder
+from slipway.trainer.node.world import World
+from slipway.trainer.step import optimisers
+from slipway.trainer.step.optimisers.momentum import sgd
+from slipway.trainer.step.optimisers.sharing import orthogonal, owners
 from tests.trainer import gang
 from tests.trainer.calls import Calls
-from trainer.config.sections import Optimiser
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder
-from trainer.node.world import World
-from trainer.step import optimisers
-from trainer.step.optimisers.momentum import sgd
-from trainer.step.optimisers.sharing import orthogonal, owners
 
 KINDS = get_args(Optimiser.__annotations__["kind"])
 Weights = dict[str, Tensor]

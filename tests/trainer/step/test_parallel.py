@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.config import resolved
 from tests.trainer.conftest import CODE, settings
-from trainer.config import resolved
 
 # The first of its tests waits for a world, and another for one process.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

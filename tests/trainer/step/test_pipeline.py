@@ -9,9 +9,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainer.config.layout import in_flight
-from trainer.config.operation import Layout
-from trainer.step.stages import stages_of
+from slipway.trainer.config.layout import in_flight
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.step.stages import stages_of
 
 
 @pytest.fixture

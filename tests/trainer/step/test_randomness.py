@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from slipway.trainer.config import resolved
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.loading.order import rank_slice
+from slipway.trainer.models.model import Data
+from slipway.trainer.node.world import World
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step import randomness
+from slipway.trainer.step.engine import Engine
 from tests.trainer import gang, layout_process
 from tests.trainer.conftest import settings
-from trainer.config import resolved
-from trainer.config.layout import Mesh
-from trainer.loading.order import rank_slice
-from trainer.models.model import Data
-from trainer.node.world import World
-from trainer.start.divided import is_divided
-from trainer.step import randomness
-from trainer.step.engine import Engine
 
 STEPS = 5
 MODEL = {"kind": "tests.trainer.dropping", "layers": 1, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 64}

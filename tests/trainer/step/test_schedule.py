@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainer.config.sections import Optimiser
-from trainer.step.schedule import consequence, learning_rate
+from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.step.schedule import consequence, learning_rate
 
 pytestmark = pytest.mark.pure
 

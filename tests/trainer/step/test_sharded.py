@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from slipway.trainer.config import resolved
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.models.model import Data
+from slipway.trainer.node.world import World
+from slipway.trainer.step.engine import Engine
 from tests.trainer import gang, layout_process
 from tests.trainer.conftest import LENGTH, settings
-from trainer.config import resolved
-from trainer.config.layout import Mesh
-from trainer.models.model import Data
-from trainer.node.world import World
-from trainer.step.engine import Engine
 
 GPT2 = {"kv_heads": 4, "positions": "learned", "longest": 32, "norm": "layer", "activation": "gelu", "bias": "all"}
 ENCODER = {"kind": "encoder", "layers": 2, "width": 32, "heads": 4, "hidden": 64}

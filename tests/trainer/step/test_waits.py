@@ -12,14 +12,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.peers import steps as stepping
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.config.sections import Batch, Precision
+from slipway.trainer.loop import Trainer
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.record.recorder import RankRecorder
 from tests.trainer.calls import Calls
-from trainer.config.operation import Layout
-from trainer.config.sections import Batch, Precision
-from trainer.loop import Trainer
-from trainer.models.decoder import DecoderShape
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.record.recorder import RankRecorder
 
 READS = {
     "item",

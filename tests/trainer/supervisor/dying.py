@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from trainer.figures.report import StepReport
-from trainer.supervisor.__main__ import main
+from slipway.trainer.figures.report import StepReport
+from slipway.trainer.supervisor.__main__ import main
 
 
 def signal_after(rank: str, steps: set[int], number: signal.Signals, times: int, folder: Path) -> None:

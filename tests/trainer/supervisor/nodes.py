@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slipway.trainer.base import processes
+from slipway.trainer.node.agent import ADDRESS_VARIABLE
+from slipway.trainer.node.generations import ASKED, REPLACED, STOPPING, key
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
+from slipway.trainer.supervisor.job_store import JobStore
 from tests.trainer.conftest import CODE, MARK, Training
 from tests.trainer.supervisor.namespaces import Networks
-from trainer.base import processes
-from trainer.node.agent import ADDRESS_VARIABLE
-from trainer.node.generations import ASKED, REPLACED, STOPPING, key
-from trainer.record import fence
-from trainer.record.fence import Token
-from trainer.supervisor.job_store import JobStore
 
 INCARNATION = 1
 
@@ -59,7 +59,7 @@ class SupervisedNodes:
         with socket.create_server((self._host, 0)) as listener:
             self._port = listener.getsockname()[1]
             self.store = subprocess.Popen(
-                [sys.executable, "-m", "resources.launchers.local.rendezvous", str(listener.fileno())],
+                [sys.executable, "-m", "slipway.resources.launchers.local.rendezvous", str(listener.fileno())],
                 env={**os.environ, "PYTHONPATH": str(CODE), MARK: training.mark},
                 stdin=subprocess.PIPE,
                 pass_fds=[listener.fileno()],
@@ -128,7 +128,7 @@ class SupervisedNodes:
 
     def _module(self, fault: Fault | None) -> list[str]:
         if fault is None:
-            return ["trainer.supervisor"]
+            return ["slipway.trainer.supervisor"]
         folder = self.training.folder / "faults"
         folder.mkdir(exist_ok=True)
         words = (fault.rank, f"{fault.step},{fault.later}", int(fault.number), fault.times, folder)
@@ -143,7 +143,7 @@ class SupervisedNodes:
             return subprocess.Popen(
                 [
                     *inside,
-                    *(sys.executable, "-m", "trainer.node.process", "supervisor", ""),
+                    *(sys.executable, "-m", "slipway.trainer.node.process", "supervisor", ""),
                     *(
                         sys.executable,
                         "-P",
@@ -185,6 +185,6 @@ def generation(training: Training) -> int:
 def is_rank(pid: int) -> bool:
     """Whether a process has the command line of a rank."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3] == [b"-m", b"trainer"]
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3] == [b"-m", b"slipway.trainer"]
     except OSError:
         return False

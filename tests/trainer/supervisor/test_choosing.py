@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base import codec
+from slipway.trainer.config import layout
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.loading import division
+from slipway.trainer.node.generations import Arrival, Members
+from slipway.trainer.supervisor import notes
+from slipway.trainer.supervisor.choosing import chosen
 from tests.trainer.conftest import settings
-from trainer.base import codec
-from trainer.config import layout
-from trainer.config.resolved import Config
-from trainer.loading import division
-from trainer.node.generations import Arrival, Members
-from trainer.supervisor import notes
-from trainer.supervisor.choosing import chosen
 
 pytestmark = pytest.mark.pure
 

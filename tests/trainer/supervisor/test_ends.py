@@ -6,12 +6,12 @@ from signal import SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import pytest
 
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.supervisor.conftest import StartNodes
 from tests.trainer.supervisor.nodes import Fault, generation
-from trainer.record import causes, incidents
-from trainer.record.fence import Token
 
 pytestmark = pytest.mark.nightly
 TWO = ("a", "b")

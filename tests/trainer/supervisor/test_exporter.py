@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Heartbeat
+from slipway.trainer.supervisor import exporter
 from tests.cli import homes
 from tests.conftest import until
-from trainer.record.fence import Token
-from trainer.record.heartbeat import Heartbeat
-from trainer.supervisor import exporter
 
 
 def free() -> int:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from slipway.trainer.node.generations import ASKED, LOST, STOPPING, Arrival, End, Members, key
+from slipway.trainer.record import causes, fence
+from slipway.trainer.supervisor import returning
+from slipway.trainer.supervisor.job_store import JobStore
+from slipway.trainer.supervisor.meeting import GenerationOver
+from slipway.trainer.supervisor.stop_word import StopWord
+from slipway.trainer.supervisor.verdict import RankFault
 from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.supervisor.nodes import Fault, SupervisedNodes, generation
-from trainer.node.generations import ASKED, LOST, STOPPING, Arrival, End, Members, key
-from trainer.record import causes, fence
-from trainer.supervisor import returning
-from trainer.supervisor.job_store import JobStore
-from trainer.supervisor.meeting import GenerationOver
-from trainer.supervisor.stop_word import StopWord
-from trainer.supervisor.verdict import RankFault
 
 A, B = Arrival("a", 0, 1, "10.0.0.1"), Arrival("b", 1, 1, "10.0.0.2")
 MEMBERS = Members(1, 0, (A, B), at=0.0)

@@ -5,12 +5,12 @@ from signal import SIGKILL, SIGSEGV, SIGSTOP, Signals
 
 import pytest
 
+from slipway.trainer.record import causes, fence, incidents, ledger
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.supervisor.conftest import StartNodes
 from tests.trainer.supervisor.nodes import Fault, generation
-from trainer.record import causes, fence, incidents, ledger
-from trainer.record.fence import Token
 
 pytestmark = pytest.mark.slow
 ONE, TWO, THREE = ("a",), ("a", "b"), ("a", "b", "c")

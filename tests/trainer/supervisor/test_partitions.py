@@ -6,12 +6,12 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 
+from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.fence import Token
 from tests.trainer.conftest import STEPS, Training
 from tests.trainer.supervisor.conftest import StartNodes
 from tests.trainer.supervisor.namespaces import networks
 from tests.trainer.supervisor.nodes import Fault, generation
-from trainer.record import causes, incidents
-from trainer.record.fence import Token
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 TWO = ("a", "b")

@@ -8,18 +8,18 @@ from signal import SIGKILL, SIGSTOP
 
 import pytest
 
+from slipway.trainer.base import processes
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.node.generations import ALIVE
+from slipway.trainer.supervisor.job_store import JobStore
+from slipway.trainer.supervisor.pulse import BEAT_SECONDS, LOST_SECONDS, Pulse
 from tests.conftest import until
 from tests.resources.trainings.clock import Clock
-from trainer.base import processes
-from trainer.diagnosis import stacks
-from trainer.node.generations import ALIVE
-from trainer.supervisor.job_store import JobStore
-from trainer.supervisor.pulse import BEAT_SECONDS, LOST_SECONDS, Pulse
 
 BUSY_SUPERVISOR = """
 import sys, time
 import torch
-from trainer.supervisor import heart, hosting
+from slipway.trainer.supervisor import heart, hosting
 pid, port = hosting.start()
 print(port, heart.start(hosting.LOOPBACK, port, "a"), flush=True)
 time.sleep(600)  # it writes to a disk that does not answer
@@ -90,7 +90,7 @@ def busy() -> Iterator[tuple[subprocess.Popen[str], JobStore, int]]:
 def test_a_supervisor_that_is_busy_shows_that_it_lives(busy: tuple[subprocess.Popen[str], JobStore, int]) -> None:
     _, store, heart = busy
     until(lambda: store.count(f"{ALIVE}/a") >= 3, "signs of life", 60)
-    assert "trainer.supervisor.heart" in processes.command_line(heart)
+    assert "slipway.trainer.supervisor.heart" in processes.command_line(heart)
 
 
 @pytest.mark.slow

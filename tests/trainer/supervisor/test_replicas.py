@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import causes, fence, incidents
 from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.supervisor.nodes import Fault, SupervisedNodes, generation
-from trainer.base.journal import JournalEvent
-from trainer.record import causes, fence, incidents
 
 pytestmark = pytest.mark.nightly
 

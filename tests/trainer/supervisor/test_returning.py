@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-from trainer.node.generations import LOST, STOPPING, Arrival, End, Members, StopAsked, key
-from trainer.record import causes
-from trainer.supervisor import returning
-from trainer.supervisor.job_store import JobStore
-from trainer.supervisor.meeting import RETURN_SECONDS, GenerationOver, Meeting, NodeCount
-from trainer.supervisor.pulse import LOST_SECONDS, Pulse
+from slipway.trainer.node.generations import LOST, STOPPING, Arrival, End, Members, StopAsked, key
+from slipway.trainer.record import causes
+from slipway.trainer.supervisor import returning
+from slipway.trainer.supervisor.job_store import JobStore
+from slipway.trainer.supervisor.meeting import RETURN_SECONDS, GenerationOver, Meeting, NodeCount
+from slipway.trainer.supervisor.pulse import LOST_SECONDS, Pulse
 
 A, B = Arrival("a", 0, 1, "10.0.0.1"), Arrival("b", 1, 1, "10.0.0.2")
 ELSEWHERE = Arrival("c", 1, 1, "10.0.0.3")

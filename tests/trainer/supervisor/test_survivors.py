@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.supervisor.nodes import SupervisedNodes, has_stepped
-from trainer.record import fence
-from trainer.record.fence import Token
 
 STEPS, KILLED_AFTER = 40, 8
 RUN = {"run": {"steps": STEPS, "seed": 3}, "recovery": {"survivors": "stay"}}

@@ -5,9 +5,9 @@ from signal import SIGKILL
 
 import pytest
 
-from trainer.record import causes
-from trainer.record.fence import Token
-from trainer.supervisor import verdict
+from slipway.trainer.record import causes
+from slipway.trainer.record.fence import Token
+from slipway.trainer.supervisor import verdict
 
 pytestmark = pytest.mark.pure
 

@@ -5,9 +5,9 @@ It reads without torch, so that the control plane can ask.
 
 from pathlib import Path
 
-from trainer.base import regular_file
-from trainer.checkpoint.disk import progress
-from trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
+from slipway.trainer.base import regular_file
+from slipway.trainer.checkpoint.disk import progress
+from slipway.trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
 
 INITIAL = "initial"
 """In the lineage of a checkpoint: the weights that led to it and are not its training's own."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.disk import encryption, progress, reading, tensor_table, verification
-from trainer.checkpoint.disk.dtypes import DTYPES
-from trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk, require_readable
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, Read
-from trainer.checkpoint.disk.tensor_table import Bring, TensorTable
+from slipway.trainer.checkpoint.disk import encryption, progress, reading, tensor_table, verification
+from slipway.trainer.checkpoint.disk.dtypes import DTYPES
+from slipway.trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk, require_readable
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, Read
+from slipway.trainer.checkpoint.disk.tensor_table import Bring, TensorTable
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import ReadItem
@@ -111,7 +111,7 @@ class Contents:
     def _reads(self, targets: Mapping[str, Tensor], share: float) -> "list[tuple[Chunk, ReadItem, Tensor]]":
         """Each chunk to read from, what of it, and where to. Raises DamagedCheckpoint when there are too few."""
         # Imported only here; see there.
-        from trainer.checkpoint.disk import load_plan
+        from slipway.trainer.checkpoint.disk import load_plan
 
         found = list[tuple[Chunk, "ReadItem", Tensor]]()
         missing = {name: count for name, target in targets.items() if (count := _elements_here(target))}

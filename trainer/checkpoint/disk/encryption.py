@@ -9,7 +9,7 @@ decrypted.
     header    8 bytes "slipseal", 1 version, 8 key id, 32 salt, 7 nonce prefix
     segments  1 MiB of ciphertext and a tag of 16 bytes each; the last one may be shorter
 
-A checkpoint may be sealed anew with another key: `trainer.checkpoint.disk.resealing`.
+A checkpoint may be sealed anew with another key: `slipway.trainer.checkpoint.disk.resealing`.
 """
 
 import os
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from trainer.base import regular_file
-from trainer.checkpoint.disk import reading, resealing
-from trainer.checkpoint.disk.resealing import WrappedKeys
-from trainer.record.causes import UnfitNode
+from slipway.trainer.base import regular_file
+from slipway.trainer.checkpoint.disk import reading, resealing
+from slipway.trainer.checkpoint.disk.resealing import WrappedKeys
+from slipway.trainer.record.causes import UnfitNode
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

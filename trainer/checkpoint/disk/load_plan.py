@@ -17,8 +17,8 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import ReadItem
 
-from trainer.checkpoint.disk.dtypes import DTYPES
-from trainer.checkpoint.disk.manifest import TensorEntry
+from slipway.trainer.checkpoint.disk.dtypes import DTYPES
+from slipway.trainer.checkpoint.disk.manifest import TensorEntry
 
 
 def reads(entries: Mapping[str, TensorEntry], targets: Mapping[str, Tensor]) -> Iterator[tuple[ReadItem, Tensor]]:

@@ -6,7 +6,8 @@
      "layout": "chunks/2",                            how the files hold the tensors
      "files": {"model-00000.safetensors": {"bytes": 1024, "blake3": "64 hex digits"}, ..., "progress.json": {...}}}
 
-The files ``tensors.json`` and ``tensors-<R>.json`` say where the tensors lie (`trainer.checkpoint.disk.tensor_table`)::
+The files ``tensors.json`` and ``tensors-<R>.json`` say where the tensors lie
+(`slipway.trainer.checkpoint.disk.tensor_table`)::
 
     {"model/head.weight":                 group and name
         {"dtype": "F32", "shape": [64, 32],           of the whole tensor
@@ -27,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, parsing
+from slipway.trainer.base import atomic, parsing
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "slipway.checkpoint/1"
@@ -72,7 +73,7 @@ class CheckpointManifest:
     layout: str
     files: Mapping[str, CheckpointFile]
     tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
-    """Only in the layout "chunks/1"; read them through `trainer.checkpoint.disk.tensor_table`."""
+    """Only in the layout "chunks/1"; read them through `slipway.trainer.checkpoint.disk.tensor_table`."""
 
     def encode(self) -> bytes:
         """The bytes of MANIFEST.json; equal manifests have equal bytes."""

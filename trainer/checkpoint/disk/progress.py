@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainer.base import atomic, parsing
+from slipway.trainer.base import atomic, parsing
 
 PROGRESS = "progress.json"
 

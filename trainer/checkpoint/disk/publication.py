@@ -1,7 +1,7 @@
 """Publication: a checkpoint's folder, and that of an export, becomes visible by one rename with every file on disk.
 
 The files are put together in a hidden folder beside the place. The manifest is written last, and its SHA-256 is the
-name of the checkpoint on record (`trainer.checkpoint.disk.verification`).
+name of the checkpoint on record (`slipway.trainer.checkpoint.disk.verification`).
 """
 
 import contextlib
@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from trainer.base import atomic, digest, removal, verify
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
-from trainer.record.fence import Token
+from slipway.trainer.base import atomic, digest, removal, verify
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
+from slipway.trainer.record.fence import Token
 
 TOKEN = re.compile(r"(?<!\d)\d{6}\.\d{4}(?!\d)")
 """A token in the name of a hidden folder; the last one is that of the process that writes it."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from trainer.base import listing, progress, verify
+from slipway.trainer.base import listing, progress, verify
 
 Bytes = bytearray | memoryview
 Read = Callable[[str, int, int | None], Bytes]

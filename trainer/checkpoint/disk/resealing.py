@@ -15,7 +15,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from trainer.base import codec
+from slipway.trainer.base import codec
 
 RECORD, FORMAT = "keys.json", "slipway.keys/1"
 NONCE = 12

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, parsing, verify
-from trainer.checkpoint.disk import reading
-from trainer.checkpoint.disk.manifest import CheckpointManifest, TensorEntry, tensor_entry
-from trainer.checkpoint.disk.reading import DamagedCheckpoint, Read
+from slipway.trainer.base import atomic, parsing, verify
+from slipway.trainer.checkpoint.disk import reading
+from slipway.trainer.checkpoint.disk.manifest import CheckpointManifest, TensorEntry, tensor_entry
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint, Read
 
 TYPES = "tensors.json"
 PART = re.compile(r"tensors-(\d+)\.json")

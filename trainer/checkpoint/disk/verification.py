@@ -8,10 +8,10 @@ a byte: the files on disk (`verify_file`, `read_files`), and a copy on its way b
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.base import verify
-from trainer.checkpoint.disk import reading
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest, decode
-from trainer.checkpoint.disk.reading import DamagedCheckpoint, finding_damage
+from slipway.trainer.base import verify
+from slipway.trainer.checkpoint.disk import reading
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest, decode
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint, finding_damage
 
 
 def read_manifest(folder: Path, sha256: str) -> CheckpointManifest:

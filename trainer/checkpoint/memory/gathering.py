@@ -1,9 +1,9 @@
 """The newest state that the memory of the nodes holds whole: the ranks agree on it, and give each other its files.
 
-Each rank finds what earlier ranks in its place have left (`trainer.checkpoint.memory.slots`). A state counts only when
-the parts of all ranks that held it are there: after the loss of a node they are not, and a checkpoint is restored. Its
-files are those of a checkpoint, and so is its manifest, which the ranks make of their seals: the same reader loads it,
-and each rank verifies every byte that it uses.
+Each rank finds what earlier ranks in its place have left (`slipway.trainer.checkpoint.memory.slots`). A state counts
+only when the parts of all ranks that held it are there: after the loss of a node they are not, and a checkpoint is
+restored. Its files are those of a checkpoint, and so is its manifest, which the ranks make of their seals: the same
+reader loads it, and each rank verifies every byte that it uses.
 """
 
 import json
@@ -16,16 +16,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainer.base import digest, verify
-from trainer.checkpoint.disk import tensor_table
-from trainer.checkpoint.disk.contents import Contents
-from trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, CheckpointManifest
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, finding_damage
-from trainer.checkpoint.memory import seal
-from trainer.checkpoint.memory.seal import Age, HeldPart, whole
-from trainer.node.world import World
-from trainer.record.fence import Token
+from slipway.trainer.base import digest, verify
+from slipway.trainer.checkpoint.disk import tensor_table
+from slipway.trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, CheckpointManifest
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, finding_damage
+from slipway.trainer.checkpoint.memory import seal
+from slipway.trainer.checkpoint.memory.seal import Age, HeldPart, whole
+from slipway.trainer.node.world import World
+from slipway.trainer.record.fence import Token
 
 WHERE = Path("the memory of the nodes")
 """In messages, in the place of a folder."""

@@ -1,7 +1,8 @@
 """The seal: what makes the bytes in a buffer one rank's part of a checkpoint, which another process can verify.
 
-A buffer is a memfd (`trainer.checkpoint.saving.buffer`) with the files of a rank's part as ranges of bytes. Behind
-them, once every one of them is there, stands the seal: a `HeldPart` as JSON, and last of all 56 bytes with its place::
+A buffer is a memfd (`slipway.trainer.checkpoint.saving.buffer`) with the files of a rank's part as ranges of bytes.
+Behind them, once every one of them is there, stands the seal: a `HeldPart` as JSON, and last of all 56 bytes with its
+place::
 
     b"SLIPHELD" | first byte (8) | length (8) | BLAKE3 of the JSON (32)          numbers little-endian
 
@@ -18,8 +19,8 @@ from typing import Any
 
 from blake3 import blake3
 
-from trainer.base import atomic, parsing
-from trainer.record.fence import Token
+from slipway.trainer.base import atomic, parsing
+from slipway.trainer.record.fence import Token
 
 MARK = b"SLIPHELD"
 _TRAILER = struct.Struct("<8sQQ32s")

@@ -7,9 +7,9 @@ supervisor started makes buffers of its own.
 import os
 from collections.abc import Mapping, Sequence
 
-from trainer.checkpoint.memory import seal
-from trainer.config.operation import Storage
-from trainer.record import causes
+from slipway.trainer.checkpoint.memory import seal
+from slipway.trainer.config.operation import Storage
+from slipway.trainer.record import causes
 
 VARIABLE = "SLIPWAY_MEMORY"
 """The descriptors of a rank's buffers."""

@@ -7,7 +7,7 @@ from its use over the last days, by checkpoints and by everything else.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainer.config.operation import RetentionRule
+from slipway.trainer.config.operation import RetentionRule
 
 DAY = 86_400.0
 WINDOW_DAYS = 14.0

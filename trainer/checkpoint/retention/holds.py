@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec, listing
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import LASTING
-from trainer.record import fence, files
+from slipway.trainer.base import codec, listing
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import LASTING
+from slipway.trainer.record import fence, files
 
 FORMAT = "slipway.hold/1"
 LEAVING_HOURS = 24.0

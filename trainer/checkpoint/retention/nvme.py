@@ -9,17 +9,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import listing, paths, removal
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.retention import holds, rules
-from trainer.checkpoint.retention.removal import Records, Remover
-from trainer.checkpoint.tiers import replicas, spread
-from trainer.checkpoint.tiers.copying import replicate, replicate_share
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.tier import DURABLE, NVME
-from trainer.config.operation import RetentionRule
-from trainer.record import fence, files
-from trainer.record.fence import Commit, Token
+from slipway.trainer.base import listing, paths, removal
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.retention import holds, rules
+from slipway.trainer.checkpoint.retention.removal import Records, Remover
+from slipway.trainer.checkpoint.tiers import replicas, spread
+from slipway.trainer.checkpoint.tiers.copying import replicate, replicate_share
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.tier import DURABLE, NVME
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.fence import Commit, Token
 
 
 def remove_surplus(

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import digest, listing
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.retention import holds
-from trainer.checkpoint.tiers.tier import Tier
-from trainer.record import fence, files, removals
-from trainer.record.fence import Claim, Token
+from slipway.trainer.base import digest, listing
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.retention import holds
+from slipway.trainer.checkpoint.tiers.tier import Tier
+from slipway.trainer.record import fence, files, removals
+from slipway.trainer.record.fence import Claim, Token
 
 References = Callable[[str, str], Sequence[str]]
 """What refers to a checkpoint, from its folder and the SHA-256 of the manifest that it has there ("" without one)."""

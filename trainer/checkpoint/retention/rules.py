@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.checkpoint.retention import holds
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.tier import LASTING
-from trainer.config.operation import RetentionRule
-from trainer.record import fence
-from trainer.record.fence import Commit, Token
+from slipway.trainer.checkpoint.retention import holds
+from slipway.trainer.checkpoint.tiers import replicas
+from slipway.trainer.checkpoint.tiers.tier import LASTING
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Commit, Token
 
 UNCOVERED = 2
 """How many stay on a node's NVMe of those that are newer than all that a lasting tier holds: the newest is the

@@ -2,8 +2,8 @@
 
 All chunks go into one memfd in the order of the files, headers included, so that each file is a range of bytes in it.
 The buffer is used again for every save: its pages are allocated once, before the first save, and pinned for a GPU.
-When all is in it, a thread hashes and seals it (`trainer.checkpoint.memory.seal`). A memfd of the node's supervisor
-keeps what it holds when the rank dies, until the next rank fills it.
+When all is in it, a thread hashes and seals it (`slipway.trainer.checkpoint.memory.seal`). A memfd of the node's
+supervisor keeps what it holds when the rank dies, until the next rank fills it.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ import torch
 from blake3 import blake3
 from torch import Tensor
 
-from trainer.base import atomic
-from trainer.checkpoint.memory import seal
-from trainer.checkpoint.memory.seal import HeldFile, HeldPart
-from trainer.checkpoint.state import TrainingState
+from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint.memory import seal
+from slipway.trainer.checkpoint.memory.seal import HeldFile, HeldPart
+from slipway.trainer.checkpoint.state import TrainingState
 
 if TYPE_CHECKING:
-    from trainer.checkpoint.saving.planning import PartPlan
+    from slipway.trainer.checkpoint.saving.planning import PartPlan
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of <linux/mman.h>; before Linux 5.14 the first copy allocates the pages
 _libc = ctypes.CDLL(None)

@@ -7,14 +7,12 @@ import select
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from trainer.base import parsing
-from trainer.checkpoint.memory.slots import SAVED_FROM
-from trainer.checkpoint.saving.buffer import Buffer
-
-ROOT = Path(__file__).parents[3]
+from slipway.trainer.base import parsing
+from slipway.trainer.base.code_root import CODE
+from slipway.trainer.checkpoint.memory.slots import SAVED_FROM
+from slipway.trainer.checkpoint.saving.buffer import Buffer
 
 
 class Channel:
@@ -92,9 +90,16 @@ class Channel:
 
     def _start(self) -> subprocess.Popen[bytes]:
         descriptors = [buffer.fd for buffer in self.buffers]
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
         return subprocess.Popen(
-            [sys.executable, "-m", "trainer.checkpoint.saving.writer", str(os.getpid()), *map(str, descriptors)],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "slipway.trainer.checkpoint.saving.writer",
+                str(os.getpid()),
+                *map(str, descriptors),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

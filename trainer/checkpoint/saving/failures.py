@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from trainer.record import causes
-from trainer.record.claims import Claim
-from trainer.record.exits import Exit
-from trainer.record.incidents import IncidentRecord
-from trainer.record.tokens import Token
+from slipway.trainer.record import causes
+from slipway.trainer.record.claims import Claim
+from slipway.trainer.record.exits import Exit
+from slipway.trainer.record.incidents import IncidentRecord
+from slipway.trainer.record.tokens import Token
 
 DAY = 86_400.0
 PRIOR_FAILURES = 0.5

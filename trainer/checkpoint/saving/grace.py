@@ -6,8 +6,8 @@ The end is the last checkpoint, and before it the steps that cannot be left in t
 import os
 from collections.abc import Callable
 
-from trainer.base import console
-from trainer.checkpoint.tiers.tier import LASTING
+from slipway.trainer.base import console
+from slipway.trainer.checkpoint.tiers.tier import LASTING
 
 VARIABLE = "SLIPWAY_GRACE_SECONDS"
 """Between SIGTERM and SIGKILL; whoever starts the ranks sets it."""

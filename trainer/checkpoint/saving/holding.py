@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.memory.seal import HeldPart
-from trainer.checkpoint.saving import random_state
-from trainer.checkpoint.saving.buffer import Buffer
-from trainer.checkpoint.state import TrainingState
-from trainer.node.world import World
-from trainer.record.fence import Token
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.memory.seal import HeldPart
+from slipway.trainer.checkpoint.saving import random_state
+from slipway.trainer.checkpoint.saving.buffer import Buffer
+from slipway.trainer.checkpoint.state import TrainingState
+from slipway.trainer.node.world import World
+from slipway.trainer.record.fence import Token
 
 if TYPE_CHECKING:
-    from trainer.checkpoint.saving.planning import PartPlan
+    from slipway.trainer.checkpoint.saving.planning import PartPlan
 
 
 def part(token: Token, world: World, state: TrainingState, progress: TrainingProgress) -> HeldPart:

@@ -9,8 +9,8 @@ each from a prior (`saving.cost`, `saving.failures`).
 import math
 from collections.abc import Mapping
 
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
-from trainer.config.operation import Storage
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
+from slipway.trainer.config.operation import Storage
 
 
 def optimal_seconds(blocked: float, between_failures: float) -> float:

@@ -18,17 +18,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.checkpoint.disk import publication
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, decode
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.verification import verified_manifest
-from trainer.checkpoint.saving import parts
-from trainer.checkpoint.tiers import fetching
-from trainer.checkpoint.tiers.ring import NodeRing, RingNode
-from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.objects.origin import Origin
-from trainer.objects.origins import origin
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, decode
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.verification import verified_manifest
+from slipway.trainer.checkpoint.saving import parts
+from slipway.trainer.checkpoint.tiers import fetching
+from slipway.trainer.checkpoint.tiers.ring import NodeRing, RingNode
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.objects.origin import Origin
+from slipway.trainer.objects.origins import origin
 
 AT_ONCE = 4
 """Files that are copied at a time."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.base import codec, listing
-from trainer.record import fence, files
+from slipway.trainer.base import codec, listing
+from slipway.trainer.record import fence, files
 
 SavedPart = dict[str, Any]
 """Either {files, random_state, values} or {error}; of a node {} or {error}."""

@@ -16,13 +16,13 @@ from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
 from torch.distributed.tensor import DTensor
 
-from trainer.base import digest
-from trainer.checkpoint.disk import tensor_table
-from trainer.checkpoint.disk.dtypes import NAMES
-from trainer.checkpoint.disk.manifest import Chunk, TensorEntry
-from trainer.checkpoint.disk.tensor_table import Entries
-from trainer.checkpoint.state import TrainingState
-from trainer.node.world import World
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint.disk import tensor_table
+from slipway.trainer.checkpoint.disk.dtypes import NAMES
+from slipway.trainer.checkpoint.disk.manifest import Chunk, TensorEntry
+from slipway.trainer.checkpoint.disk.tensor_table import Entries
+from slipway.trainer.checkpoint.state import TrainingState
+from slipway.trainer.node.world import World
 
 PAGE = 4096
 ALIGNMENT = 64

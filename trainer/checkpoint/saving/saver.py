@@ -11,24 +11,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import paths, regular_file
-from trainer.checkpoint import state
-from trainer.checkpoint.disk import encryption
-from trainer.checkpoint.disk.manifest import MANIFEST, decode
-from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.memory import slots
-from trainer.checkpoint.saving import holding, parts, random_state
-from trainer.checkpoint.saving.channel import Channel
-from trainer.checkpoint.tiers.locations import nvme_folder
-from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME
-from trainer.config.operation import Placement, Storage
-from trainer.node.world import World
-from trainer.record import fence
-from trainer.record.commits import GIVEN_UP
+from slipway.trainer.base import paths, regular_file
+from slipway.trainer.checkpoint import state
+from slipway.trainer.checkpoint.disk import encryption
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, decode
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.checkpoint.saving import holding, parts, random_state
+from slipway.trainer.checkpoint.saving.channel import Channel
+from slipway.trainer.checkpoint.tiers.locations import nvme_folder
+from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME
+from slipway.trainer.config.operation import Placement, Storage
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence
+from slipway.trainer.record.commits import GIVEN_UP
 
 if TYPE_CHECKING:
-    from trainer.checkpoint.saving.planning import PartPlan
+    from slipway.trainer.checkpoint.saving.planning import PartPlan
 
 SaveEvent = dict[str, Any]
 """An event for the ledger: `event` and its fields."""
@@ -203,7 +203,7 @@ class Saver:
     def _plan_for(self, snapshot: state.TrainingState) -> "PartPlan":
         """The plan for these tensors: the present one, unless the tensors have changed on any rank."""
         # Imported only here: it imports DCP's planner, which takes 0.8 s of CPU, before the first step.
-        from trainer.checkpoint.saving import planning
+        from slipway.trainer.checkpoint.saving import planning
 
         signature = planning.signature(snapshot)
         (changed,) = self._world.sum(float(signature != self._signature))
@@ -217,7 +217,7 @@ class Saver:
     def _request(
         self, plan: "PartPlan", snapshot: state.TrainingState, progress: TrainingProgress, begun: float
     ) -> dict[str, Any]:
-        """The fields of `trainer.checkpoint.saving.writer.Request`, without those of `_destinations`."""
+        """The fields of `slipway.trainer.checkpoint.saving.writer.Request`, without those of `_destinations`."""
         leads = self._world.leads
         pieces = [(section.name, section.begin, section.size) for section in plan.sections]
         return {

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.saving import failures, interval
-from trainer.checkpoint.saving.cost import SaveCost
-from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, LASTING, NVME, TIERS
-from trainer.config.resolved import Config
-from trainer.node.world import World
-from trainer.record import fence, incidents
+from slipway.trainer.checkpoint.saving import failures, interval
+from slipway.trainer.checkpoint.saving.cost import SaveCost
+from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, LASTING, NVME, TIERS
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.node.world import World
+from slipway.trainer.record import fence, incidents
 
 
 class SaveSchedule:

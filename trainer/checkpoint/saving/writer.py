@@ -1,8 +1,8 @@
 """The writer: a process beside each rank that writes its part of every checkpoint; rank 0's writer commits the whole.
 
-``python -m trainer.checkpoint.saving.writer PARENT FD FD`` reads requests from its standard input, one in each line,
-until the input ends, and answers each with a line. The bytes are in the two memfds that it inherits. It imports no
-torch, so that it starts at once and stays small. It ends when the trainer dies.
+``python -m slipway.trainer.checkpoint.saving.writer PARENT FD FD`` reads requests from its standard input, one in each
+line, until the input ends, and answers each with a line. The bytes are in the two memfds that it inherits. It imports
+no torch, so that it starts at once and stays small. It ends when the trainer dies.
 """
 
 import contextlib
@@ -21,23 +21,23 @@ from typing import Any
 
 from blake3 import blake3
 
-from trainer.base import atomic, console, digest, not_by_hand, parsing, regular_file, verify
-from trainer.base.processes import die_with_parent
-from trainer.base.progress import MOVED
-from trainer.checkpoint.disk import encryption, publication, verification
-from trainer.checkpoint.disk.encryption import Key
-from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest, decode
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.retention import nvme
-from trainer.checkpoint.saving import parts
-from trainer.checkpoint.saving.node_share import NodeShare
-from trainer.checkpoint.tiers import ring, spread
-from trainer.checkpoint.tiers.replicator import Copy, Replicator
-from trainer.checkpoint.tiers.tier import NVME, TierUnavailable
-from trainer.config.operation import RetentionRule
-from trainer.record import fence
-from trainer.record import files as record_files
+from slipway.trainer.base import atomic, console, digest, not_by_hand, parsing, regular_file, verify
+from slipway.trainer.base.processes import die_with_parent
+from slipway.trainer.base.progress import MOVED
+from slipway.trainer.checkpoint.disk import encryption, publication, verification
+from slipway.trainer.checkpoint.disk.encryption import Key
+from slipway.trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest, decode
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.retention import nvme
+from slipway.trainer.checkpoint.saving import parts
+from slipway.trainer.checkpoint.saving.node_share import NodeShare
+from slipway.trainer.checkpoint.tiers import ring, spread
+from slipway.trainer.checkpoint.tiers.replicator import Copy, Replicator
+from slipway.trainer.checkpoint.tiers.tier import NVME, TierUnavailable
+from slipway.trainer.config.operation import RetentionRule
+from slipway.trainer.record import fence
+from slipway.trainer.record import files as record_files
 
 NICE = 5
 """The kernel derives the priority of the process's reads and writes from it too."""
@@ -75,7 +75,7 @@ class Request:
     copies: dict[str, str]
     """The folders and URLs of the other tiers that are due, by name."""
     keep: dict[str, Any]
-    """The rule of retention on the NVMe, as `trainer.config.operation.RetentionRule`."""
+    """The rule of retention on the NVMe, as `slipway.trainer.config.operation.RetentionRule`."""
     key_file: str
     """The file of the encryption key, or empty."""
     store: str
@@ -92,7 +92,8 @@ class Request:
     progress: dict[str, Any]
     """The content of progress.json; only on rank 0."""
     spread: dict[str, Any]
-    """The ring of the nodes that keep it together, as `trainer.checkpoint.tiers.ring`; empty for a whole checkpoint."""
+    """The ring of the nodes that keep it together, as `slipway.trainer.checkpoint.tiers.ring`; empty for a whole
+    checkpoint."""
 
     @property
     def name(self) -> str:
@@ -346,5 +347,5 @@ def _say(line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("trainer.checkpoint.saving.writer", "writes a rank's checkpoints")
+    not_by_hand.explain("slipway.trainer.checkpoint.saving.writer", "writes a rank's checkpoints")
     main(sys.argv[1:])

@@ -9,15 +9,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from trainer.base import atomic, regular_file
-from trainer.checkpoint.disk import encryption
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.resealing import RECORD
-from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
-from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.object_tier import ObjectTier
-from trainer.checkpoint.tiers.tier import Tier, TierSource
+from slipway.trainer.base import atomic, regular_file
+from slipway.trainer.checkpoint.disk import encryption
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.resealing import RECORD
+from slipway.trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
+from slipway.trainer.checkpoint.tiers.object_tier import ObjectTier
+from slipway.trainer.checkpoint.tiers.tier import Tier, TierSource
 
 
 def tier_at(where: str | Path) -> Tier:

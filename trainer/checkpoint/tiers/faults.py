@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec, listing
-from trainer.record import files
+from slipway.trainer.base import codec, listing
+from slipway.trainer.record import files
 
 FORMAT = "slipway.copy-fault/1"
 DAMAGED, AWAY, NOT_COPIED = "damaged", "away", "not-copied"

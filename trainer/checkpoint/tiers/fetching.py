@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from trainer.base import atomic, verify
-from trainer.checkpoint.disk.manifest import CheckpointFile
-from trainer.checkpoint.disk.verification import verified_chunks
-from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.objects import origin
-from trainer.objects.origin import Missing, Origin, Unreachable
+from slipway.trainer.base import atomic, verify
+from slipway.trainer.checkpoint.disk.manifest import CheckpointFile
+from slipway.trainer.checkpoint.disk.verification import verified_chunks
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.objects import origin
+from slipway.trainer.objects.origin import Missing, Origin, Unreachable
 
 
 def file(source: Origin, names: Sequence[str], expected: CheckpointFile, into: Path) -> None:

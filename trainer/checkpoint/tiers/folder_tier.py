@@ -14,12 +14,12 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from trainer.base import atomic, listing, removal, verify
-from trainer.checkpoint.disk import publication
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, decode
-from trainer.checkpoint.disk.reading import DamagedCheckpoint, proves_absence
-from trainer.checkpoint.tiers import fetching
-from trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.base import atomic, listing, removal, verify
+from slipway.trainer.checkpoint.disk import publication
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, decode
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint, proves_absence
+from slipway.trainer.checkpoint.tiers import fetching
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 class FolderTier:

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.base import file_system
-from trainer.checkpoint.disk.manifest import MANIFEST
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import copying, replicas, spread
-from trainer.checkpoint.tiers.node_copies import NodeCopies
-from trainer.checkpoint.tiers.node_servers import alone
-from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
-from trainer.checkpoint.tiers.spread import SpreadRecord
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TierUnavailable
-from trainer.config.operation import Placement
-from trainer.node.generations import TRIED
-from trainer.node.world import World
-from trainer.record.fence import Commit, Token
+from slipway.trainer.base import file_system
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import copying, replicas, spread
+from slipway.trainer.checkpoint.tiers.node_copies import NodeCopies
+from slipway.trainer.checkpoint.tiers.node_servers import alone
+from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
+from slipway.trainer.checkpoint.tiers.spread import SpreadRecord
+from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TierUnavailable
+from slipway.trainer.config.operation import Placement
+from slipway.trainer.node.generations import TRIED
+from slipway.trainer.node.world import World
+from slipway.trainer.record.fence import Commit, Token
 
 
 def nvme_folder(placement: Placement) -> Path:

@@ -10,20 +10,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.base import atomic, verify
-from trainer.checkpoint.disk import reading, verification
-from trainer.checkpoint.disk.contents import Contents
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest, decode, require_readable
-from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
-from trainer.checkpoint.tiers import fetching
-from trainer.checkpoint.tiers.ring import NodeRing
-from trainer.checkpoint.tiers.spread import SpreadRecord
-from trainer.checkpoint.tiers.tier import DURABLE, TierUnavailable
-from trainer.node.world import World
-from trainer.objects.peer import PeerOrigin
-from trainer.record.fence import Commit
+from slipway.trainer.base import atomic, verify
+from slipway.trainer.checkpoint.disk import reading, verification
+from slipway.trainer.checkpoint.disk.contents import Contents
+from slipway.trainer.checkpoint.disk.manifest import (
+    MANIFEST,
+    CheckpointFile,
+    CheckpointManifest,
+    decode,
+    require_readable,
+)
+from slipway.trainer.checkpoint.disk.progress import PROGRESS
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
+from slipway.trainer.checkpoint.tiers import fetching
+from slipway.trainer.checkpoint.tiers.ring import NodeRing
+from slipway.trainer.checkpoint.tiers.spread import SpreadRecord
+from slipway.trainer.checkpoint.tiers.tier import DURABLE, TierUnavailable
+from slipway.trainer.node.world import World
+from slipway.trainer.objects.peer import PeerOrigin
+from slipway.trainer.record.fence import Commit
 
 Needed = Callable[[Contents], Iterable[str]]
 """The names of the files that this rank reads of a checkpoint."""

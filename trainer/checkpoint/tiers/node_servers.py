@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import paths
-from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing, RingNode
-from trainer.checkpoint.tiers.tier import NVME
-from trainer.node.world import World
-from trainer.objects.peer_server import PeerServer
-from trainer.record import fence
-from trainer.record.fence import Token
+from slipway.trainer.base import paths
+from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing, RingNode
+from slipway.trainer.checkpoint.tiers.tier import NVME
+from slipway.trainer.node.world import World
+from slipway.trainer.objects.peer_server import PeerServer
+from slipway.trainer.record import fence
+from slipway.trainer.record.fence import Token
 
 
 def alone(world: World) -> NodeRing:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from trainer.base import digest
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.objects import uploads
-from trainer.objects.bucket import AlreadyThere, Bucket
-from trainer.objects.origin import Missing, Unreachable
+from slipway.trainer.base import digest
+from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.objects import uploads
+from slipway.trainer.objects.bucket import AlreadyThere, Bucket
+from slipway.trainer.objects.origin import Missing, Unreachable
 
 CHUNK = 1 << 20
 """Bytes that are read in one call."""

@@ -3,7 +3,8 @@
 The commit itself names the tier that it was written to. Each further copy has one record, made when the copy is
 complete. A copy that retention removes is withdrawn on record before its bytes are removed, and a damaged copy is
 withdrawn with the reason, so that no reader uses it again. A record is never changed. A trainer withdraws under its
-token, as it sets a commit aside (`trainer.record.removals`): once it is superseded, what it withdraws does not count.
+token, as it sets a commit aside (`slipway.trainer.record.removals`): once it is superseded, what it withdraws does not
+count.
 
     replicas/<commit>/<tier>.json    a copy, complete and verified
     withdrawn/<commit>/<tier>.json   a copy that no longer counts, with the reason; by a trainer <tier>.by.<token>.json
@@ -15,11 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec, listing
-from trainer.checkpoint.tiers import faults
-from trainer.checkpoint.tiers.tier import TIERS
-from trainer.record import fence, files, removals
-from trainer.record.fence import Commit
+from slipway.trainer.base import atomic, codec, listing
+from slipway.trainer.checkpoint.tiers import faults
+from slipway.trainer.checkpoint.tiers.tier import TIERS
+from slipway.trainer.record import fence, files, removals
+from slipway.trainer.record.fence import Commit
 
 FORMAT = "slipway.replica/1"
 

@@ -12,11 +12,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import copying, faults, replicas
-from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.record import fence, ledger
-from trainer.record.fence import Commit
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import copying, faults, replicas
+from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
+from slipway.trainer.record import fence, ledger
+from slipway.trainer.record.fence import Commit
 
 RETRY_SECONDS = 30.0
 

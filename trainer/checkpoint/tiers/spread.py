@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec
-from trainer.checkpoint.tiers.ring import NodeRing
-from trainer.record import files
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.tiers.ring import NodeRing
+from slipway.trainer.record import files
 
 FORMAT = "slipway.spread/1"
 

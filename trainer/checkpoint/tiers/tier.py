@@ -6,7 +6,7 @@ A checkpoint is on a tier whole or not at all: its files are put first, and its 
 from collections.abc import Iterator
 from typing import Protocol
 
-from trainer.checkpoint.disk.manifest import CheckpointFile
+from slipway.trainer.checkpoint.disk.manifest import CheckpointFile
 
 NVME, DURABLE, BACKUP = "nvme", "durable", "backup"
 LASTING = frozenset((DURABLE, BACKUP))

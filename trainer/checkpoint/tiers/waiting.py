@@ -8,8 +8,8 @@ answer.
 import time
 from pathlib import Path
 
-from trainer.base import listing, verify
-from trainer.record import fence, files
+from slipway.trainer.base import listing, verify
+from slipway.trainer.record import fence, files
 
 SECONDS = 60.0
 """How long one start waits for tiers in all. An interruption of a file system or an object store is mostly shorter."""

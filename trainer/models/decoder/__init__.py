@@ -6,9 +6,9 @@ The defaults are those of Llama 2; `presets` has the shapes that were published.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trainer.base.invalid import positive, require
-from trainer.config import shapes
-from trainer.config.shapes import Data, Reads
+from slipway.trainer.base.invalid import positive, require
+from slipway.trainer.config import shapes
+from slipway.trainer.config.shapes import Data, Reads
 
 
 @dataclass(frozen=True, kw_only=True)

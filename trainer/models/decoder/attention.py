@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.positions import rotate
-from trainer.models.decoder.sight import TokenSight
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.positions import rotate
+from slipway.trainer.models.decoder.sight import TokenSight
 
 
 class HeadNorm(nn.RMSNorm):

@@ -6,16 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.config.shapes import Data
-from trainer.data.documents import Documented
-from trainer.data.pictures import Labelled
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.attention import DecoderAttention
-from trainer.models.decoder.positions import rotations
-from trainer.models.decoder.sight import TokenSight, sight
-from trainer.models.initial_values import Computed, Constant, InitialValues, Normal
-from trainer.models.model import Model, Rows, SampleNumbers
-from trainer.models.norms import LayerNorm, RMSNorm
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data.documents import Documented
+from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.models.decoder.attention import DecoderAttention
+from slipway.trainer.models.decoder.positions import rotations
+from slipway.trainer.models.decoder.sight import TokenSight, sight
+from slipway.trainer.models.initial_values import Computed, Constant, InitialValues, Normal
+from slipway.trainer.models.model import Model, Rows, SampleNumbers
+from slipway.trainer.models.norms import LayerNorm, RMSNorm
 
 
 class DecoderFeedForward(nn.Module):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.models.decoder import RopeScaling
+from slipway.trainer.models.decoder import RopeScaling
 
 
 def rotations(length: int, features: int, base: float, scaling: RopeScaling | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainer.models.decoder import DecoderShape, RopeScaling
+from slipway.trainer.models.decoder import DecoderShape, RopeScaling
 
 
 @dataclass(frozen=True)

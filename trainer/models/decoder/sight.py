@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer.models.sequence_share import SequenceShare
+from slipway.trainer.models.sequence_share import SequenceShare
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

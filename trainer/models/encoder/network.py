@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.base import draws
-from trainer.config.shapes import Data
-from trainer.data.sequences import Tokens
-from trainer.models.encoder import EncoderShape
-from trainer.models.initial_values import Constant, InitialValues, Normal
-from trainer.models.model import Model, Rows, SampleNumbers
-from trainer.models.norms import LayerNormAfter
-from trainer.models.vocabulary import NO_TARGET
+from slipway.trainer.base import draws
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.data.sequences import Tokens
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.models.initial_values import Constant, InitialValues, Normal
+from slipway.trainer.models.model import Model, Rows, SampleNumbers
+from slipway.trainer.models.norms import LayerNormAfter
+from slipway.trainer.models.vocabulary import NO_TARGET
 
 MASKED, RANDOM = 0.8, 0.1
 """Fractions of the target tokens that the model sees as the mask and as a random token; it sees the rest unchanged."""

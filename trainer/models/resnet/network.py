@@ -7,11 +7,11 @@ import math
 
 from torch import Tensor, nn
 
-from trainer.config.shapes import Data
-from trainer.models.batch_norm import batch_norm
-from trainer.models.classifier import Classifier
-from trainer.models.initial_values import Constant, InitialValues, Normal, Uniform
-from trainer.models.resnet import ResNetShape
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.batch_norm import batch_norm
+from slipway.trainer.models.classifier import Classifier
+from slipway.trainer.models.initial_values import Constant, InitialValues, Normal, Uniform
+from slipway.trainer.models.resnet import ResNetShape
 
 EXPANSION = 4
 """A block's outputs are this many times as wide as its bottleneck."""

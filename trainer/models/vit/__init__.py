@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trainer.base.invalid import positive, require
-from trainer.config import shapes
-from trainer.config.shapes import Augment, Data, Reads
+from slipway.trainer.base.invalid import positive, require
+from slipway.trainer.config import shapes
+from slipway.trainer.config.shapes import Augment, Data, Reads
 
 
 @dataclass(frozen=True, kw_only=True)

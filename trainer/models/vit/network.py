@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from trainer.config.shapes import Data
-from trainer.models.classifier import Classifier
-from trainer.models.encoder.network import EncoderAttention, EncoderFeedForward
-from trainer.models.initial_values import Constant, InitialValues, Normal
-from trainer.models.norms import LayerNorm
-from trainer.models.vit import VisionShape
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.classifier import Classifier
+from slipway.trainer.models.encoder.network import EncoderAttention, EncoderFeedForward
+from slipway.trainer.models.initial_values import Constant, InitialValues, Normal
+from slipway.trainer.models.norms import LayerNorm
+from slipway.trainer.models.vit import VisionShape
 
 
 class VisionBlock(nn.Module):

@@ -1,16 +1,16 @@
 """The account of a training: stretches of time without gaps, what each was spent on, and what interruptions cost.
 
-`trainer.record.accounting.bookkeeper` makes it from a history.
+`slipway.trainer.record.accounting.bookkeeper` makes it from a history.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainer.base.journal import JournalEvent
-from trainer.record.accounting.segments import GenerationFold, Stretch
-from trainer.record.claims import Claim
-from trainer.record.exits import Exit
-from trainer.record.tokens import Token
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record.accounting.segments import GenerationFold, Stretch
+from slipway.trainer.record.claims import Claim
+from slipway.trainer.record.exits import Exit
+from slipway.trainer.record.tokens import Token
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class InterruptionCost:
     token: str
     """The generation that it ended, which is the id of the incident."""
     kind: str
-    """Of `trainer.record.causes`; empty where it is not on record."""
+    """Of `slipway.trainer.record.causes`; empty where it is not on record."""
     reason: str
     nodes: tuple[str, ...]
     lost: Mapping[str, float]

@@ -8,11 +8,11 @@ plane's records leave room for them; where they do not fit, they are cut.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trainer.record.accounting import buckets
-from trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory
-from trainer.record.accounting.segments import GenerationFold, Stretch
-from trainer.record.exits import Exit
-from trainer.record.tokens import Token
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory
+from slipway.trainer.record.accounting.segments import GenerationFold, Stretch
+from slipway.trainer.record.exits import Exit
+from slipway.trainer.record.tokens import Token
 
 NOTICE_SECONDS = 60.0
 """A control plane that is there notices the end of a job within so many seconds, and claims the next start."""

@@ -51,7 +51,8 @@ BY_PHASE = {
     "copying": ENDING,
     "ending": ENDING,
 }
-"""The bucket of each phase of `trainer.record.phases`; time in a phase of another version counts as `STARTING`."""
+"""The bucket of each phase of `slipway.trainer.record.phases`; time in a phase of another version counts as
+`STARTING`."""
 TITLES = {
     STEPS: "steps",
     DATA: "data wait",

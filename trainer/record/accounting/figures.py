@@ -10,8 +10,8 @@ wait for data, over all time that elapsed.
 
 from dataclasses import dataclass
 
-from trainer.record.accounting import buckets
-from trainer.record.accounting.account import Account
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.account import Account
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ a million steps is read once. Its size is bounded: stretches of steps are merged
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from trainer.base.journal import JournalEvent
-from trainer.record.accounting import buckets
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record.accounting import buckets
 
 MOST_STRETCHES = 512
 FIRST_WIDTH = 16

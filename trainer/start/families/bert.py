@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import parsing, regular_file
-from trainer.config.shapes import Data
-from trainer.models.encoder import EncoderShape
-from trainer.start.families.entries import Settings, WeightEntry, entries_of_block, only, pair
+from slipway.trainer.base import parsing, regular_file
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.encoder import EncoderShape
+from slipway.trainer.start.families.entries import Settings, WeightEntry, entries_of_block, only, pair
 
 if TYPE_CHECKING:
     from torch import Tensor

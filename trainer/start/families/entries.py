@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.config.shapes import Data, Shape
+from slipway.trainer.config.shapes import Data, Shape
 
 if TYPE_CHECKING:
     from torch import Tensor

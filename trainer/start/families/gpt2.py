@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.start.families.entries import Settings, WeightEntry, only
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.start.families.entries import Settings, WeightEntry, only
 
 PREFIX, HEAD = "transformer.", "lm_head.weight"
 FURTHER = (".attn.bias", ".attn.masked_bias", HEAD)

@@ -7,9 +7,9 @@ differ only in names.
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape, RopeScaling
-from trainer.start.families.entries import Settings, WeightEntry, only
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape, RopeScaling
+from slipway.trainer.start.families.entries import Settings, WeightEntry, only
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 ARCHITECTURES = {

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.start.families import bert, gpt2, llama, vit
-from trainer.start.families.entries import Family, Settings, WeightEntry
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.decoder import DecoderShape
+from slipway.trainer.start.families import bert, gpt2, llama, vit
+from slipway.trainer.start.families.entries import Family, Settings, WeightEntry
 
 FAMILIES: Mapping[str, Family] = {
     **{kind: Family(llama.read, llama.entries, further=llama.FURTHER) for kind in llama.ARCHITECTURES},

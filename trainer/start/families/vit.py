@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainer.config.shapes import Data
-from trainer.models.vit import VisionShape
-from trainer.start.families.entries import Settings, WeightEntry, entries_of_block, only, pair
+from slipway.trainer.config.shapes import Data
+from slipway.trainer.models.vit import VisionShape
+from slipway.trainer.start.families.entries import Settings, WeightEntry, entries_of_block, only, pair
 
 FURTHER = ("vit.pooler.",)
 _EMBEDDINGS = "vit.embeddings."

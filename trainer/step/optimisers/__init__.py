@@ -1,8 +1,8 @@
 """Optimisers: the table of those that `optimiser.kind` may name, each with the function that builds it.
 
 To add one: write a function of a model, the section `optimiser` and a group of ranks (see `build`), in a file here;
-give it a line in `BUILDERS`; and add its name to `trainer.config.sections.Optimiser.kind` and `copies`, with a field
-there for each new setting.
+give it a line in `BUILDERS`; and add its name to `slipway.trainer.config.sections.Optimiser.kind` and `copies`, with a
+field there for each new setting.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from trainer.config.sections import Optimiser
-from trainer.models.model import Model
-from trainer.step.optimisers.momentum import adam, adamw, sgd
-from trainer.step.optimisers.muon import muon
+from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.models.model import Model
+from slipway.trainer.step.optimisers.momentum import adam, adamw, sgd
+from slipway.trainer.step.optimisers.muon import muon
 
 BUILDERS: dict[str, Callable[[Model, Optimiser, ProcessGroup | None], Optimizer]] = {
     "adamw": adamw,

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from trainer.config.sections import Optimiser
-from trainer.step.optimisers import eager
-from trainer.step.optimisers.groups import by_decay
+from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.step.optimisers import eager
+from slipway.trainer.step.optimisers.groups import by_decay
 
 
 def adamw(model: nn.Module, config: Optimiser, _: ProcessGroup | None = None) -> Optimizer:

@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from trainer.config.sections import Optimiser
-from trainer.models.model import Model
-from trainer.step.optimisers import sharing
-from trainer.step.optimisers.eager import EagerOptimizer
-from trainer.step.optimisers.momentum import adamw_for
+from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.models.model import Model
+from slipway.trainer.step.optimisers import sharing
+from slipway.trainer.step.optimisers.eager import EagerOptimizer
+from slipway.trainer.step.optimisers.momentum import adamw_for
 
 
 def muon(model: Model, config: Optimiser, copies: ProcessGroup | None = None) -> Optimizer:
@@ -30,8 +30,8 @@ class Muon(EagerOptimizer):
     Updates have the root mean square of AdamW's (Liu et al., arXiv:2502.16982), so that one learning rate and one
     weight decay serve both. The numbers are those of `torch.optim.Muon(adjust_lr_fn="match_rms_adamw")`. They hold for
     matrices that are divided over ranks too: torch would sum products over the ranks in bf16; here whole matrices are
-    made orthogonal, each by one of the data-parallel ranks (`trainer.step.optimisers.sharing`), and every rank takes
-    its part. The state stays divided.
+    made orthogonal, each by one of the data-parallel ranks (`slipway.trainer.step.optimisers.sharing`), and every rank
+    takes its part. The state stays divided.
     """
 
     def __init__(self, matrices: Iterable[Tensor], config: Optimiser, copies: ProcessGroup | None) -> None:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-from trainer.start.divided import is_divided
+from slipway.trainer.start.divided import is_divided
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -16,11 +16,11 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from trainer.config.resolved import Config
-from trainer.models.model import Model
-from trainer.models.sequence_share import SequenceShare
-from trainer.node.world import World
-from trainer.step.parallel import blocks, eight_bits, replicas
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.models.model import Model
+from slipway.trainer.models.sequence_share import SequenceShare
+from slipway.trainer.node.world import World
+from slipway.trainer.step.parallel import blocks, eight_bits, replicas
 
 AXES = ("pipeline", "replicas", "shards", "tensor")
 
@@ -68,7 +68,7 @@ def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
     """Divide the model's matrices, and set how they multiply and what its blocks keep and run; all in place."""
     narrow = config.run.precision == "fp8"
     if _divides_matrices(devices):
-        from trainer.step.parallel import tensor
+        from slipway.trainer.step.parallel import tensor
 
         own_length = model.stream_length // config.layout.context
         tensor.divide(model, devices["tensor"], own_length, eight_bits.product if narrow else F.linear)
@@ -80,7 +80,7 @@ def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
 def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
     """Sum what the ranks that share matrices have each computed a share of; once a step, after its last part."""
     if _divides_matrices(devices):
-        from trainer.step.parallel import tensor
+        from slipway.trainer.step.parallel import tensor
 
         tensor.complete_gradients(model)
 
@@ -88,7 +88,7 @@ def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
 def take_length(model: Model, devices: DeviceMesh | None, length: int) -> None:
     """Divide sequences of so many positions from now on: a causal model may be given shorter ones."""
     if _divides_matrices(devices):
-        from trainer.step.parallel.divided_stream import DividedStream
+        from slipway.trainer.step.parallel.divided_stream import DividedStream
 
         assert isinstance(model.stream, DividedStream)
         model.stream.take_length(length)
@@ -101,7 +101,7 @@ def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: C
     """
     if not _data_ranks_talk(devices, config) or _replicates(devices, config):
         return
-    from trainer.step.parallel import sharded
+    from slipway.trainer.step.parallel import sharded
 
     sharded.shard(called, model, devices, config)
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from trainer.config.operation import Layout
-from trainer.models.model import Model
+from slipway.trainer.config.operation import Layout
+from slipway.trainer.models.model import Model
 
 aten = torch.ops.aten
 KEPT = {

@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer.config.layout import Mesh
-from trainer.node.world import World
-from trainer.record import causes
-from trainer.start.divided import is_divided
+from slipway.trainer.config.layout import Mesh
+from slipway.trainer.node.world import World
+from slipway.trainer.record import causes
+from slipway.trainer.start.divided import is_divided
 
 WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element."""

@@ -5,10 +5,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from trainer.models.norms import multiplied_type
-from trainer.models.stream import Stream
-from trainer.step.parallel import exchanges
-from trainer.step.parallel.exchanges import Division
+from slipway.trainer.models.norms import multiplied_type
+from slipway.trainer.models.stream import Stream
+from slipway.trainer.step.parallel import exchanges
+from slipway.trainer.step.parallel.exchanges import Division
 
 
 class DividedStream(Stream):

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from trainer.models.vocabulary import NO_TARGET, Vocabulary
-from trainer.start.divided import is_divided
-from trainer.step.parallel.divided_stream import DividedStream
+from slipway.trainer.models.vocabulary import NO_TARGET, Vocabulary
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step.parallel.divided_stream import DividedStream
 
 
 class DividedVocabulary(Vocabulary):

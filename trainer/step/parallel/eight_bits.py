@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.models.model import Model
-from trainer.record.causes import UnfitNode
-from trainer.start.divided import is_divided
+from slipway.trainer.models.model import Model
+from slipway.trainer.record.causes import UnfitNode
+from slipway.trainer.start.divided import is_divided
 
 MULTIPLE = 16
 """Both sizes of a matrix in 8 bits must be a multiple of this."""

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from trainer.node.world import World
-from trainer.start.divided import is_divided
+from slipway.trainer.node.world import World
+from slipway.trainer.start.divided import is_divided
 
 
 def squares(model: nn.Module, world: World) -> Tensor:

@@ -1,7 +1,8 @@
 """Data parallelism with whole replicas (DDP), and when the ranks that share a batch reduce their gradients.
 
-Replicas reduce gradients once a step, with its last micro-batch. Sharded weights (`trainer.step.parallel.sharded`)
-reduce with each micro-batch, as there is no room for whole gradients; between groups of ranks (HSDP), with the last.
+Replicas reduce gradients once a step, with its last micro-batch. Sharded weights
+(`slipway.trainer.step.parallel.sharded`) reduce with each micro-batch, as there is no room for whole gradients; between
+groups of ranks (HSDP), with the last.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.start.divided import is_sharded
+from slipway.trainer.start.divided import is_sharded
 
 
 def replicate(called: nn.Module, devices: DeviceMesh) -> nn.Module:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from trainer.config.resolved import Config
-from trainer.models.model import Model
-from trainer.step.precision import compute_type
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.models.model import Model
+from slipway.trainer.step.precision import compute_type
 
 
 def shard(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) -> None:

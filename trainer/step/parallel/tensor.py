@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Shard, distribute_tensor
 
-from trainer.models.model import Model
-from trainer.start.divided import is_divided
-from trainer.step.parallel.divided_stream import DividedStream
-from trainer.step.parallel.divided_vocabulary import DividedVocabulary, local
-from trainer.step.parallel.exchanges import Division
+from slipway.trainer.models.model import Model
+from slipway.trainer.start.divided import is_divided
+from slipway.trainer.step.parallel.divided_stream import DividedStream
+from slipway.trainer.step.parallel.divided_vocabulary import DividedVocabulary, local
+from slipway.trainer.step.parallel.exchanges import Division
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """x [..., in] times weight [out, in] transposed: [..., out]."""

@@ -1,13 +1,13 @@
 """A job as an Indexed Job with a headless Service, which every cluster has."""
 
-from resources.kubernetes import objects
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.conditions import holding, seconds, why
-from resources.kubernetes.objects import JOB, JOBS, SERVICES, KubernetesObject
-from resources.launchers.kubernetes import pods, queues, store
-from resources.launchers.kubernetes.workloads import pod_job, readings
-from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
-from resources.launchers.protocol import Job, JobState
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.conditions import holding, seconds, why
+from slipway.resources.kubernetes.objects import JOB, JOBS, SERVICES, KubernetesObject
+from slipway.resources.launchers.kubernetes import pods, queues, store
+from slipway.resources.launchers.kubernetes.workloads import pod_job, readings
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from slipway.resources.launchers.protocol import Job, JobState
 
 LEAST = "kueue.x-k8s.io/job-min-parallelism"
 """Annotation of a Job: the number of pods with which Kueue may admit it where the quota is too small for all."""

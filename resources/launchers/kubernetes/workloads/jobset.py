@@ -1,12 +1,12 @@
 """A job as a JobSet of one Job, which gives the pods their names in the DNS."""
 
-from resources.kubernetes import objects
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import KubernetesObject, Resource
-from resources.launchers.kubernetes import pods, queues, store
-from resources.launchers.kubernetes.workloads import pod_job, readings
-from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
-from resources.launchers.protocol import Job
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import KubernetesObject, Resource
+from slipway.resources.launchers.kubernetes import pods, queues, store
+from slipway.resources.launchers.kubernetes.workloads import pod_job, readings
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from slipway.resources.launchers.protocol import Job
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", operator="JobSet")
 NODE = "node"

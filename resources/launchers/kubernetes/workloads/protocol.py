@@ -4,10 +4,10 @@ import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import CONTAINER, PODS, SERVICES, KubernetesObject, Resource
-from resources.launchers.kubernetes.queues import POD_GROUPS
-from resources.launchers.protocol import Job, JobState
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import CONTAINER, PODS, SERVICES, KubernetesObject, Resource
+from slipway.resources.launchers.kubernetes.queues import POD_GROUPS
+from slipway.resources.launchers.protocol import Job, JobState
 
 OF_THE_STORE = (SERVICES, PODS)
 """The kinds of the objects of a job's rendezvous store."""

@@ -6,15 +6,15 @@ Pod Security Standard `restricted`. torchrun needs no master: the rendezvous sto
 
 import dataclasses
 
-from resources.kubernetes import objects
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.conditions import holding, seconds
-from resources.kubernetes.objects import CONTAINER, KubernetesObject, Resource
-from resources.launchers.kubernetes import pods, queues, store
-from resources.launchers.kubernetes.workloads import readings
-from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
-from resources.launchers.protocol import Job, JobState
-from trainer.node.agent import INDEX_VARIABLE
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.conditions import holding, seconds
+from slipway.resources.kubernetes.objects import CONTAINER, KubernetesObject, Resource
+from slipway.resources.launchers.kubernetes import pods, queues, store
+from slipway.resources.launchers.kubernetes.workloads import readings
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from slipway.resources.launchers.protocol import Job, JobState
+from slipway.trainer.node.agent import INDEX_VARIABLE
 
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", operator="the Kubeflow training operator")
 INDEX = "metadata.labels['training.kubeflow.org/replica-index']"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from resources.kubernetes.conditions import holding, seconds, why
-from resources.kubernetes.objects import KubernetesObject
-from resources.launchers.kubernetes.queues import QUEUE
-from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
-from resources.launchers.protocol import JobState
+from slipway.resources.kubernetes.conditions import holding, seconds, why
+from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.launchers.kubernetes.queues import QUEUE
+from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from slipway.resources.launchers.protocol import JobState
 
 
 def ended(main: KubernetesObject, succeeded: str, failed: str) -> WorkloadReading | None:

@@ -3,14 +3,14 @@
 The TrainJob overrides nothing of the runtime: the fields for that have changed with every version of Trainer.
 """
 
-from resources.kubernetes import objects
-from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import KubernetesObject, Resource
-from resources.launchers.kubernetes import pods, queues, store
-from resources.launchers.kubernetes.workloads import readings
-from resources.launchers.kubernetes.workloads.jobset import job_set_spec
-from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
-from resources.launchers.protocol import Job
+from slipway.resources.kubernetes import objects
+from slipway.resources.kubernetes.cluster import Cluster
+from slipway.resources.kubernetes.objects import KubernetesObject, Resource
+from slipway.resources.launchers.kubernetes import pods, queues, store
+from slipway.resources.launchers.kubernetes.workloads import readings
+from slipway.resources.launchers.kubernetes.workloads.jobset import job_set_spec
+from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from slipway.resources.launchers.protocol import Job
 
 TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", operator="Kubeflow Trainer")
 TRAINING_RUNTIMES = Resource(

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from assets.datasets.cleaning import minhash, ngrams
-from assets.datasets.cleaning.words import WordHashes
+from slipway.assets.datasets.cleaning import minhash, ngrams
+from slipway.assets.datasets.cleaning.words import WordHashes
 
 VOCABULARY = [f"w{number}" for number in range(5000)]
 

@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from assets.datasets.cleaning import minhash, ngrams
-from assets.datasets.cleaning.cleaner import Cleaner
-from recipes.cleaning import CleaningSection, RulesSection
+from slipway.assets.datasets.cleaning import minhash, ngrams
+from slipway.assets.datasets.cleaning.cleaner import Cleaner
+from slipway.recipes.cleaning import CleaningSection, RulesSection
 
 pytestmark = pytest.mark.pure
 

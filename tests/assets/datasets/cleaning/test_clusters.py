@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import clusters
-from assets.datasets.cleaning.clusters import Clusters
+from slipway.assets.datasets.cleaning import clusters
+from slipway.assets.datasets.cleaning.clusters import Clusters
 
 pytestmark = pytest.mark.pure
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import words
-from assets.datasets.cleaning.decontamination import UNSPACED, Leak, contaminated, passage
-from assets.datasets.cleaning.ngrams import NGRAM, PASSAGE, WINDOW, fingerprints, of_passages
-from recipes.cleaning import DecontaminationSection
+from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning.decontamination import UNSPACED, Leak, contaminated, passage
+from slipway.assets.datasets.cleaning.ngrams import NGRAM, PASSAGE, WINDOW, fingerprints, of_passages
+from slipway.recipes.cleaning import DecontaminationSection
 from tests.assets.datasets.cleaning import corpora
 
 pytestmark = pytest.mark.pure

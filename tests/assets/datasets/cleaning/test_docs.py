@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from assets.datasets.cleaning import minhash, ngrams, pii, rules
-from recipes.cleaning import RULE_NAMES, CleaningSection
-from serving.languages import SCORE_LEAST, WINDOW, WINDOWS
+from slipway.assets.datasets.cleaning import minhash, ngrams, pii, rules
+from slipway.recipes.cleaning import RULE_NAMES, CleaningSection
+from slipway.serving.languages import SCORE_LEAST, WINDOW, WINDOWS
 
 pytestmark = pytest.mark.pure
 

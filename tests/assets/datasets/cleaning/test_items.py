@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from assets.datasets.cleaning.items import LONGEST, TOLERANT, ItemSearch
+from slipway.assets.datasets.cleaning.items import LONGEST, TOLERANT, ItemSearch
 from tests.assets.datasets.cleaning import corpora
 
 pytestmark = pytest.mark.pure
@@ -83,7 +83,7 @@ def test_questions_that_begin_alike_are_distinguished():
 
 
 def test_equal_hashes_of_unequal_words_are_no_item(monkeypatch: pytest.MonkeyPatch):
-    from assets.datasets.cleaning import words
+    from slipway.assets.datasets.cleaning import words
 
     monkeypatch.setattr(words, "hashes_at", lambda codes, starts, ends: starts * 0)
     draw = random.Random(3)

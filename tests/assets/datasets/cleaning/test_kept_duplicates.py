@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from assets.datasets.documents import document_table
-from assets.datasets.texts import steps
-from recipes.dataset import DatasetRecipe
+from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.texts import steps
+from slipway.recipes.dataset import DatasetRecipe
 from tests.assets.datasets.builds import hold_none_out
 from tests.assets.datasets.corpora import recipe_for
 

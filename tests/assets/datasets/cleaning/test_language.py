@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.datasets.cleaning.language import language_of
+from slipway.assets.datasets.cleaning.language import language_of
 
 pytestmark = pytest.mark.pure
 

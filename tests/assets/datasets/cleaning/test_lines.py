@@ -8,11 +8,11 @@ from datatrove.pipeline.filters.c4_filters import C4QualityFilter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import lines, rules
-from assets.datasets.cleaning.cleaner import Cleaner
-from assets.datasets.cleaning.statistics import TextStatistics
-from recipes.cleaning import C4, CleaningSection
-from recipes.filters import LinesSection
+from slipway.assets.datasets.cleaning import lines, rules
+from slipway.assets.datasets.cleaning.cleaner import Cleaner
+from slipway.assets.datasets.cleaning.statistics import TextStatistics
+from slipway.recipes.cleaning import C4, CleaningSection
+from slipway.recipes.filters import LinesSection
 
 pytestmark = pytest.mark.pure
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import minhash, shared_bands
-from assets.datasets.cleaning.near_duplicates import duplicates
+from slipway.assets.datasets.cleaning import minhash, shared_bands
+from slipway.assets.datasets.cleaning.near_duplicates import duplicates
 from tests.assets.datasets.cleaning import corpora
 
 pytestmark = pytest.mark.pure

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.cleaning.normalise import normalise
 
 pytestmark = pytest.mark.pure
 

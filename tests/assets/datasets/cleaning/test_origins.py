@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets.cleaning.origins import LICENCE, URL, Origins
-from assets.datasets.reading.about import About
-from recipes.filters import UrlsSection
+from slipway.assets.datasets.cleaning.origins import LICENCE, URL, Origins
+from slipway.assets.datasets.reading.about import About
+from slipway.recipes.filters import UrlsSection
 
 pytestmark = pytest.mark.pure
 

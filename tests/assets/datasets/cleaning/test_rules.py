@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assets.datasets.cleaning import rules
-from assets.datasets.cleaning.statistics import TextStatistics
-from recipes.cleaning import C4, CODE, FINEWEB, GOPHER, RULE_NAMES, RulesSection
+from slipway.assets.datasets.cleaning import rules
+from slipway.assets.datasets.cleaning.statistics import TextStatistics
+from slipway.recipes.cleaning import C4, CODE, FINEWEB, GOPHER, RULE_NAMES, RulesSection
 
 pytestmark = pytest.mark.pure
 

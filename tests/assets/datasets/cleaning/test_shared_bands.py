@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assets.datasets.cleaning import shared_bands
-from assets.datasets.cleaning.shared_bands import SharedBands
+from slipway.assets.datasets.cleaning import shared_bands
+from slipway.assets.datasets.cleaning.shared_bands import SharedBands
 
 pytestmark = pytest.mark.pure
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from assets.datasets.cleaning import rules
-from assets.datasets.cleaning.statistics import TextStatistics
-from assets.datasets.cleaning.stop_words import STOP_WORDS
-from assets.datasets.cleaning.words import hashes
-from recipes.cleaning import GOPHER
+from slipway.assets.datasets.cleaning import rules
+from slipway.assets.datasets.cleaning.statistics import TextStatistics
+from slipway.assets.datasets.cleaning.stop_words import STOP_WORDS
+from slipway.assets.datasets.cleaning.words import hashes
+from slipway.recipes.cleaning import GOPHER
 
 pytestmark = pytest.mark.pure
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets.cleaning import words
-from trainer.base.characters import classes_of, codes_of
+from slipway.assets.datasets.cleaning import words
+from slipway.trainer.base.characters import classes_of, codes_of
 
 pytestmark = pytest.mark.pure
 

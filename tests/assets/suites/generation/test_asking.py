@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from assets.suites.generation import answered, asking, harness
-from assets.suites.generation.answered import TaskFigures
-from assets.suites.generation.asking import Questions
-from serving.records import ServedVersion
+from slipway.assets.suites.generation import answered, asking, harness
+from slipway.assets.suites.generation.answered import TaskFigures
+from slipway.assets.suites.generation.asking import Questions
+from slipway.serving.records import ServedVersion
+from slipway.trainer.base import codec, digest
 from tests.conftest import Marked
 from tests.serving.models import exported
-from trainer.base import codec, digest
 
 MODEL = "small"
 installed = pytest.mark.skipif(not harness.version(), reason="lm-evaluation-harness is not installed")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.suites.generation import offline
+from slipway.assets.suites.generation import offline
 
 pytestmark = pytest.mark.pure
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.suites import checked
-from assets.suites.checked import SuiteCheck
-from assets.suites.generation import questions
-from assets.suites.generation.answered import AnsweredExample
-from recipes.suite import HeldOutSection
+from slipway.assets.suites import checked
+from slipway.assets.suites.checked import SuiteCheck
+from slipway.assets.suites.generation import questions
+from slipway.assets.suites.generation.answered import AnsweredExample
+from slipway.recipes.suite import HeldOutSection
 
 SHOTS = "Answer in one word.\nWhat is red? blood\nWhat is green? "
 SECTION = HeldOutSection()

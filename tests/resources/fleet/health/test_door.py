@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from resources.fleet.embedded import EmbeddedFleet
-from resources.fleet.health.door import NodeHealth
-from resources.fleet.health.guarded import GuardedFleet
-from resources.fleet.health.preflights import PreflightRecord
-from resources.fleet.health.register import FORMAT, NodeRegister
-from resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing, Weight
-from resources.fleet.health.suspicion import by_fleet, by_incident
-from resources.fleet.protocol import Node
-from resources.unavailable import Unavailable
-from trainer.base import codec
-from trainer.record import causes
-from trainer.record.incidents import IncidentRecord
+from slipway.resources.fleet.embedded import EmbeddedFleet
+from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.guarded import GuardedFleet
+from slipway.resources.fleet.health.preflights import PreflightRecord
+from slipway.resources.fleet.health.register import FORMAT, NodeRegister
+from slipway.resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing, Weight
+from slipway.resources.fleet.health.suspicion import by_fleet, by_incident
+from slipway.resources.fleet.protocol import Node
+from slipway.resources.unavailable import Unavailable
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes
+from slipway.trainer.record.incidents import IncidentRecord
 
 pytestmark = pytest.mark.pure
 

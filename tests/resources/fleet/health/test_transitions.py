@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from resources.fleet.health import transitions
-from resources.fleet.health.standing import DAY, Evidence, HealthRules, NodeRecord, Standing, Weight, unknown
-from resources.fleet.health.transitions import WITHHELD, Surroundings
+from slipway.resources.fleet.health import transitions
+from slipway.resources.fleet.health.standing import DAY, Evidence, HealthRules, NodeRecord, Standing, Weight, unknown
+from slipway.resources.fleet.health.transitions import WITHHELD, Surroundings
 
 pytestmark = pytest.mark.pure
 

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from trainer.record import fence, heartbeat
+from slipway.trainer.record import fence, heartbeat
 
 config = json.loads(Path(sys.argv[1]).read_text())
 token = fence.Token(int(os.environ["SLIPWAY_INCARNATION"]))

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.record import causes
-from trainer.record.accounting import buckets
-from trainer.record.accounting.account import TrainingHistory, Wish, lost_by
-from trainer.record.accounting.bookkeeper import account
-from trainer.record.accounting.figures import effective_time, spent_since
-from trainer.record.accounting.segments import MOST_STRETCHES, GenerationFold
-from trainer.record.claims import Claim
-from trainer.record.exits import Exit
-from trainer.record.tokens import Token
+from slipway.trainer.record import causes
+from slipway.trainer.record.accounting import buckets
+from slipway.trainer.record.accounting.account import TrainingHistory, Wish, lost_by
+from slipway.trainer.record.accounting.bookkeeper import account
+from slipway.trainer.record.accounting.figures import effective_time, spent_since
+from slipway.trainer.record.accounting.segments import MOST_STRETCHES, GenerationFold
+from slipway.trainer.record.claims import Claim
+from slipway.trainer.record.exits import Exit
+from slipway.trainer.record.tokens import Token
 
 pytestmark = pytest.mark.pure
 
