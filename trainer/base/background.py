@@ -23,10 +23,14 @@ class BackgroundCall(Generic[Value]):
 
         Where the thread has died before it came to the call, the call is made here: nobody waits for a dead thread.
         """
-        self._thread.join()
+        self.wait()
         if not self._outcome.done():
             self._run()
         return self._outcome.result()
+
+    def wait(self) -> None:
+        """Wait until no thread makes the call any more."""
+        self._thread.join()
 
     def _run(self) -> None:
         try:

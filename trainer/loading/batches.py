@@ -57,12 +57,24 @@ class Batches(Generic[Rows]):
 
         Raises what bringing and opening a shard raise, at the step that needs it.
         """
-        expected, reading = self._ahead or (-1, None)
-        self._ahead = None
-        here = reading.result() if reading and expected == step else self._read(step)
+        rows = self._rows_read_ahead(step)
+        if rows is None:
+            rows = self._read(step)
         if step + 1 < self._steps:
             self._ahead = step + 1, BackgroundCall(functools.partial(self._read, step + 1), "read-ahead")
-        return here
+        return rows
+
+    def _rows_read_ahead(self, step: int) -> Rows | None:
+        """The rows of `step` where they were read ahead; None where another step's were, or none."""
+        if self._ahead is None:
+            return None
+        expected, reading = self._ahead
+        self._ahead = None
+        if expected == step:
+            return reading.result()
+        # Its thread may still write into the buffer that `step` is read into.
+        reading.wait()
+        return None
 
     def follow(self, steps: int) -> None:
         """Go on with another number of steps."""

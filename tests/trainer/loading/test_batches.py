@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from slipway.trainer.data import shards
@@ -41,6 +42,40 @@ def test_a_step_may_be_asked_for_out_of_turn(sequences: Sequences) -> None:
     jumping = batches(sequences)
     for step in (0, 9, 9, 3):
         assert np.array_equal(jumping.windows(step), batches(sequences).windows(step))
+
+
+class SlowSecondRead:
+    """Samples whose rows are their numbers; the second read ends only when it is `released`."""
+
+    def __init__(self) -> None:
+        self._reads = 0
+        self.started = threading.Event()
+        self.released = threading.Event()
+
+    def empty(self, count: int) -> npt.NDArray[np.uint64]:
+        return np.zeros(count, np.uint64)
+
+    def read(
+        self, numbers: npt.NDArray[np.uint64], out: npt.NDArray[np.uint64] | None = None
+    ) -> npt.NDArray[np.uint64]:
+        assert out is not None
+        self._reads += 1
+        if self._reads == 2:
+            self.started.set()
+            assert self.released.wait(60)
+        out[:] = numbers
+        return out
+
+
+def test_a_read_ahead_that_ends_late_does_not_write_over_another_step() -> None:
+    samples, order, last = SlowSecondRead(), Order([SIZE * STEPS], 1, 1), STEPS - 1
+    jumping = Batches(samples, order, SIZE, slice(0, SIZE), STEPS)
+    jumping.windows(0)
+    assert samples.started.wait(60)
+    threading.Timer(0.2, samples.released.set).start()
+    rows = jumping.windows(last)
+    until(lambda: "read-ahead" not in {thread.name for thread in threading.enumerate()}, "the read-ahead to end")
+    assert np.array_equal(rows, order.samples(last * SIZE, SIZE))
 
 
 def test_the_next_step_is_read_into_a_second_buffer_while_this_one_is_in_use(tmp_path: Path) -> None:
