@@ -28,11 +28,7 @@ DATA = (
 )
 PLANTED = ("assets.py", "cli.py", "definitions.py", "random.py", "resources/__init__.py", "trainer.py")
 """Files of a user with names that our packages, or Python's modules, have too."""
-VERBS = (
-    pytest.param(("recipes", "check"), id="recipes check"),
-    pytest.param(("plan", "tiny-decoder"), id="plan"),
-    pytest.param(("demo",), id="demo", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
-)
+VERBS = {"recipes check": ("recipes", "check"), "plan": ("plan", "tiny-decoder")}
 OPENED = re.compile(r'open(?:at)?\((?:AT_FDCWD, )?"([^"]+)"')
 
 
@@ -75,25 +71,49 @@ def test_it_holds_one_package_with_its_data_as_files(wheel: Path):
     assert expected - {str(name) for name in names} == set()
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_opens_no_file_of_the_users_that_has_a_modules_name(
-    command: Path, tmp_path: Path, verb: tuple[str, ...]
-):
-    folder, log = tmp_path / "mine", tmp_path / "opened"
+@pytest.fixture
+def user_folder(tmp_path: Path) -> Path:
+    """A folder of files that have names of our packages, and that end the process that imports one."""
+    folder = tmp_path / "mine"
     for name in PLANTED:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("raise SystemExit('a file of the user was imported')\n")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SLIPWAY", "COV"))}
-    strace = ["strace", "-f", "--seccomp-bpf", "-s", "4096", "-e", "trace=open,openat", "-o", str(log)]
-    environ = {
-        **kept,
+        (folder / name).write_text("raise SystemExit('a file of the user was imported: ' + __file__)\n")
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user who has set nothing for Python, with a home of this test."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SLIPWAY", "COV"))}
+    return {
+        **inherited,
         "HOME": str(tmp_path),
         "SLIPWAY_HOME": str(tmp_path / "home"),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
-    done = subprocess.run([*strace, str(command), *verb], cwd=folder, env=environ, capture_output=True, text=True)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_a_verb_opens_no_file_of_the_users_that_has_a_modules_name(
+    command: Path, tmp_path: Path, user_folder: Path, environment: dict[str, str], verb: tuple[str, ...]
+):
+    log = tmp_path / "opened"
+    strace = ["strace", "-f", "--seccomp-bpf", "-s", "4096", "-e", "trace=open,openat", "-o", str(log)]
+    done = subprocess.run(
+        [*strace, str(command), *verb], cwd=user_folder, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    opened = {folder / path for path in OPENED.findall(log.read_text(errors="replace"))}
+    opened = {user_folder / path for path in OPENED.findall(log.read_text(errors="replace"))}
     assert command.parent.parent / "pyvenv.cfg" in opened, "the processes were watched"
-    assert sorted(path for path in opened if folder in path.parents) == []
+    assert sorted(path for path in opened if user_folder in path.parents) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_demo_runs_beside_files_of_the_users_that_have_modules_names(
+    command: Path, user_folder: Path, environment: dict[str, str]
+):
+    done = subprocess.run([str(command), "demo"], cwd=user_folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "champion" in done.stdout
