@@ -14,15 +14,15 @@ import dagster as dg
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from slipway.assets import keys
-from slipway.assets.broken import broken_assets
+from slipway.assets.broken_recipes import broken_assets
 from slipway.assets.checkpoints import checkpoint_assets
 from slipway.assets.datasets.assets import dataset_assets
-from slipway.assets.evaluation import evaluation_assets
-from slipway.assets.execution.advice import advised, advising, as_advice
-from slipway.assets.execution.resources import as_set_up
+from slipway.assets.execution.run_config import without_run_config
+from slipway.assets.execution.user_errors import advised, advising, as_advice
 from slipway.assets.incidents import incident_assets, overview_asset
 from slipway.assets.models import model_assets
 from slipway.assets.preflight import preflight
+from slipway.assets.promotion.evaluation import evaluation_assets
 from slipway.assets.serving import served_assets
 from slipway.assets.staging import staging_assets
 from slipway.assets.suites.assets import suite_assets
@@ -31,12 +31,12 @@ from slipway.assets.training import training_assets
 from slipway.operations import (
     branching,
     checkpoint_retention,
+    daily_report,
     export_retention,
     exporting,
     garbage,
     logs,
     metadata_backup,
-    morning,
     nodes,
     notices,
     nvme_retention,
@@ -70,20 +70,19 @@ from slipway.sensors.node_demand import node_demand
 from slipway.sensors.node_failures import node_failures
 from slipway.sensors.node_health import node_health
 from slipway.sensors.notifications import notifications_sensor
-from slipway.sensors.offers import offers
 from slipway.sensors.openlineage import openlineage
+from slipway.sensors.policy_sync import terms
 from slipway.sensors.promotions import promotions
-from slipway.sensors.renewals import renewals
-from slipway.sensors.retraining import retraining
+from slipway.sensors.proposals import offers
+from slipway.sensors.retraining import renewals, retraining
 from slipway.sensors.run_starts import run_starts
 from slipway.sensors.serving import serving as serving_sensor
 from slipway.sensors.staging import staging
-from slipway.sensors.standings import standings
 from slipway.sensors.suites import suites
-from slipway.sensors.support import around, holder
+from slipway.sensors.support import leader_only, wrap
 from slipway.sensors.sweep_completions import sweep_completions
-from slipway.sensors.terms import terms
 from slipway.sensors.traces import traces
+from slipway.sensors.training_status import standings
 from slipway.trainer.base import proxy_bypass
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def schedules_of(recipes: Recipes) -> list[dg.ScheduleDefinition]:
         export_retention.schedule,
         nvme_retention.schedule,
         storage.schedule,
-        morning.schedule,
+        daily_report.schedule,
         restore_drill.schedule,
         metadata_backup.schedule,
         scrub.schedule,
@@ -174,8 +173,8 @@ def build(
     With a `lease`, sensors and schedules decide only in the process that holds it. `notifications` says whom to tell.
     `broken` are the recipes that cannot be used.
     """
-    schedules = [around.schedule(each, advising) for each in schedules_of(recipes)]
-    sensors = [around.sensor(each, advising) for each in sensors_of(recipes, notifications)]
+    schedules = [wrap.schedule(each, advising) for each in schedules_of(recipes)]
+    sensors = [wrap.sensor(each, advising) for each in sensors_of(recipes, notifications)]
     made = dg.Definitions(
         assets=[
             *assets_of(recipes),
@@ -183,7 +182,7 @@ def build(
             overview_asset(),
             preflight,
             storage.storage,
-            morning.morning_page,
+            daily_report.morning_page,
             metadata_backup.backup_of_metadata,
         ],
         asset_checks=[check for recipe in recipes.trainings.values() for check in restore_drill.restore_checks(recipe)],
@@ -211,13 +210,13 @@ def build(
             logs.job,
             notices.job(notifications),
             storage.job,
-            morning.job,
+            daily_report.job,
             restore_drill.job(recipes.trainings),
             metadata_backup.job,
         ],
-        schedules=holder.schedules(schedules, lease) if lease else schedules,
-        sensors=holder.sensors(sensors, lease) if lease else sensors,
-        resources=as_set_up(resources),
+        schedules=leader_only.schedules(schedules, lease) if lease else schedules,
+        sensors=leader_only.sensors(sensors, lease) if lease else sensors,
+        resources=without_run_config(resources),
         executor=executor,
     )
     return advised(made)

@@ -4,7 +4,7 @@ import dagster as dg
 
 from slipway.assets import keys
 from slipway.recipes.training import ModelRecipe, TrainingRecipe
-from slipway.resources.trainings.checkpoint_faults import CheckpointFault
+from slipway.resources.trainings.checkpoints import CheckpointFault
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.trainer.record.fence import Commit
 

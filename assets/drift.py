@@ -1,18 +1,36 @@
-"""Drift: how differently the documents of two snapshots are distributed, whatever lies between them."""
+"""Drift: how differently the documents of two snapshots are distributed, and live requests from what was trained on.
 
-from collections.abc import Iterator
+Of live requests, languages and tokens are compared as causes of a retraining; lengths are shown beside them, for a
+question is shorter than a document by its nature.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.assets.datasets.images import checks as of_images
 from slipway.assets.datasets.snapshots.outcomes import table_of
 from slipway.assets.datasets.texts import checks as of_texts
+from slipway.assets.datasets.texts.checks import sample
 from slipway.resources.tiers import Tiers
+from slipway.resources.warehouse import stability_index
+from slipway.serving import request_statistics
+from slipway.serving.api.texts import ServedTokenizer
+from slipway.serving.records import ServedVersion
+from slipway.serving.request_statistics import AskedRecords, TextCounts
 from slipway.trainer.data import snapshots
 from slipway.trainer.data.images import ImageSnapshot
 from slipway.trainer.data.mixtures import MixtureSnapshot
 from slipway.trainer.data.shards import TextSnapshot
+from slipway.trainer.data.snapshots import Snapshot
 
-Snapshot = TextSnapshot | ImageSnapshot
+AnySnapshot = TextSnapshot | ImageSnapshot
+LIVE_DAYS = 7
+"""Today and so many days before are compared."""
+LEAST_REQUESTS = 200
+"""Nothing is said of fewer texts: the index of few texts is large by chance."""
+SAMPLED_REQUESTS = 500
+"""Documents of a snapshot that are counted, at even distances."""
 
 
 def between(before: str, current: str, tiers: Tiers) -> dict[str, float]:
@@ -30,7 +48,77 @@ def between(before: str, current: str, tiers: Tiers) -> dict[str, float]:
     return largest
 
 
-def _pairs(old: Snapshot, new: Snapshot, durable: Path) -> Iterator[tuple[Snapshot, Snapshot]]:
+@dataclass(frozen=True)
+class LiveDrift:
+    """How differently what is asked is distributed from what was trained on."""
+
+    texts: int
+    """That were asked and counted."""
+    left_out: int
+    figures: Mapping[str, float]
+    """The population stability index of languages, tokens and lengths; empty below `LEAST_REQUESTS` texts."""
+    languages: Mapping[str, float]
+    """The shares of the three that are asked most."""
+
+    @property
+    def cause(self) -> float:
+        """The larger of the two that count as a cause of a retraining; 0 while nothing is known."""
+        return max((self.figures.get(name, 0.0) for name in ("languages", "tokens")), default=0.0)
+
+
+def count_trained(durable: Path, model: str, version: ServedVersion, snapshot: str) -> None:
+    """Count the documents of the snapshot that a version was trained on, once.
+
+    Raises ValueError for a snapshot that is gone, and OSError.
+    """
+    export, records = durable / version.folder, AskedRecords(durable, model)
+    name = request_statistics.tokenizer_of(export)
+    if records.trained(snapshot, name) is not None:
+        return
+    tokenizer, counts = ServedTokenizer(export), TextCounts()
+    described = list(_texts(snapshots.read(durable, snapshot), durable))
+    for each in described:
+        for split, tokens in sample(each, durable, max(1, SAMPLED_REQUESTS // len(described))):
+            if split == "train":
+                text = tokenizer.decode(tokens.tolist())
+                counts.add(text, tokenizer.encode(text[: request_statistics.LONGEST]))
+    if counts.texts:
+        records.keep_trained(snapshot, name, counts)
+
+
+def live_drift(durable: Path, model: str, version: ServedVersion, snapshot: str) -> LiveDrift | None:
+    """What is asked of a version, beside the snapshot that it was trained on; None where that was not counted.
+
+    Raises OSError.
+    """
+    records, name = AskedRecords(durable, model), request_statistics.tokenizer_of(durable / version.folder)
+    trained = records.trained(snapshot, name)
+    if trained is None:
+        return None
+    found = records.asked(name, LIVE_DAYS)
+    most = sorted(found.languages.items(), key=lambda pair: -pair[1])[:3]
+    return LiveDrift(
+        found.texts,
+        found.left_out,
+        live_figures(trained, found) if found.texts >= LEAST_REQUESTS else {},
+        {language: round(times / found.texts, 4) for language, times in most},
+    )
+
+
+def live_figures(trained: TextCounts, found: TextCounts) -> dict[str, float]:
+    """The population stability index of each distribution, from what was trained on to what is asked."""
+    pairs = {
+        "languages": (trained.languages, found.languages),
+        "tokens": (trained.tokens, found.tokens),
+        "lengths": (trained.lengths, found.lengths),
+    }
+    return {
+        name: round(stability_index(list(before.items()), list(after.items())), 4)
+        for name, (before, after) in pairs.items()
+    }
+
+
+def _pairs(old: AnySnapshot, new: AnySnapshot, durable: Path) -> Iterator[tuple[AnySnapshot, AnySnapshot]]:
     """The snapshots that are compared with each other: of mixtures, two of each dataset."""
     if not isinstance(new, MixtureSnapshot):
         yield old, new
@@ -41,9 +129,18 @@ def _pairs(old: Snapshot, new: Snapshot, durable: Path) -> Iterator[tuple[Snapsh
                 yield snapshots.read(durable, known[source.dataset]), snapshots.read(durable, source.snapshot)
 
 
-def _compared(old: Snapshot, new: Snapshot, durable: Path) -> dict[str, float]:
+def _compared(old: AnySnapshot, new: AnySnapshot, durable: Path) -> dict[str, float]:
     tables = [table_of(each, durable) for each in (old, new)]
     if type(old) is not type(new) or not all(table.exists() for table in tables):
         return {}
     compare = of_images.drift if isinstance(new, ImageSnapshot) else of_texts.drift
     return compare(*tables)
+
+
+def _texts(described: Snapshot, durable: Path) -> Iterator[TextSnapshot]:
+    """A snapshot of texts itself, those of a mixture; none of pictures."""
+    if isinstance(described, MixtureSnapshot):
+        for source in described.sources:
+            yield from _texts(snapshots.read(durable, source.snapshot), durable)
+    elif isinstance(described, TextSnapshot):
+        yield described

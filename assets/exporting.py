@@ -6,7 +6,7 @@ Both write one tensor after the other and hold no more than one.
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipway.assets.measuring import evaluation_of
+from slipway.assets.measurement import evaluation_of
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.short_jobs import size
 from slipway.resources.short_jobs.attempts import ShortJob

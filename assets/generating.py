@@ -12,17 +12,17 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterExecutionInterruptedError
 
-from slipway.assets.measuring import Measuring
+from slipway.assets.measurement import Measuring
 from slipway.assets.serving import Serving
-from slipway.assets.suites.generation import answered, asking, harness
-from slipway.assets.suites.generation.answered import TaskFigures
-from slipway.assets.suites.generation.asking import Questions
+from slipway.assets.suites.generation import answers, generate, harness
+from slipway.assets.suites.generation.answers import TaskFigures
+from slipway.assets.suites.generation.generate import Questions
 from slipway.recipes.suite import GenerationSection
 from slipway.resources.mlflow.registry import Version
 from slipway.resources.short_jobs import size
 from slipway.resources.short_jobs.attempts import ShortJob
 from slipway.resources.short_jobs.running import ShortJobFailed
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.serving.records import ServedVersion
 from slipway.trainer.base import codec
 
@@ -41,7 +41,7 @@ class Generating:
         """
         durable = self.measuring.tiers.durable_path
         found = {
-            task: None if anew else answered.known(durable, version.manifest, task, section.examples)
+            task: None if anew else answers.known(durable, version.manifest, task, section.examples)
             for task in section.tasks
         }
         if open_tasks := tuple(task for task, known in found.items() if known is None):
@@ -56,13 +56,13 @@ class Generating:
         """
         measuring = self.measuring
         if measuring.compute.sees_nodes:
-            asking.check(asked.tasks)  # the job has what this process has
+            generate.check(asked.tasks)  # the job has what this process has
         served = Serving(measuring.tiers, measuring.compute, measuring.say).exported(version)
         wanted = self._job(version, served, asked)
         if anew:
             measuring.compute.short_jobs(measuring.tiers).forget(wanted)
         found = self._run(wanted)
-        if any(answered.known(measuring.tiers.durable_path, each.manifest, each.task, each.asked) is None
+        if any(answers.known(measuring.tiers.durable_path, each.manifest, each.task, each.asked) is None
                for each in found):  # fmt: skip
             measuring.compute.short_jobs(measuring.tiers).forget(wanted)
             found = self._run(wanted)
@@ -101,7 +101,7 @@ class Generating:
 
     def _placement(self, version: Version) -> Mapping[str, Any]:
         """The section `placement.kubernetes` of its training, for one rank; empty where the training is gone."""
-        store = trainings(self.measuring.tiers).store(version.training) if version.training else None
+        store = all_trainings(self.measuring.tiers).store(version.training) if version.training else None
         if store is None or not store.folder.is_dir():
             return {}
         return size.with_gpus(store.terms().kubernetes, 1)

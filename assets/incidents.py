@@ -13,10 +13,10 @@ import dagster as dg
 
 from slipway.assets import figures, keys, plots
 from slipway.recipes.training import TrainingRecipe
-from slipway.resources.trainings import post_mortem
+from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.incident_reports import RECOVERING, WAITING, IncidentReport
 from slipway.trainer.base import codec, digest
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 from slipway.trainer.record.accounting import buckets
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def incident_materialisation(report: IncidentReport, page: str, folder: str) -> 
     return dg.AssetMaterialization(
         keys.key(report.recipe, "incident"),
         partition=report.name,
-        description=post_mortem.headline(report),
+        description=incident_reports.headline(report),
         metadata={
-            "what_happened": post_mortem.headline(report),
+            "what_happened": incident_reports.headline(report),
             "to_be_done": report.todo or "nothing",
             "state": report.state,
             "cause": report.cause,
@@ -87,7 +87,7 @@ def incident_materialisation(report: IncidentReport, page: str, folder: str) -> 
             **({"kernel": "; ".join(report.kernel)} if report.kernel else {}),
             **{name: value for name, value in lost.items() if value is not None},
             "action": report.action,
-            "went_on": post_mortem.went_on(report),
+            "went_on": incident_reports.went_on(report),
             "at": dg.MetadataValue.timestamp(report.at),
             "step": report.step,
             **({"resumed_from": report.resumed_from} if report.resumed_from is not None else {}),
@@ -112,7 +112,7 @@ def timeline(report: IncidentReport) -> "Figure":
         axes.barh([0], [seconds], left=at, color=COLOURS[place % len(COLOURS)], label=label)
         at += seconds
     axes.set(xlabel="seconds lost", yticks=[])
-    axes.set_title(f"{report.name}: {post_mortem.cost(report)}", fontsize=8)
+    axes.set_title(f"{report.name}: {incident_reports.cost(report)}", fontsize=8)
     axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=2)
     return figure
 
@@ -177,19 +177,19 @@ def _entry(report: IncidentReport) -> str:
     """An incident in a few lines of Markdown."""
     rows = {
         "what": _what(report),
-        "cost": post_mortem.cost(report),
+        "cost": incident_reports.cost(report),
         "done": report.action,
-        "went on": f"{post_mortem.went_on(report)} ({report.state})",
+        "went on": f"{incident_reports.went_on(report)} ({report.state})",
         "to be done": f"**{report.todo}**" if report.todo else "nothing",
     }
-    head = f"#### {_linked(report)}: {post_mortem.when(report.at)}, {report.training}"
+    head = f"#### {_linked(report)}: {incident_reports.when(report.at)}, {report.training}"
     return "\n".join([head, "", *(f"- {name}: {_flat(value)}" for name, value in rows.items())])
 
 
 def _line(report: IncidentReport) -> str:
     """The same in one line."""
-    cost = f"{post_mortem.cost(report)}; {report.state}"
-    return f"- {_linked(report)}, {post_mortem.when(report.at)}: {_what(report)}; {cost}"
+    cost = f"{incident_reports.cost(report)}; {report.state}"
+    return f"- {_linked(report)}, {incident_reports.when(report.at)}: {_what(report)}; {cost}"
 
 
 def _todo(report: IncidentReport) -> str:
@@ -198,13 +198,15 @@ def _todo(report: IncidentReport) -> str:
 
 
 def _what(report: IncidentReport) -> str:
-    return _flat(f"{report.kind or 'unknown'}: {post_mortem.first_line(report.cause)}")
+    return _flat(f"{report.kind or 'unknown'}: {incident_reports.first_line(report.cause)}")
 
 
 def _linked(report: IncidentReport) -> str:
     """Where it began, as a link to the incident's partition."""
     path = "/".join(keys.key(report.recipe, "incident").path)
-    return f"[{post_mortem.named(report) or report.training}](/assets/{path}?view=partitions&partition={report.name})"
+    return (
+        f"[{incident_reports.named(report) or report.training}](/assets/{path}?view=partitions&partition={report.name})"
+    )
 
 
 def _list(reports: Sequence[IncidentReport], line: Callable[[IncidentReport], str]) -> str:

@@ -10,11 +10,11 @@ from typing import TypeVar
 from slipway.assets.datasets.texts import tokenizer
 from slipway.recipes.initial import InitSection
 from slipway.recipes.training import ModelRecipe, TrainingRecipe
-from slipway.resources.mlflow.promotion import Promotions
 from slipway.resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions.promotion import Promotions
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.base import regular_file
 from slipway.trainer.data import contents, snapshots, vocabulary
 from slipway.trainer.data.shards import TokenizerRecord
@@ -89,7 +89,7 @@ def _version_of(init: InitSection, model: str, registry: Registry, tiers: Tiers)
 def _committed(checkpoint: str, tiers: Tiers) -> tuple[Path, str | None]:
     """The folder and the manifest of `<training>/<step>`."""
     training, step = checkpoint.split("/")
-    commits = {commit.step: commit for commit in trainings(tiers).store(training).commits()}
+    commits = {commit.step: commit for commit in all_trainings(tiers).store(training).commits()}
     if int(step) not in commits:
         there = ", ".join(map(str, commits)) or "none"
         raise ValueError(f"found no checkpoint {checkpoint}, expected one of the steps of {training}: {there}")

@@ -1,6 +1,6 @@
 """Names in the asset graph: lanes, asset keys, partitions. One place, so that assets and sensors agree.
 
-A key begins with the lane of its recipe, or of its registered model (`slipway.recipes.lanes`). Partition keys:
+A key begins with the lane of its recipe, or of its registered model (`slipway.recipes.asset_prefix`). Partition keys:
 a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
 ``<training>.<incarnation>.<generation>[.<step>[.<number>]]`` for its incidents, ``<sweep>.<n>`` for trials.
 """
@@ -9,7 +9,7 @@ import re
 
 import dagster as dg
 
-from slipway.recipes import lanes
+from slipway.recipes import asset_prefix
 
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
 PREFLIGHT = dg.AssetKey(["platform", "preflight"])
@@ -29,7 +29,7 @@ LIFE_TAG = "slipway/life"
 
 def lane(name: str) -> str:
     """The lane of a recipe or of a registered model: the first part of its assets' keys."""
-    return lanes.lane(name)
+    return asset_prefix.lane(name)
 
 
 def key(recipe: str, noun: str) -> dg.AssetKey:

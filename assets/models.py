@@ -1,8 +1,9 @@
 """Models: the best checkpoint of a training as candidate, and the champion that it becomes when the checks pass.
 
-`slipway.assets.gate` judges the candidate; what it finds is shown as checks, one with a picture of the interval, and is
-the record that the promotion needs. Materialising the champion therefore promotes nothing that did not pass. In a run
-that has judged the candidate too, a rejection is no failure: the champion's partition says why there is none.
+`slipway.assets.promotion.gate` judges the candidate; what it finds is shown as checks, one with a picture of the
+interval, and is the record that the promotion needs. Materialising the champion therefore promotes nothing that did
+not pass. In a run that has judged the candidate too, a rejection is no failure: the champion's partition says why there
+is none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,22 +11,23 @@ from typing import Any
 
 import dagster as dg
 
-from slipway.assets import card, keys, plots, stages
-from slipway.assets.evaluation import best
+from slipway.assets import keys, model_card, plots, stages
 from slipway.assets.execution import pods
-from slipway.assets.gate import Gate
-from slipway.assets.gates.checks import CHECKS
-from slipway.assets.measuring import in_a_run
+from slipway.assets.measurement import in_a_run
+from slipway.assets.promotion.evaluation import best
+from slipway.assets.promotion.gate import Gate
+from slipway.assets.promotion.policy_checks import CHECKS
 from slipway.recipes.suite import SuiteRecipe
 from slipway.recipes.training import ModelRecipe
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow import identity, record
-from slipway.resources.mlflow.promotion import Judgement, NotAPromoter, NotPromoted
 from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions import model_record
+from slipway.resources.promotions.promotion import Judgement, NotAPromoter, NotPromoted
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.data import snapshots
 from slipway.trainer.record.fence import Commit
 from slipway.trainer.record.scores import Score
@@ -65,7 +67,7 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
     def candidate(
         context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-        store = trainings(tiers).store(context.partition_key)
+        store = all_trainings(tiers).store(context.partition_key)
         facts = store.read()
         commit, score = _best(facts)
         gate = gate_of(context, tiers, compute, tracking)
@@ -73,15 +75,15 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         source = tiers.durable_path / commit.folder
         snapshot = snapshots.read(tiers.durable_path, facts.specification.snapshot)
         how = stages.of_snapshot(tiers.durable_path, snapshot)
-        made = record.of_checkpoint(gate.model, facts, commit, score, snapshot, tiers.durable_path, how)
-        record.keep(tiers.durable_path, made)
+        made = model_record.of_checkpoint(gate.model, facts, commit, score, snapshot, tiers.durable_path, how)
+        model_record.keep(tiers.durable_path, made)
         run = tracking.run_of(store)
         version = gate.registry.register(gate.model, source, run, tags)
         try:
             judgement = gate.judge(version, identity.of_run(context.run))
         except ValueError as error:
             raise dg.Failure(f"{facts.id}: its candidate cannot be judged: {error}") from None
-        made = record.read(tiers.durable_path, gate.model, commit.manifest) or made
+        made = model_record.read(tiers.durable_path, gate.model, commit.manifest) or made
         yield dg.MaterializeResult(
             metadata={
                 "version": version.number,
@@ -89,8 +91,8 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
                 **score.coded,
                 **tags,
                 **({"mlflow": dg.MetadataValue.url(page)} if (page := tracking.pages.of_run(run)) else {}),
-                "not_known": ", ".join(record.not_known(made)) or "nothing",
-                "model_card": dg.MetadataValue.md(card.of(made, judgement)),
+                "not_known": ", ".join(model_record.not_known(made)) or "nothing",
+                "model_card": dg.MetadataValue.md(model_card.of(made, judgement)),
             },
             data_version=dg.DataVersion(commit.manifest),
         )
@@ -113,7 +115,7 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
     def champion(
         context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> Iterator[dg.MaterializeResult[None] | dg.AssetObservation]:
-        facts = trainings(tiers).store(context.partition_key).read()
+        facts = all_trainings(tiers).store(context.partition_key).read()
         commit, score = _best(facts)
         gate = gate_of(context, tiers, compute, tracking)
         version = gate.registry.find(gate.model, commit.manifest)

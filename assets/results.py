@@ -11,18 +11,21 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from slipway.assets import changed, keys, plots, spent
+from slipway.assets import keys, plots, spent
+from slipway.resources.errors import Unavailable
 from slipway.resources.event_log import materialised
 from slipway.resources.pages.training import address
-from slipway.resources.trainings import course, naming
+from slipway.resources.trainings import naming, updates
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.trainings.metric_series import read_sample
+from slipway.resources.trainings.updates import KnownChange
 from slipway.trainer.base.journal import JournalEvent
-from slipway.trainer.figures import measures
+from slipway.trainer.metrics import measures
 from slipway.trainer.record import ledger
 
 LOCK = "result.lock"
@@ -66,7 +69,7 @@ def result_version(facts: TrainingFacts) -> dg.DataVersion:
 
 def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
     """What the UI shows of a finished training; figures of steps only where its ledger has steps."""
-    read, script, ended = course.read(facts.folder), facts.specification.script, facts.ended
+    read, script, ended = read_sample(facts.folder), facts.specification.script, facts.ended
     assert ended is not None
     return {
         "name": naming.of(facts),
@@ -81,9 +84,41 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
         **spent.metadata(facts.folder, read.seconds),
         "snapshot": facts.specification.snapshot,
         "origin": dg.MetadataValue.json(dict(facts.terms.origin)),
-        **changed.of_training(facts.folder),
+        **changes_of_training(facts.folder),
         "dagster/uri": str(facts.folder),
     }
+
+
+def change_description(change: KnownChange) -> str:
+    """A change of a running training in one line for a person."""
+    pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
+    return f"change {change.number}: {pairs}; {change.state}"
+
+
+def change_metadata(change: KnownChange) -> dict[str, Any]:
+    """What an observation of it has: who and why, from which step it holds, and the values as a diff."""
+    return {
+        "change": change.number,
+        "state": change.state,
+        "step": change.applied.step if change.applied else None,
+        "by": change.by,
+        "why": change.why,
+        "diff": dg.MetadataValue.md(change_diff(change)),
+    }
+
+
+def changes_of_training(folder: Path) -> dict[str, Any]:
+    """All changes of a training that it took over, for its result; empty where there are none."""
+    found = [each for each in updates.known(folder) if each.applied]
+    return (
+        {"changes": dg.MetadataValue.md("\n".join(f"- {change_description(each)}" for each in found))} if found else {}
+    )
+
+
+def change_diff(change: KnownChange) -> str:
+    """The values before and since, as a block of Markdown."""
+    lines = [f"- {name}: {old!r}\n+ {name}: {new!r}" for name, (old, new) in change.pairs.items()]
+    return "\n".join(["```diff", *lines, "```"])
 
 
 def _figures(steps: list[JournalEvent], script: bool) -> dict[str, Any]:

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import dagster as dg
 
-from slipway.assets import asked, keys
+from slipway.assets import keys
+from slipway.assets.drift import LIVE_DAYS, LiveDrift, count_trained, live_drift
 from slipway.assets.execution import pods
 from slipway.assets.exporting import Exporting
 from slipway.recipes.training import ModelRecipe
-from slipway.resources import exports
+from slipway.resources import exports, identity
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow import answerers, identity
-from slipway.resources.mlflow.promotion import Promotion, champion
 from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Version
+from slipway.resources.promotions.promotion import Promotion, champion, refusal_to_answer
 from slipway.resources.serving import wishes
 from slipway.resources.serving.wishes import NotServed
 from slipway.resources.short_jobs.running import Say
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.serving.records import Answering, ServedState, ServedVersion, ServingRecords, SwitchPolicy
 from slipway.trainer.base import digest, regular_file
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST
@@ -66,14 +66,14 @@ class Serving:
 
     def _admit(self, version: Version) -> None:
         """Raises NotServed for a version that may not answer."""
-        if reason := answerers.refusal(self.tiers.durable_path, version):
+        if reason := refusal_to_answer(self.tiers.durable_path, version):
             raise NotServed(f"model {version.model}: {reason}")
 
     def _count_trained(self, version: Version, served: ServedVersion) -> None:
         """Count what the version was trained on, beside which is shown what it is asked; served it is in any case."""
         try:
             if snapshot := version.tags.get(SNAPSHOT_TAG):
-                asked.count_trained(self.tiers.durable_path, version.model, served, snapshot)
+                count_trained(self.tiers.durable_path, version.model, served, snapshot)
         except (ValueError, OSError) as error:
             self.say(f"what it is asked will not be compared with what it was trained on: {error}")
 
@@ -88,7 +88,7 @@ class Serving:
 
         def refusal(version: ServedVersion) -> str:
             registered = Version(model, version.number, "", {MANIFEST_TAG: version.checkpoint})
-            return answerers.refusal(self.tiers.durable_path, registered, again=True)
+            return refusal_to_answer(self.tiers.durable_path, registered, again=True)
 
         state = wishes.back(self.records, model, by, why, refusal)
         self.ensure()
@@ -133,7 +133,7 @@ class Serving:
         target = self.records.export(version.model, version.manifest)
         precision = self.compute.serving(self.tiers).precision
         self.say(f"exporting version {version.number} of {version.model}")
-        if version.training and (store := trainings(self.tiers).store(version.training)).folder.is_dir():
+        if version.training and (store := all_trainings(self.tiers).store(version.training)).folder.is_dir():
             exporting, terms = Exporting(self.tiers, self.compute, self.say), store.terms()
             if exporting.is_for_a_job(commit, terms, target):
                 return exporting.export(commit, terms, target, None, precision, export.FILE_BYTES)
@@ -234,13 +234,13 @@ def served_assets(recipes: Sequence[ModelRecipe]) -> list[dg.AssetsDefinition]:
     return [served_asset(model, leading) for model, leading in served_models(recipes).items()]
 
 
-def asked_observation(model: str, drift: asked.LiveDrift, day: str) -> dg.AssetObservation:
+def asked_observation(model: str, drift: LiveDrift, day: str) -> dg.AssetObservation:
     """The event that shows what is asked, beside what was trained on."""
     differences = ", ".join(f"{name} differ by {index:.3g}" for name, index in drift.figures.items())
     most = ", ".join(f"{language} {share:.0%}" for language, share in drift.languages.items())
     return dg.AssetObservation(
         served_key(model),
-        description=f"asked {drift.texts:,} times in {asked.DAYS} days ({most}); {differences} from the training data",
+        description=f"asked {drift.texts:,} times in {LIVE_DAYS} days ({most}); {differences} from the training data",
         metadata={
             "asked": drift.texts,
             "asked_not_counted": drift.left_out,
@@ -251,7 +251,7 @@ def asked_observation(model: str, drift: asked.LiveDrift, day: str) -> dg.AssetO
     )
 
 
-def asked_of(tiers: Tiers, model: str) -> asked.LiveDrift | None:
+def asked_of(tiers: Tiers, model: str) -> LiveDrift | None:
     """What the champion is asked while it is what answers; None where it does not, or too little is known.
 
     Raises OSError and UndecodableRecord.
@@ -260,7 +260,7 @@ def asked_of(tiers: Tiers, model: str) -> asked.LiveDrift | None:
     settled = ServingRecords(tiers.durable_path).state(model).settled
     if held is None or settled is None or settled.checkpoint != held.manifest or SNAPSHOT_TAG not in held.tags:
         return None
-    found = asked.live_drift(tiers.durable_path, model, settled, held.tags[SNAPSHOT_TAG])
+    found = live_drift(tiers.durable_path, model, settled, held.tags[SNAPSHOT_TAG])
     return found if found is not None and found.figures else None
 
 

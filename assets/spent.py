@@ -8,7 +8,8 @@ import dagster as dg
 
 from slipway.assets import plots
 from slipway.resources import platform
-from slipway.resources.trainings import accounts, costs
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.accounts import TrainingCost, cost_if_any
 from slipway.resources.trainings.quotas import Quotas
 from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import Account, lost_by
@@ -25,7 +26,7 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
         return {"wall_seconds": ledger_seconds}
     account, figures = found
     shown = {name: value for name, value in vars(figures).items() if value is not None}
-    held = costs.of_if_any(folder)
+    held = cost_if_any(folder)
     lost = lost_by(account.interruptions, "kind")
     return {
         "wall_seconds": account.wall,
@@ -41,7 +42,7 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
     }
 
 
-def cost(held: costs.TrainingCost) -> dict[str, Any]:
+def cost(held: TrainingCost) -> dict[str, Any]:
     """Rank-hours and, where prices are set, money: in all, by day, and what spot would have cost or saved."""
     prices = platform.costs_here().rank_prices
     shown: dict[str, Any] = {"rank_hours": round(held.rank_hours, 4), "spot": held.spot}

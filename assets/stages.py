@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slipway.assets.unseen import UNSEEN
+from slipway.assets.holdout_filter import UNSEEN
 from slipway.trainer.base import listing, parsing, regular_file
 from slipway.trainer.data import mixtures, snapshots
 from slipway.trainer.data.mixtures import MixtureSnapshot

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from slipway.assets import keys
-from slipway.resources.trainings.roots import TRIALS
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TRIALS, TrainingStore
 
 
 @dataclass(frozen=True)

@@ -13,29 +13,27 @@ from typing import Any
 
 import dagster as dg
 
-from slipway.assets import keys, results, unseen
+from slipway.assets import holdout_filter, keys, results
 from slipway.assets.execution import pods
 from slipway.recipes import assignments
-from slipway.recipes.layout_faults import layout_faults
 from slipway.recipes.script import ScriptRecipe
 from slipway.recipes.strict import validate
-from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.recipes.training import ModelRecipe, TrainingRecipe, layout_faults
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow import identity
+from slipway.resources.errors import Unavailable
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import budgets, naming, scripts
-from slipway.resources.trainings.changes import sentence
+from slipway.resources.trainings import budgets, naming
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.records import Specification, Terms
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.trainings.job import keep_code
+from slipway.resources.trainings.records import Specification, Terms, changes_sentence
+from slipway.resources.trainings.store import TrainingStore, all_trainings
 from slipway.trainer.base.journal import JournalEvent
 from slipway.trainer.config.resolved import NUMBERS, OPERATION
 from slipway.trainer.data import contents, snapshots
-from slipway.trainer.figures import measures
+from slipway.trainer.metrics import measures
 from slipway.trainer.record import ledger
 
 TERMS = ("placement", *OPERATION)
@@ -52,10 +50,10 @@ def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: st
 
     Keeps the code of a script. With initial weights that were trained on some of the validation documents, the snapshot
     is the one without these. Raises ValueError when the code cannot be kept, for a model that cannot be trained on the
-    snapshot, and as `unseen.snapshot_for` does.
+    snapshot, and as `holdout_filter.snapshot_for` does.
     """
     if isinstance(recipe, ModelRecipe):
-        snapshot = unseen.snapshot_for(recipe.init, snapshot, tiers)
+        snapshot = holdout_filter.snapshot_for(recipe.init, snapshot, tiers)
     described = snapshots.read(tiers.durable_path, snapshot)
     if isinstance(recipe, ModelRecipe):
         contents.data(described, recipe.model, recipe.batch.length)
@@ -74,7 +72,7 @@ def _check_mix(recipe: ModelRecipe, snapshot: snapshots.Snapshot) -> None:
 
 def _numbers(recipe: TrainingRecipe, tiers: Tiers) -> dict[str, Any]:
     if isinstance(recipe, ScriptRecipe):
-        code = scripts.keep(Path(recipe.code), tiers.durable_path)
+        code = keep_code(Path(recipe.code), tiers.durable_path)
         return {"script": {"command": list(recipe.command), "code": code}, "parameters": recipe.parameters}
     assert isinstance(recipe, ModelRecipe)
     return recipe.numbers()
@@ -158,7 +156,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
     def training(
         context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute
     ) -> Iterator[dg.MaterializeResult[None]]:
-        root = trainings(tiers)
+        root = all_trainings(tiers)
         store = root.store(context.partition_key)
         named = {keys.TRAINING_TAG: store.id, keys.NAME_TAG: naming.of(store.read())}
         context.instance.add_run_tags(context.run.run_id, named)
@@ -199,7 +197,7 @@ def _follow_recipe(context: dg.AssetExecutionContext, store: TrainingStore, reci
         context.log.warning(str(error))
         return
     if changed := store.change_terms(now, identity.of_run(context.run), f"recipe {recipe.name}"):
-        context.log.info(f"its terms follow the recipe: {sentence(changed)}")
+        context.log.info(f"its terms follow the recipe: {changes_sentence(changed)}")
 
 
 def _wait(

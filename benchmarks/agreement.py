@@ -16,7 +16,7 @@ from datatrove.pipeline.filters.c4_filters import C4QualityFilter
 from datatrove.pipeline.filters.gopher_quality_filter import STOP_WORDS
 from datatrove.pipeline.filters.gopher_repetition_filter import find_all_duplicate
 
-from slipway.assets.datasets.cleaning import lines, rules
+from slipway.assets.datasets.cleaning import rules
 from slipway.assets.datasets.cleaning.statistics import TextStatistics
 from slipway.recipes.cleaning import C4, GOPHER
 from slipway.recipes.filters import LinesSection
@@ -56,7 +56,7 @@ def _texts() -> list[str]:
 def _our_lines(text: str, preset: str) -> str | None:
     """What is kept of a text by the rules for lines and C4's rules but for the count of sentences, for which datatrove
     needs a model; None for a text that is left out."""
-    kept = lines.kept(text, LinesSection.model_validate({"preset": preset}).settings())
+    kept = rules.kept_lines(text, LinesSection.model_validate({"preset": preset}).settings())
     asked = {name: value for name, value in C4.items() if name != "sentences_at_least"}
     return None if rules.first_broken(rules.measures(TextStatistics(kept), asked), asked) else kept
 

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slipway.assets.datasets.building.build import begin_build
 from slipway.assets.datasets.building.build_log import quiet
-from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.building.scratch_dir import scratch_dir
 from slipway.assets.datasets.cleaning import minhash
 from slipway.assets.datasets.documents import document_table, extracts
 from slipway.assets.datasets.documents.extracts import Extracts
@@ -61,9 +62,8 @@ def _compare(durable: Path, index: Path, count: int) -> tuple[float, float, int]
     """CPU-seconds, megabytes, and the documents that are kept."""
     recipe = DatasetRecipe.model_validate({"name": "drawn", "source": {"kind": "directory", "path": "."}})
     before, begun = _most_megabytes(), time.process_time()
-    with workshop(durable, recipe.name) as shop:
-        found = Extracts(index, "", count // IN_A_FILE, 0, 0)
-        table = document_table.write(recipe, TEXT_DOCUMENTS, found, durable, shop, quiet)
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
+        table = document_table.write(build, Extracts(index, "", count // IN_A_FILE, 0, 0))
     return time.process_time() - begun, _most_megabytes() - before, table.kept
 
 
@@ -78,8 +78,8 @@ def _write(durable: Path, count: int, alike: float) -> Path:
                 writer.write_table(table)
         files = range(begin // IN_A_FILE, (min(begin + IN_A_SEGMENT, count) - 1) // IN_A_FILE + 1)
         rows += [(f"{file:08}.jsonl", "1-2-3", 1, f"{file:064}", name) for file in files]
-    with workshop(durable, "drawn") as shop:
-        return extracts.write_index(durable, "drawn", "key", rows, shop)
+    with scratch_dir(durable, "drawn") as scratch:
+        return extracts.write_index(durable, "drawn", "key", rows, scratch)
 
 
 def _tables(random: np.random.Generator, begin: int, end: int, alike: float) -> Iterator[pa.Table]:

@@ -26,12 +26,12 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from slipway.assets.datasets.build import build
+from slipway.assets.datasets.assets import build
 from slipway.assets.datasets.documents import document_table
+from slipway.assets.datasets.inspection import beginning
 from slipway.assets.datasets.page import PAGE
 from slipway.assets.datasets.texts import steps
 from slipway.assets.datasets.texts.checks import CHECKS, outcomes
-from slipway.assets.datasets.texts.excerpts import beginning
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources import warehouse
 from slipway.resources.tiers import Tiers

@@ -23,12 +23,13 @@ import numpy as np
 
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import steps
-from slipway.assets.gates import checks, paired
-from slipway.assets.gates.checks import Rivals
 from slipway.assets.models import lineage
+from slipway.assets.promotion import comparison as paired
+from slipway.assets.promotion import policy_checks
+from slipway.assets.promotion.policy_checks import Rivals
 from slipway.recipes.gate import GateSection
-from slipway.resources.mlflow import record
 from slipway.resources.mlflow.registry import Registry
+from slipway.resources.promotions import model_record
 from slipway.trainer.base import digest
 from slipway.trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest
 from slipway.trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
@@ -70,11 +71,11 @@ def decisions(pairs: int, sizes: Sequence[int], shapes: Sequence[str]) -> Iterat
     for shape, examples in itertools.product(shapes, sizes):
         alone = promoted = refused = 0
         for seed in range(pairs):
-            found = checks.difference(pair(seed, examples, POLICY.margin, shape), POLICY, seed)
+            found = policy_checks.difference(pair(seed, examples, POLICY.margin, shape), POLICY, seed)
             alone += found.high < POLICY.margin
-            promoted += checks.against_champion(found, POLICY).passed
+            promoted += policy_checks.against_champion(found, POLICY).passed
             better = pair(10_000_000 + seed, examples, -POLICY.margin, shape)
-            refused += not checks.against_champion(checks.difference(better, POLICY, seed), POLICY).passed
+            refused += not policy_checks.against_champion(policy_checks.difference(better, POLICY, seed), POLICY).passed
         of, aim = f"{examples} examples, {shape}", "at most 0.025"
         yield f"false promotions, {of}", "share", promoted / pairs, aim
         yield f"false promotions by the interval alone, {of}", "share", alone / pairs, aim
@@ -136,8 +137,8 @@ def _register(platform: Platform, registry: Registry, snapshot: Snapshot, ranks:
     commit = Commit(5, Token(1), f"checkpoints/{store.id}/5", digest.sha256(manifest.encode()))
     score, facts = Score(commit.name, 1.0, 2.7, 1.0, 0.5, 100), store.read()
     begun = time.perf_counter()
-    made = record.of_checkpoint("benchmark", facts, commit, score, snapshot, durable)
-    record.keep(durable, made)
+    made = model_record.of_checkpoint("benchmark", facts, commit, score, snapshot, durable)
+    model_record.keep(durable, made)
     registry.register("benchmark", folder, "", lineage(facts, commit, score, "benchmark"))
     return time.perf_counter() - begun, manifest.bytes
 

@@ -40,7 +40,7 @@ STAGES: tuple[tuple[str, Any, str], ...] = (
     ("comparing documents", document_table, "write"),
     ("near-duplicates", near_duplicates, "duplicates"),
     ("encoding", tokens, "encode_missing"),
-    ("packing", snapshot, "build"),
+    ("packing", snapshot, "write"),
 )
 
 

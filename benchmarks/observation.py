@@ -19,18 +19,17 @@ import torch
 
 from benchmarks.peers import steps
 from slipway.trainer.config import resolved
-from slipway.trainer.config.operation import Layout, Observation
-from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.operation import Layout, Observation, Recovery
 from slipway.trainer.config.sections import Batch
-from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.elastic.batch_judge import BatchJudge
+from slipway.trainer.elastic.stragglers import StepPace
 from slipway.trainer.loop import Trainer
+from slipway.trainer.metrics.timeline import Timeline
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.node.world import World
 from slipway.trainer.record import fence
 from slipway.trainer.record.phases import TRAINING
 from slipway.trainer.record.recorder import RankRecorder
-from slipway.trainer.recovery.batches import BatchJudge
-from slipway.trainer.recovery.pace import StepPace
 
 WARMUP = 5
 

@@ -35,8 +35,8 @@ from benchmarks.peers import dagster_alone, logged, mlflow_alone, ray_alone
 from benchmarks.peers.asked import Peer, PeerAnswer
 from benchmarks.peers.logged import Logged
 from slipway.resources.home import Home
-from slipway.resources.mlflow import promotion
 from slipway.resources.mlflow.registry import TRAINING_TAG
+from slipway.resources.promotions import promotion
 from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.base import listing, processes

@@ -27,9 +27,8 @@ from slipway.assets.datasets.texts import steps
 from slipway.resources.compute.embedded import EmbeddedCompute
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.launchers.protocol import JobState, Status
-from slipway.resources.mlflow.shipped import ShippedLedger
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.mlflow.ledger_delivery import ShippedLedger
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.base import codec
 from slipway.trainer.record import fence, files, heartbeat
 from slipway.trainer.record.ledger import Ledger

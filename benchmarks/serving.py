@@ -148,7 +148,7 @@ def processor_seconds(clients: list[int], tokens: int, llama: str) -> Iterator[d
     from slipway.serving.engine import weights
     from slipway.serving.engine.batching import AnswerEngine, Sequence
     from slipway.serving.engine.network import Cache, InferenceDecoder
-    from slipway.serving.engine.plain import Sampling
+    from slipway.serving.engine.sampling_settings import Sampling
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -22,8 +22,7 @@ from typing import Any, Literal
 from benchmarks.peers import steps
 from slipway.trainer.base import atomic, journal, processes
 from slipway.trainer.config import resolved
-from slipway.trainer.config.operation import Layout
-from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.operation import Layout, Recovery
 from slipway.trainer.config.sections import Batch
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.record import fence, ledger

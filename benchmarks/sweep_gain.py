@@ -17,8 +17,8 @@ from pathlib import Path
 
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import steps as lane
-from slipway.assets.evaluation import evaluate
-from slipway.assets.measuring import Measuring
+from slipway.assets.measurement import Measuring
+from slipway.assets.promotion.evaluation import evaluate
 from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
 from slipway.assets.sweeps.full_scale import led_to
@@ -32,7 +32,7 @@ from slipway.resources.home import Home
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 
 BY = "benchmark"
 AIM = 0.0
@@ -95,7 +95,7 @@ class GainBench:
 
     def trained(self, recipe: ModelRecipe, snapshot: str, cause: str = "") -> float:
         """The bits per byte of the last checkpoint of a training of this recipe, which is run if it has not been."""
-        root, control = trainings(self.tiers), self.compute.control(self.tiers)
+        root, control = all_trainings(self.tiers), self.compute.control(self.tiers)
         store = root.propose(specification(recipe, snapshot, self.tiers, cause), terms(recipe), by=BY)
         root.start(store, BY, "a benchmark")
         began = time.monotonic()

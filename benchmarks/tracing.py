@@ -13,11 +13,10 @@ from pathlib import Path
 import torch
 
 from benchmarks.parts.lines import print_line
-from slipway.trainer.figures.step_trace import StepTracer
-from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.metrics.timeline import StepTracer, Timeline
 from slipway.trainer.record import spans
+from slipway.trainer.record.claims import Token
 from slipway.trainer.record.recorder import RankRecorder
-from slipway.trainer.record.tokens import Token
 
 PARTS = ("data", *("forward", "backward") * 8, "communication", "optimiser", "communication")
 STEP_SECONDS = 0.01

@@ -32,13 +32,13 @@ import dagster as dg
 import torch
 
 from benchmarks.sensors import BY, unsynced
-from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.mlflow.tracking import STEP_METRICS, Delivery, Tracking
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.base import processes
-from slipway.trainer.figures.node_usage import EVERY_SECONDS, NodeUsage
-from slipway.trainer.figures.usage import Usage
+from slipway.trainer.metrics.node_usage import EVERY_SECONDS, NodeUsage
+from slipway.trainer.metrics.usage import Usage
 from slipway.trainer.record import fence, ledger
 from slipway.trainer.record.phases import TRAINING
 from slipway.trainer.record.recorder import RankRecorder

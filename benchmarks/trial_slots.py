@@ -32,16 +32,16 @@ from slipway.assets.datasets.texts import steps as lane
 from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
 from slipway.assets.sweeps.events import Asked, Started
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trials import trials_of
 from slipway.resources.launchers.protocol import Job, JobState, Status
+from slipway.resources.trainings.caching import CachingLauncher
 from slipway.resources.trainings.control import TrainingControl
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.glance import GlancedLauncher
 from slipway.resources.trainings.job import Paths
-from slipway.resources.trainings.traces import LOOK_SECONDS
+from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.watch import LOOK_SECONDS
 from slipway.trainer.record import fence, heartbeat, ledger
 from slipway.trainer.record.ledger import Ledger
 from tests.assets.datasets.corpora import make_corpus
@@ -134,7 +134,7 @@ def stages(store: SweepStore) -> list[dict[str, float]]:
     return found
 
 
-class ColdLauncher(GlancedLauncher):
+class ColdLauncher(CachingLauncher):
     """A launcher that starts each job in new processes."""
 
     def poll(self, name: str) -> Status:

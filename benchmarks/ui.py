@@ -42,10 +42,9 @@ from slipway.deploy.embedded import instance as embedded
 from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
 from slipway.resources import embedded as resources
 from slipway.resources.home import Home
-from slipway.resources.pages import kept
+from slipway.resources.pages import page_keeper
 from slipway.resources.pages.reading import TrainingReader
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.base import listing, processes
 from slipway.trainer.record import fence
 from slipway.trainer.record.ledger import Ledger
@@ -276,8 +275,8 @@ def report(platform: Platform, steps: int) -> None:
     with unsynced():
         _steps(store, 100, steps)
     reader = TrainingReader(platform.home.durable)
-    seconds = _seconds(lambda: kept.write(reader, store))
-    size = (store.folder / kept.PAGE).stat().st_size
+    seconds = _seconds(lambda: page_keeper.write(reader, store))
+    size = (store.folder / page_keeper.PAGE).stat().st_size
     show(f"the kept page of {steps:,} steps", size / 1e6, "MB", 1.0, seconds=round(seconds, 1))
     home = platform.home
     tiers = {"durable": home.durable, "nvme": home.nodes}

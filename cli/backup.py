@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import output, place
+from slipway.cli import context, output
 from slipway.cli.verbs import AsJson, group, verb
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 if TYPE_CHECKING:
-    from slipway.cli.place import Workplace
+    from slipway.cli.context import Workplace
     from slipway.operations.metadata_restore import Restored
     from slipway.operations.upgrade.upgrading import UpgradePlan
 
@@ -30,7 +30,7 @@ def backup(json: AsJson = False) -> None:
     from slipway.operations.metadata_backup import back_up
     from slipway.recipes.load import recipes_folder
 
-    here = place.here()
+    here = context.here()
     if (home := here.home) is not None and not home.dagster.is_dir():
         raise ValueError(f"SLIPWAY_HOME {home.root}: found no instance, expected one that has been started once")
     with output.progress("backing up"), here.dagster() as instance:
@@ -54,7 +54,7 @@ def restore(
     aside. What was made since the backup is shown again by the sensors when the instance is up. Recipes stay as they
     are, and so do settings that are there.
     """
-    here = place.here()
+    here = context.here()
     with _kept_down(here, "slipway restore"), output.progress("restoring"):
         done = _restored(here, backup)
     if json:
@@ -83,14 +83,14 @@ def upgrade(
 
     if dry_run and undo:
         raise ValueError("--dry-run and --undo: found both, expected one of them")
-    here = place.here()
+    here = context.here()
     if dry_run:
-        return _tell(upgrading.plan(here.durable, place.who(changes=False)), "would be migrated", json)
+        return _tell(upgrading.plan(here.durable, context.who(changes=False)), "would be migrated", json)
     with _kept_down(here, "slipway upgrade"):
         if undo:
-            return _tell(upgrading.undo(here.durable, place.who()), "taken back", json)
+            return _tell(upgrading.undo(here.durable, context.who()), "taken back", json)
         with output.progress("upgrading"):
-            made = upgrading.upgrade(here.durable, place.who(), lambda: _backed_up(here))
+            made = upgrading.upgrade(here.durable, context.who(), lambda: _backed_up(here))
     _tell(made, "migrated", json)
 
 
@@ -119,9 +119,9 @@ def _kept_down(here: "Workplace", command: str) -> Iterator[None]:
             postgresql.require_alone(service)
         yield
         return
-    from slipway.deploy.embedded import instance, occupancy
+    from slipway.deploy.embedded import home_lock, instance
 
-    with occupancy.kept_down(home, command):
+    with home_lock.kept_down(home, command):
         if elsewhere := instance.decides_elsewhere(home):
             raise ValueError(
                 f"SLIPWAY_HOME {home.root}: found a running instance ({elsewhere}), expected none: slipway down"
@@ -133,8 +133,8 @@ def _restored(here: "Workplace", backup: str) -> "Restored":
     from slipway.operations import metadata_restore
 
     if here.home is not None:
-        return metadata_restore.restore(here.home, here.tiers, place.who(), backup)
-    return metadata_restore.restore_servers(here.tiers, place.who(), backup, Path(tempfile.gettempdir()))
+        return metadata_restore.restore(here.home, here.tiers, context.who(), backup)
+    return metadata_restore.restore_servers(here.tiers, context.who(), backup, Path(tempfile.gettempdir()))
 
 
 def _backed_up(here: "Workplace") -> str:

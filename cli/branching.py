@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import complete, names, output, place, trainings
+from slipway.cli import completion_names, context, names, output, trainings
 from slipway.cli.recipes import usable
 from slipway.cli.verbs import AsJson, group, verb
 
@@ -19,7 +19,9 @@ SECTION = "Trainings"
 
 Checkpoint = Annotated[
     str,
-    typer.Argument(metavar="TRAINING@STEP", help="The checkpoint to begin from.", autocompletion=complete.checkpoints),
+    typer.Argument(
+        metavar="TRAINING@STEP", help="The checkpoint to begin from.", autocompletion=completion_names.checkpoints
+    ),
 ]
 Fields = Annotated[
     list[str] | None,
@@ -34,7 +36,7 @@ def branch(
         typer.Argument(
             metavar="TRAINING[@STEP]",
             help="The checkpoint to continue; without a step the newest one.",
-            autocompletion=complete.checkpoints,
+            autocompletion=completion_names.checkpoints,
         ),
     ],
     fields: Fields = None,
@@ -47,17 +49,17 @@ def branch(
     It has its full state: the weights, the optimiser's state, the random state and the place in the data. The parent
     goes on untouched.
     """
-    from slipway.assets import branching
-    from slipway.resources.trainings.by_hand import begin
+    from slipway.assets import training_commands
+    from slipway.resources.trainings.foreground import begin
 
     given, step = names.with_step(checkpoint)
-    here = place.here()
+    here = context.here()
     parent = here.training(given, _has_checkpoints, "training with checkpoints")
     with output.progress(f"branching from {parent.id}"):
         revision = here.compute.revision
-        asked = (fields or (), _recipes(), place.who(), name, revision)
-        store = branching.branch(here.trainings, parent, step, *asked)
-        waiting = begin(here.control, store, place.who())
+        asked = (fields or (), _recipes(), context.who(), name, revision)
+        store = training_commands.branch(here.trainings, parent, step, *asked)
+        waiting = begin(here.control, store, context.who())
     origin = store.terms().origin
     if json:
         output.print_json({"training": store.id, "waiting": waiting, **origin})
@@ -85,12 +87,12 @@ def replay(
     Exit code 0 says that they are bitwise equal, 3 within the tolerance, 1 different, 2 that they cannot be replayed.
     """
     from slipway.recipes import assignments
-    from slipway.resources.trainings.replays import replay as replayed
+    from slipway.resources.trainings.branching import replay as replayed
 
     given, step = names.with_step(checkpoint)
     if step is None:
         raise ValueError(f"{checkpoint}: found no step, expected TRAINING@STEP; slipway checkpoints list {given}")
-    here, changes = place.here(), assignments.parsed(fields or ())
+    here, changes = context.here(), assignments.parsed(fields or ())
     code = replayed(here.training(given), here.control.paths, step, steps, ranks, tolerance, changes, json)
     raise typer.Exit(code)
 
@@ -110,32 +112,32 @@ def set_(
     The learning rate and its schedule, intervals and deadlines hold between two steps, by all ranks after the same one.
     Other ways of running hold from the next start on. What would make it another training is refused.
     """
-    from slipway.assets.updating import update
-    from slipway.resources.trainings import updating
+    from slipway.assets.training_commands import update
+    from slipway.resources.trainings import updates
 
-    here = place.here()
+    here = context.here()
     store = here.training(training, lambda each: not each.read().succeeded, "unfinished training")
-    found = update(store, fields, _recipes(), place.who(), why)
+    found = update(store, fields, _recipes(), context.who(), why)
     if json:
         output.print_json(found)
     else:
         for each in found:
             meaning = f"; {each.means}" if each.means else ""
             print(f"{store.id} {each.field}: {each.old!r} to {each.new!r}, {each.takes_effect}{meaning}")
-    later = any(each.takes_effect == updating.NEXT_START for each in found)
+    later = any(each.takes_effect == updates.NEXT_START for each in found)
     if restart and later and store.read().unfinished:
         _restart(here, store)
 
 
-def _restart(here: place.Workplace, store: "TrainingStore") -> None:
+def _restart(here: context.Workplace, store: "TrainingStore") -> None:
     """Stop a training with a checkpoint, and start it again from there."""
-    from slipway.resources.trainings import by_hand
+    from slipway.resources.trainings import foreground
 
     why = "started anew with what was set"
     with output.progress(f"starting {store.id} anew: its job saves a checkpoint"):
-        step = by_hand.stop(here.control, store, place.who(), why)
-        by_hand.resume(here.trainings, store, place.who(), why)
-        by_hand.begin(here.control, store, place.who())
+        step = foreground.stop(here.control, store, context.who(), why)
+        foreground.resume(here.trainings, store, context.who(), why)
+        foreground.begin(here.control, store, context.who())
     output.note(f"{store.id} goes on from step {step}")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import output, place
+from slipway.cli import context, output
 from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def chaos(
     from slipway.operations.chaos import course, schedule
     from slipway.operations.chaos.faults import FAULTS, possible, usual
 
-    here = place.here()
+    here = context.here()
     names, can = fault or usual(here.home is None), possible(here.home is None)
     if unknown := [name for name in names if name not in can]:
         there = "a cluster" if here.home is None else "an embedded instance"
@@ -71,7 +71,7 @@ def chaos(
     raise typer.Exit(0 if report.share_right == 1 else 1)
 
 
-def _must_be_meant(here: place.Workplace, namespace: str) -> None:
+def _must_be_meant(here: context.Workplace, namespace: str) -> None:
     """Raises ValueError unless the namespace of the cluster's jobs was said."""
     own = here.cluster("its namespace").compute.cluster.namespace
     if namespace != own:
@@ -86,7 +86,7 @@ def _targets() -> "list[JobTarget | ClusterTarget]":
     from slipway.resources.kubernetes.client import Client
     from slipway.resources.launchers.protocol import JobState
 
-    here, found = place.here(), list[JobTarget | ClusterTarget]()
+    here, found = context.here(), list[JobTarget | ClusterTarget]()
     for store in here.stores().values():
         facts = store.read()
         if not facts.running or not facts.begun or here.control.status(facts).state is not JobState.RUNNING:
@@ -109,7 +109,7 @@ def _settled(record: Path) -> "ChaosReport":
     injections = course.read(record) if record.exists() else []
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        stores = {each.training: place.here().training(each.training).folder for each in injections}
+        stores = {each.training: context.here().training(each.training).folder for each in injections}
         recorded = {
             training: [incidents.read(folder, id) for id in incidents.names(folder)]
             for training, folder in stores.items()

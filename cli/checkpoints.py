@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import complete, names, output, place
+from slipway.cli import completion_names, context, names, output
 from slipway.cli.verbs import AsJson, group, verb
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 if TYPE_CHECKING:
     from slipway.resources.trainings.store import TrainingStore
@@ -17,14 +17,16 @@ app = group("The checkpoints of trainings: list, verify, export, reseal, release
 
 Training = Annotated[
     str,
-    typer.Argument(metavar="TRAINING", help="Its id, or the beginning of it.", autocompletion=complete.trainings),
+    typer.Argument(
+        metavar="TRAINING", help="Its id, or the beginning of it.", autocompletion=completion_names.trainings
+    ),
 ]
 Checkpoint = Annotated[
     str,
     typer.Argument(
         metavar="TRAINING[@STEP]",
         help="A checkpoint; without a step the newest one.",
-        autocompletion=complete.checkpoints,
+        autocompletion=completion_names.checkpoints,
     ),
 ]
 
@@ -32,10 +34,10 @@ Checkpoint = Annotated[
 @verb(app, "slipway checkpoints list tiny-dec", name="list")
 def list_(training: Training, json: AsJson = False) -> None:
     """List the checkpoints of a training, and who holds them."""
-    from slipway.resources.trainings import release as release_
+    from slipway.resources.trainings import checkpoints
     from slipway.trainer.checkpoint.tiers import replicas
 
-    here = place.here()
+    here = context.here()
     store = here.training(training, _has_checkpoints, "training with checkpoints")
     commits = store.commits()
     holders = replicas.holders(store.folder, commits)
@@ -50,7 +52,7 @@ def list_(training: Training, json: AsJson = False) -> None:
             for c in commits
         ],
     )
-    for name, reason in release_.set_aside(store).items():
+    for name, reason in checkpoints.set_aside(store).items():
         output.note(f"{store.id}@{int(name.split('.')[0])}: set aside: {reason}")
     if not commits:
         output.note(f"{store.id} has no checkpoint yet")
@@ -67,9 +69,9 @@ def verify(
     Nothing is changed: the trainer or the evaluation that needs a damaged checkpoint sets it aside, and `release` takes
     that back.
     """
-    from slipway.resources.trainings.verification import verify as verified
+    from slipway.resources.trainings.checkpoints import verify as verified
 
-    here = place.here()
+    here = context.here()
     store, commit = _find(here, checkpoint)
     shared = here.tiers.shared()
     where = shared[names.resolved(tier, shared, "tier")]
@@ -104,7 +106,7 @@ def export(
         with output.progress(f"exporting {checkpoint}"):
             made = exports.export(Path(checkpoint), to, None, tokenizer, precision, int(file_gb * 1e9))
     else:
-        here = place.here()
+        here = context.here()
         made = exported(here, *_find(here, checkpoint), to, tokenizer, precision, int(file_gb * 1e9))
     show_export(to, made, json)
 
@@ -118,7 +120,7 @@ def show_export(to: Path, manifest: str, json: bool) -> None:
 
 
 def exported(
-    here: place.Workplace,
+    here: context.Workplace,
     store: "TrainingStore",
     commit: "Commit",
     to: Path,
@@ -147,15 +149,15 @@ def reseal(
     are wrapped. It can be interrupted at any moment, and goes on when it is called again. It ends with 1 while
     something needs an older key.
     """
-    from slipway.resources.trainings import resealing
+    from slipway.resources.trainings.checkpoints import reseal_all, resealing_sentences
 
-    here = place.here()
+    here = context.here()
     with output.progress("sealing checkpoints"):
-        done = resealing.reseal_all(here.stores().values(), here.tiers.shared(), dry_run)
+        done = reseal_all(here.stores().values(), here.tiers.shared(), dry_run)
     if json:
         output.print_json(vars(done))
     else:
-        for line in resealing.sentences(done):
+        for line in resealing_sentences(done):
             print(line)
     if done.needed or done.failed:
         raise typer.Exit(1)
@@ -170,22 +172,24 @@ def release(
 
     Every byte of a copy is read and compared first. What was set aside, why, and who took it back stays on record.
     """
-    from slipway.resources.trainings import release as releases
+    from slipway.resources.trainings import checkpoints
 
-    here = place.here()
+    here = context.here()
     training, step = names.with_step(checkpoint)
-    store = here.training(training, lambda each: bool(releases.set_aside(each)), "training with a checkpoint set aside")
-    aside = releases.set_aside(store)
+    store = here.training(
+        training, lambda each: bool(checkpoints.set_aside(each)), "training with a checkpoint set aside"
+    )
+    aside = checkpoints.set_aside(store)
     chosen = [name for name in aside if step is None or int(name.split(".")[0]) == step]
     if len(chosen) != 1:
         there = ", ".join(f"{store.id}@{int(name.split('.')[0])}" for name in aside) or "none"
         raise ValueError(f"{checkpoint}: found {len(chosen)} checkpoints that were set aside, expected one of: {there}")
     with output.progress(f"verifying {checkpoint}") as shown:
-        done = releases.release(
+        done = checkpoints.release(
             store,
             here.tiers.shared(),
             chosen[0],
-            place.who(),
+            context.who(),
             lambda read, whole: shown.update(f"{read / 1e9:.1f} of {whole / 1e9:.1f} GB"),
         )
     if json:
@@ -193,7 +197,7 @@ def release(
     print(f"{checkpoint} is whole on {', '.join(done.tiers)} and counts again; it was set aside: {done.reason}")
 
 
-def _find(here: place.Workplace, given: str) -> "tuple[TrainingStore, Commit]":
+def _find(here: context.Workplace, given: str) -> "tuple[TrainingStore, Commit]":
     """The checkpoint that a name means. Raises ValueError."""
     training, step = names.with_step(given)
     store = here.training(training, _has_checkpoints, "training with checkpoints")

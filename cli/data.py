@@ -5,18 +5,19 @@ from typing import Annotated
 
 import typer
 
-from slipway.cli import complete, data_lines, names, output, place
+from slipway.cli import completion_names, context, data_lines, names, output
 from slipway.cli.recipes import usable
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base import listing
-from slipway.trainer.base.byte_size import words
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import bytes_in_words, counted
 
 app = group("Datasets: build, list, diff, inspect, takedown, stage, replicate, gc, scrub.")
 
 Dataset = Annotated[
     str,
-    typer.Argument(metavar="DATASET", help="Its name, or the beginning of it.", autocompletion=complete.datasets),
+    typer.Argument(
+        metavar="DATASET", help="Its name, or the beginning of it.", autocompletion=completion_names.datasets
+    ),
 ]
 Snapshot = Annotated[
     str,
@@ -33,10 +34,10 @@ def build(dataset: Dataset, json: AsJson = False) -> None:
     from slipway.recipes.load import recipes_folder
     from slipway.recipes.usable import usable_with
 
-    here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
+    here, name = context.here(), names.resolved(dataset, completion_names.datasets(""), "dataset recipe")
     recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
     with output.progress(f"building {name}") as shown, here.dagster() as instance:
-        from slipway.assets.datasets.build import build as built
+        from slipway.assets.datasets.assets import build as built
 
         sha256 = built(recipe, here.tiers, instance, lambda line: shown.update(f"building {name}: {line}"))
     if json:
@@ -47,9 +48,9 @@ def build(dataset: Dataset, json: AsJson = False) -> None:
 @verb(app, "slipway data list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the datasets that have a snapshot."""
-    from slipway.assets.datasets.snapshots.history import history
+    from slipway.assets.datasets.snapshots.pointer import history
 
-    here = place.here()
+    here = context.here()
     found = {name: history(here.durable, name)[-1] for name in _known(here)}
     if json:
         return output.print_json([{"dataset": name, **vars(past)} for name, past in found.items()])
@@ -67,9 +68,9 @@ def list_(json: AsJson = False) -> None:
 @verb(app, "slipway data history python-stdlib")
 def history(dataset: Dataset, json: AsJson = False) -> None:
     """List the snapshots of a dataset, the latest last."""
-    from slipway.assets.datasets.snapshots import history as snapshots
+    from slipway.assets.datasets.snapshots import pointer as snapshots
 
-    here = place.here()
+    here = context.here()
     found = snapshots.history(here.durable, _made(dataset, here))
     if json:
         return output.print_json(found)
@@ -91,9 +92,9 @@ def diff(
     Documents, also by rule, language and source, tokens, shards, and the bytes that nodes would have to fetch.
     """
     from slipway.assets.datasets.snapshots.difference import difference
-    from slipway.assets.datasets.snapshots.history import find
+    from slipway.assets.datasets.snapshots.pointer import find
 
-    here = place.here()
+    here = context.here()
     name = _made(dataset, here)
     before, after = (find(here.durable, name, each) for each in (old, new))
     with output.progress("comparing"):
@@ -119,9 +120,9 @@ def inspect(
     Each reason with examples: what shows it, and how the document begins; and the files that are not read.
     """
     from slipway.assets.datasets import inspection
-    from slipway.assets.datasets.snapshots.history import find
+    from slipway.assets.datasets.snapshots.pointer import find
 
-    here = place.here()
+    here = context.here()
     made = find(here.durable, _made(dataset, here), snapshot)
     with output.progress("reading the documents table"):
         found = inspection.inspect(here.durable, made, examples, reason)
@@ -173,12 +174,12 @@ def takedown(
     if what == TakedownSelection():
         raise ValueError("expected --url, --urls, --under or --document: what is to be taken down")
     doing = apply if apply is not None else not (urls or under)
-    here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
+    here, name = context.here(), names.resolved(dataset, completion_names.datasets(""), "dataset recipe")
     recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
     with output.progress(f"looking for them in {name}") as shown, here.dagster() as instance:
         from slipway.operations import takedown as operation
 
-        asked = operation.TakedownRequest(what, why, place.who(changes=doing), near)
+        asked = operation.TakedownRequest(what, why, context.who(changes=doing), near)
         where = (recipe, here.tiers, here.tracking)
         if doing:
             report = operation.take_down(*where, instance, asked, lambda line: shown.update(f"{name}: {line}"))
@@ -215,7 +216,7 @@ def stage(
     sha256 = _sha256(snapshot)
     with output.progress(f"staging {sha256[:12]}") as shown:
         report = every(1.0, lambda progress: shown.update(f"staging {sha256[:12]}: {progress}"))
-        staged = staging.stage(sha256, origins or [str(place.here().durable)], to, report, part)
+        staged = staging.stage(sha256, origins or [str(context.here().durable)], to, report, part)
     _tell(vars(staged), json)
 
 
@@ -236,7 +237,7 @@ def replicate(
 
     sha256 = _sha256(snapshot)
     with output.progress(f"replicating {sha256[:12]} to {to}"):
-        published = publishing.publish(sha256, durable or place.here().durable, to)
+        published = publishing.publish(sha256, durable or context.here().durable, to)
     _tell(vars(published), json)
 
 
@@ -253,7 +254,7 @@ def gc(
     """
     from slipway.operations.garbage import collected
 
-    here = place.here()
+    here = context.here()
     with output.progress("looking for what nothing refers to") as shown:
         found = collected(here.tiers, here.tracking, keep, hours, not apply, shown.update)
     if json:
@@ -276,9 +277,9 @@ def scrub(
     from slipway.operations import scrub as scrubbing
     from slipway.trainer.base.progress import every
 
-    here = place.here()
+    here = context.here()
     with output.progress("reading the datasets again") as shown, here.dagster() as instance:
-        from slipway.assets.datasets.build import build as built
+        from slipway.assets.datasets.assets import build as built
 
         recipes = usable().datasets if rebuild else None
         report = every(1.0, lambda progress: shown.update(f"reading the datasets again: {progress}"))
@@ -288,24 +289,24 @@ def scrub(
     if json:
         output.print_json(found)
     else:
-        print(f"{counted(found.files, 'file')} of {words(found.bytes)} read, {len(found.damaged)} damaged")
+        print(f"{counted(found.files, 'file')} of {bytes_in_words(found.bytes)} read, {len(found.damaged)} damaged")
         for line in (*map(scrubbing.sentence, found.damaged), *(f"not read: {each}" for each in found.unread)):
             print(line)
     if found.lost or found.unread:
         raise typer.Exit(1)
 
 
-def _known(here: place.Workplace) -> list[str]:
+def _known(here: context.Workplace) -> list[str]:
     """The datasets that have pointed at a snapshot."""
     datasets = here.durable / "datasets"
     return [name for name in listing.names_if_there(datasets) if (datasets / name / "history.journal").exists()]
 
 
-def _made(given: str, here: place.Workplace) -> str:
+def _made(given: str, here: context.Workplace) -> str:
     """The dataset with a snapshot that is meant. Raises ValueError, for a recipe's without one too."""
-    from slipway.assets.datasets.snapshots.history import none_of
+    from slipway.assets.datasets.snapshots.pointer import none_of
 
-    made, recipes = _known(here), complete.datasets(given)
+    made, recipes = _known(here), completion_names.datasets(given)
     if recipes and not any(name.startswith(given) for name in made):
         raise none_of(names.resolved(given, recipes, "dataset"))
     return names.resolved(given, made, "dataset")
@@ -315,10 +316,9 @@ def _sha256(given: str) -> str:
     """The snapshot that is meant: named in full, or as a dataset's present one. Raises ValueError."""
     if len(given) == 64 and set(given) <= set("0123456789abcdef"):
         return given
-    from slipway.assets.datasets.snapshots.history import none_of
-    from slipway.assets.datasets.snapshots.pointer import current
+    from slipway.assets.datasets.snapshots.pointer import current, none_of
 
-    here = place.here()
+    here = context.here()
     name = _made(given, here)
     found = current(here.durable, name)
     if found is None:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import category
 
-from slipway.trainer.base.byte_size import words
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import bytes_in_words, counted
 
 if TYPE_CHECKING:
     from slipway.assets.datasets.garbage import Garbage
@@ -31,13 +30,13 @@ def difference(found: "SnapshotDifference") -> Sequence[str]:
         what = "left out by rule" if kind == "rule" else kind
         for each in changed[:SHOWN]:
             was, now = each.before, each.now
-            sizes = f"{words(was.bytes)} to {words(now.bytes)}"
+            sizes = f"{bytes_in_words(was.bytes)} to {bytes_in_words(now.bytes)}"
             lines.append(f"{what} {each.name}: {was.documents:,} to {now.documents:,} documents, {sizes}")
         lines += [f"{what}: {len(changed) - SHOWN} more differ"] if len(changed) > SHOWN else []
     other = "" if found.same_tokenizer else ", of another tokenizer"
     if any(found.tokens):  # pictures have none
         lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
-    lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {words(found.new_bytes)} to move")
+    lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {bytes_in_words(found.new_bytes)} to move")
     return [_printable(line) for line in lines]
 
 
@@ -49,7 +48,7 @@ def inspection(found: "Inspection") -> Sequence[str]:
     for heading, totals in (("split", found.splits), ("language", found.languages)):
         for total in totals:
             documents = counted(total.documents, "document")
-            lines.append(f"{heading} {total.name}: {documents}, {words(total.bytes)}")
+            lines.append(f"{heading} {total.name}: {documents}, {bytes_in_words(total.bytes)}")
     for removal in found.removals:
         lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
         for example in removal.examples:
@@ -117,6 +116,6 @@ def _first(lines: list[str], what: str) -> list[str]:
 
 
 def garbage(found: "Garbage", applied: bool) -> str:
-    files = f"{counted(len(found.files), 'file')} of {words(found.bytes)}" if found.files else "nothing"
+    files = f"{counted(len(found.files), 'file')} of {bytes_in_words(found.bytes)}" if found.files else "nothing"
     how = "" if applied or not found.files else "; to remove it: --apply"
     return f"{'removed' if applied else 'would remove'} {files}; snapshots that stay: {found.kept_snapshots:,}{how}"

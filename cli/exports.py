@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import checkpoints, models, output, place
+from slipway.cli import checkpoints, context, models, output
 from slipway.cli.verbs import AsJson, verb
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ def export(
     As `slipway checkpoints export` does with the checkpoint of a training.
     """
     with output.progress("asking the registry"):
-        here, chosen = place.here(), models.chosen(model, version)
+        here, chosen = context.here(), models.chosen(model, version)
     store, commit = _committed(here, chosen)
     made = checkpoints.exported(here, store, commit, to, None, precision, int(file_gb * 1e9))
     checkpoints.show_export(to, made, json)
 
 
-def _committed(here: place.Workplace, chosen: "Version") -> "tuple[TrainingStore, Commit]":
+def _committed(here: context.Workplace, chosen: "Version") -> "tuple[TrainingStore, Commit]":
     """The checkpoint of a version, as its training committed it. Raises ValueError where it is gone."""
     store = here.stores(trials=True).get(chosen.training)
     commits = store.commits() if store else []
@@ -67,7 +67,7 @@ def gc(
     from slipway.operations.export_retention import ExportLimits, retain
     from slipway.recipes.load import load, recipes_folder
 
-    here, limits = place.here(), ExportLimits(versions=versions, hours=hours, days=days)
+    here, limits = context.here(), ExportLimits(versions=versions, hours=hours, days=days)
     with output.progress("looking for what nothing loads") as shown:
         retained = retain(here.tiers, load(recipes_folder()), limits, not apply, shown.update)
     if json:

@@ -40,7 +40,7 @@ def evaluate(
     copying, counting and adding come with Slipway; others are those of lm-evaluation-harness, where it is installed.
     """
     from slipway.assets.generating import Generating
-    from slipway.assets.suites.generation import answered, asking, offline
+    from slipway.assets.suites.generation import answers, generate, offline
 
     gate = models.gate_of(model)
     held = gate.promotions.champion_version()
@@ -48,7 +48,7 @@ def evaluate(
         raise ValueError(f"model {gate.model}: it has no champion: name a version")
     chosen = held if version is None and held else models.version_of(gate, version or 0)
     folder = str(include.resolve()) if include else ""
-    asked = asking.Questions(tuple(task or offline.TASKS), examples, folder, hours)
+    asked = generate.Questions(tuple(task or offline.TASKS), examples, folder, hours)
     with output.progress(f"version {chosen.number} answers") as shown:
         measuring = dataclasses.replace(gate.measuring, say=shown.update)
         found = Generating(measuring, gate.model).answer(chosen, asked)
@@ -60,4 +60,4 @@ def evaluate(
         for name, value in each.metrics.items()
     ]
     output.print_table(("task", "examples", "metric", "mean", "by"), rows)
-    output.note(f"each example: {gate.tiers.durable_path / answered.FOLDER / chosen.manifest}")
+    output.note(f"each example: {gate.tiers.durable_path / answers.FOLDER / chosen.manifest}")

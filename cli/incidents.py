@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import ages, output, place
+from slipway.cli import context as command_context
+from slipway.cli import names, output
 from slipway.cli.verbs import AsJson, Sections, verb
 
 if TYPE_CHECKING:
@@ -33,22 +34,22 @@ def incidents(
     """
     if context.invoked_subcommand is not None:
         return
-    here = place.here()
+    here = command_context.here()
     store = here.training(training) if training else None
     if since:
-        return _morning(here, ages.seconds(since, "--since"), store, page, json)
+        return _morning(here, names.seconds(since, "--since"), store, page, json)
     if page is not None:
         raise ValueError("--page: found no --since, expected the time that the page is about, such as --since 12h")
     _list(here, store, json)
 
 
 def _morning(
-    here: place.Workplace, seconds: float, store: "TrainingStore | None", page: Path | None, json: bool
+    here: command_context.Workplace, seconds: float, store: "TrainingStore | None", page: Path | None, json: bool
 ) -> None:
     """Everything since so many seconds ago."""
-    from slipway.resources.morning import page as pages
-    from slipway.resources.morning import reading, text
-    from slipway.resources.morning.report import report
+    from slipway.resources.daily_report import page as pages
+    from slipway.resources.daily_report import reading, text
+    from slipway.resources.daily_report.report import report
 
     now = time.time()
     with output.progress("reading the records"):
@@ -61,9 +62,9 @@ def _morning(
     print(text.digest(found))
 
 
-def _list(here: place.Workplace, store: "TrainingStore | None", json: bool) -> None:
+def _list(here: command_context.Workplace, store: "TrainingStore | None", json: bool) -> None:
     """All incidents, a line each."""
-    from slipway.resources.trainings import incident_reports, post_mortem
+    from slipway.resources.trainings import incident_reports
 
     with output.progress("reading the incidents"):
         found = incident_reports.of_all([store] if store else here.stores().values())
@@ -80,7 +81,7 @@ def _list(here: place.Workplace, store: "TrainingStore | None", json: bool) -> N
                 ", ".join(map(str, i.ranks)) or "-",
                 "-" if i.seconds_lost is None else f"{i.seconds_lost:.1f}",
                 "-" if i.steps_lost is None else i.steps_lost,
-                f"{i.kind or 'unknown'}: {post_mortem.first_line(i.cause)}",
+                f"{i.kind or 'unknown'}: {incident_reports.first_line(i.cause)}",
                 i.action,
                 i.state,
             )
@@ -101,13 +102,13 @@ def show(
 ) -> None:
     """Print the post-mortem of an incident."""
     from slipway.cli import names
-    from slipway.resources.trainings import incident_reports, post_mortem
+    from slipway.resources.trainings import incident_reports
 
-    here = place.here()
+    here = command_context.here()
     with output.progress("reading the incidents"):
         stores = here.stores()
         known = {each.name: each for each in incident_reports.of_all(stores.values())}
     report = known[names.resolved(incident, known, "incident")]
     if json:
         return output.print_json(report)
-    print(post_mortem.text(stores[report.training], report), end="")
+    print(incident_reports.post_mortem(stores[report.training], report), end="")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from slipway.cli import output, place
+from slipway.cli import context, output
 from slipway.cli.verbs import AsJson, VerbInterrupted, group, verb
 
 app = group("The instance on this machine.")
@@ -21,7 +21,7 @@ def demo(
 
     From corpus to a champion that answers, through the daemon and its sensors; what is made already is not made again.
     """
-    home = place.here().embedded(ELSEWHERE)
+    home = context.here().embedded(ELSEWHERE)
     from slipway.deploy.embedded.serve import port
     from slipway.recipes.load import load, recipes_folder
 
@@ -41,7 +41,7 @@ def dev() -> None:
 
     The UI is on http://127.0.0.1:3000 (SLIPWAY_PORT). Trainings go on when it ends.
     """
-    home = place.here().embedded(ELSEWHERE)
+    home = context.here().embedded(ELSEWHERE)
     from slipway.deploy.embedded.serve import port, serve
 
     port()
@@ -55,7 +55,7 @@ def up(json: AsJson = False) -> None:
 
     It returns when the UI answers on SLIPWAY_PORT (3000); `slipway down` ends it.
     """
-    home = place.here().embedded(ELSEWHERE)
+    home = context.here().embedded(ELSEWHERE)
     from slipway.deploy.embedded import serve
 
     serve.port()
@@ -69,7 +69,7 @@ def up(json: AsJson = False) -> None:
 @verb(app, "slipway down", section=SECTION)
 def down() -> None:
     """End the instance; trainings go on without it."""
-    home = place.here().embedded(ELSEWHERE)
+    home = context.here().embedded(ELSEWHERE)
     from slipway.deploy.embedded import jobs, serve
 
     with output.progress("ending the instance"):
@@ -88,7 +88,7 @@ def init(
     With a commented example of each kind. Whatever is called in the folder uses it, and so does an instance with
     SLIPWAY_RECIPES=FOLDER.
     """
-    from slipway.recipes.own import make
+    from slipway.recipes.user_folder import make
 
     for path in make(folder):
         print(path)

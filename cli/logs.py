@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import ages, complete, output, place
+from slipway.cli import completion_names, context, names, output
 from slipway.cli.trainings import SECTION, Id
 from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from slipway.resources.trainings.log_lines import LogLine
+    from slipway.resources.trainings.logs import LogLine
 
 app = group("Logs.")
 FOLLOW_SECONDS = 1.0
@@ -22,7 +22,7 @@ def logs(
     training: Id,
     rank: Annotated[int | None, typer.Option(min=0, help="Of this rank alone; by default of all.")] = None,
     node: Annotated[
-        str, typer.Option(help="Of this node alone; by default of all.", autocompletion=complete.nodes)
+        str, typer.Option(help="Of this node alone; by default of all.", autocompletion=completion_names.nodes)
     ] = "",
     incarnation: Annotated[int | None, typer.Option(help="Of one start alone; by default of all.")] = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="What was written since, such as 10m or 12h.")] = "",
@@ -37,20 +37,20 @@ def logs(
 
     All starts and nodes, each line with its time, start, node and rank. With --json, a JSON object a line.
     """
-    from slipway.resources.trainings import log_lines
+    from slipway.resources.trainings import logs as training_logs
 
-    here = place.here()
+    here = context.here()
     store = here.training(training, lambda each: each.newest_claim() is not None, "started training")
-    begun = time.time() - ages.seconds(since, "--since") if since else 0.0
-    followed, shown = log_lines.LogFollower(), False
+    begun = time.time() - names.seconds(since, "--since") if since else 0.0
+    followed, shown = training_logs.LogFollower(), False
     while True:
         last = not follow or store.read().over
-        sources = log_lines.sources(store, here.launcher, kilobytes * 1024, incarnation)
+        sources = training_logs.sources(store, here.launcher, kilobytes * 1024, incarnation)
         known = {each.node: each for each in sources}
         if node and node not in known:
             raise ValueError(f"node {node}: found no log of it, expected one of {', '.join(known) or '(none)'}")
         chosen = [each for each in sources if node in ("", each.node)]
-        for line in log_lines.merged(followed.new(chosen, last) if follow else chosen, begun, rank, grep):
+        for line in training_logs.merged(followed.new(chosen, last) if follow else chosen, begun, rank, grep):
             print(_json(store.id, line) if json else _plain(line), flush=follow)
             shown = True
         if last:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import output, place
+from slipway.cli import context, output
 from slipway.cli.verbs import group, verb
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _exporter(jobs: bool) -> "Iterator[PlatformExporter]":
     from slipway.operations.metrics.dagster import DagsterReader
     from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
 
-    here = place.here()
+    here = context.here()
     tiers = {"durable": here.durable}
     if here.home is not None:
         tiers["nvme"] = here.home.nodes

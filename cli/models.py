@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import names, output, place
+from slipway.cli import context, names, output
 from slipway.cli.recipes import usable
 from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from slipway.assets.gate import Gate
-    from slipway.resources.mlflow.promotion import Promotion
+    from slipway.assets.promotion.gate import Gate
     from slipway.resources.mlflow.registry import Registry, Version
+    from slipway.resources.promotions.promotion import Promotion
 
 app = group("Registered models: list, show, promote, rollback, export, serve, ask.")
 
@@ -24,10 +24,10 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its name, or the be
 @verb(app, "slipway models list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the registered models with their champions."""
-    from slipway.resources.mlflow.promotion import Promotions
+    from slipway.resources.promotions.promotion import Promotions
 
     with output.progress("asking the registry"):
-        here = place.here()
+        here = context.here()
         registry = _registry(here)
         models = registry.models() if registry else []
         champions = {
@@ -57,10 +57,10 @@ def show(
 
     Of each version that is not the champion, why.
     """
-    from slipway.resources.mlflow.promotion import Promotions
     from slipway.resources.mlflow.registry import CHAMPION
+    from slipway.resources.promotions.promotion import Promotions
 
-    here = place.here()
+    here = context.here()
     name = _name(here, model)
     with output.progress("asking the registry"):
         registry = _registry(here)
@@ -107,7 +107,7 @@ def promote(
         gate = gate_of(model)
         found = version_of(gate, version)
     with output.progress(f"judging version {version}"):
-        made = gate.promote(found, place.who(), why)
+        made = gate.promote(found, context.who(), why)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
@@ -127,12 +127,12 @@ def rollback(
 
     Its bytes must be what was committed.
     """
-    from slipway.resources.mlflow import promotion
+    from slipway.resources.promotions import promotion
 
     if although_lost and version is None:
         raise typer.BadParameter("expected a VERSION beside --although-lost: nobody knows which one was before")
     with output.progress("asking the registry"):
-        here = place.here()
+        here = context.here()
         held = promotion.champion(here.durable, _name(here, model)) if version is None else None
         chosen = version if version is not None else int(held.before or 0) if held else 0
         if version is None and not chosen:
@@ -140,9 +140,9 @@ def rollback(
         gate = gate_of(model)
         found = version_of(gate, chosen)
         if although_lost:
-            gate.promotions.acknowledge_lost(place.who(), why)
+            gate.promotions.acknowledge_lost(context.who(), why)
     with output.progress(f"verifying version {chosen}"):
-        made = gate.rollback(found, place.who(), why)
+        made = gate.rollback(found, context.who(), why)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
@@ -161,7 +161,7 @@ def demote(
 
     gate = gate_of(model)
     held = gate.promotions.champion()
-    made = gate.promotions.demote(place.who(), why)
+    made = gate.promotions.demote(context.who(), why)
     traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, held)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}{traffic}")
 
@@ -177,11 +177,11 @@ def approve(
 
     It must pass its checks all the same.
     """
-    from slipway.resources.mlflow import holding
+    from slipway.resources.promotions import promotion_holds
 
     gate = gate_of(model)
     found = version_of(gate, version)
-    gate.promotions.approve(found, holding.Approval(not refuse, place.who(), why))
+    gate.promotions.approve(found, promotion_holds.Approval(not refuse, context.who(), why))
     print(f"{gate.model}: version {version} is {'refused' if refuse else 'approved'}")
 
 
@@ -194,10 +194,10 @@ def freeze(
 
     A rollback is possible all the same.
     """
-    from slipway.resources.mlflow import holding
+    from slipway.resources.promotions import promotion_holds
 
     gate = gate_of(model)
-    held = holding.set_freeze(gate.promotions.folder, place.who(), why)
+    held = promotion_holds.set_freeze(gate.promotions.folder, context.who(), why)
     print(f"{gate.model}: frozen by {held.by}: {held.why}")
 
 
@@ -208,7 +208,7 @@ def thaw(model: Model) -> None:
     What passed meanwhile is promoted at the next tick.
     """
     gate = gate_of(model)
-    gate.promotions.thaw(place.who())
+    gate.promotions.thaw(context.who())
     print(f"{gate.model}: it may be promoted again")
 
 
@@ -223,15 +223,15 @@ def card(
 
     All that is on record about it, and what is not known.
     """
-    from slipway.assets import card as cards
-    from slipway.resources.mlflow import record
+    from slipway.assets import model_card as cards
+    from slipway.resources.promotions import model_record
 
     gate = gate_of(model)
     held = gate.promotions.champion()
     if version is None and held is None:
         raise ValueError(f"model {gate.model}: it has no champion: name a version")
     found = version_of(gate, version or int(held.version if held else 0))
-    made = record.read(gate.tiers.durable_path, gate.model, found.manifest)
+    made = model_record.read(gate.tiers.durable_path, gate.model, found.manifest)
     if made is None:
         raise ValueError(f"model {gate.model}: version {found.number} has no record: materialise its candidate")
     known = [each for each in gate.promotions.history() if each.manifest == found.manifest]
@@ -252,7 +252,7 @@ def chosen(model: str, version: int | None) -> "Version":
 
     if version is not None:
         return version_of(gate_of(model), version)
-    here = place.here()
+    here = context.here()
     name = _name(here, model)
     held = champion_of(here.tiers, name)
     if held is None:
@@ -262,11 +262,11 @@ def chosen(model: str, version: int | None) -> "Version":
 
 def gate_of(model: str) -> "Gate":
     """What promotes the versions of the model that a name means. Raises ValueError."""
-    here = place.here()
+    here = context.here()
     name = _name(here, model)
 
-    from slipway.assets.gate import Gate
-    from slipway.assets.measuring import Measuring
+    from slipway.assets.measurement import Measuring
+    from slipway.assets.promotion.gate import Gate
 
     recipes = usable()
     measuring = Measuring(here.tiers, here.compute, output.note)
@@ -283,16 +283,15 @@ def version_of(gate: "Gate", number: int) -> "Version":
     return found
 
 
-def _standing(here: place.Workplace, version: "Version", promoted: "Sequence[Promotion]") -> str:
+def _standing(here: context.Workplace, version: "Version", promoted: "Sequence[Promotion]") -> str:
     """What became of a version that is not the champion."""
-    from slipway.assets.gates import verdict
-    from slipway.resources.mlflow import waiting
-    from slipway.resources.mlflow.promotion import judged
+    from slipway.assets.promotion import policy_checks
+    from slipway.resources.promotions.promotion import held_back, judged
 
     judgement = judged(here.durable, version.model, version.manifest)
     rival = judgement.champion if judgement else ""
     compared = next((each for each in reversed(promoted) if rival and each.manifest == rival), None)
-    return verdict.standing(judgement, compared, waiting.held_back(here.durable, version.manifest))
+    return policy_checks.version_outcome(judgement, compared, held_back(here.durable, version.manifest))
 
 
 def _measured(tags: "Mapping[str, str]") -> str:
@@ -301,13 +300,13 @@ def _measured(tags: "Mapping[str, str]") -> str:
     return f"{bits:.4g} bits per byte" if bits else f"loss {loss:.4g}" if loss else "-"
 
 
-def _name(here: place.Workplace, model: str) -> str:
+def _name(here: context.Workplace, model: str) -> str:
     """The registered model that a name means. Raises ValueError that lists those that there are.
 
     Each has a folder on the durable tier from its registration on: a wrong name is refused before anything slow is
     imported or asked.
     """
-    from slipway.resources.mlflow import promotion
+    from slipway.resources.promotions import promotion
 
     known = promotion.models(here.durable) if _has_registry(here) else []
     try:
@@ -331,12 +330,12 @@ def _models_of_recipes() -> set[str]:
     return set()
 
 
-def _registry(here: place.Workplace) -> "Registry | None":
+def _registry(here: context.Workplace) -> "Registry | None":
     """The registry; None in a home where nothing has been tracked yet, so that looking there makes no database."""
     from slipway.resources.mlflow.registry import Registry
 
     return Registry(here.tracking, here.durable) if _has_registry(here) else None
 
 
-def _has_registry(here: place.Workplace) -> bool:
+def _has_registry(here: context.Workplace) -> bool:
     return here.home is None or (here.home.root / "mlflow.db").exists()

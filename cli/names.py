@@ -1,9 +1,14 @@
-"""Names on the command line: in full, or any beginning that only one of them has."""
+"""Names on the command line, in full or any beginning that only one of them has, and ages: 90s, 10m, 12h, 7d."""
 
+import re
 from collections.abc import Collection
 
 SHOWN = 12
 """So many names are listed in a message."""
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+LONGEST = 36_500 * _UNITS["d"]
+"""A hundred years: a date before that is no date of Slipway's."""
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
 def resolved(given: str, names: Collection[str], what: str) -> str:
@@ -36,3 +41,14 @@ def listed(names: list[str]) -> str:
     """The first of these names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+def seconds(text: str, option: str) -> float:
+    """An age in seconds. Raises ValueError, which names the option."""
+    found = _AGE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{option}: found {text!r}, expected a number and its unit, such as 90s, 10m, 12h or 7d")
+    age = float(found[1]) * _UNITS[found[2]]
+    if age > LONGEST:
+        raise ValueError(f"{option}: found {text!r}, expected {LONGEST / _UNITS['d']:.0f}d at most")
+    return age

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import complete, names, output, place
+from slipway.cli import completion_names, context, names, output
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.preflight.arguments import expectation, size
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = group("The nodes of the fleet: list, quarantine, preflight, kill.")
 
 Node = Annotated[
-    str, typer.Argument(metavar="NODE", help="Its name, or the beginning of it.", autocompletion=complete.nodes)
+    str, typer.Argument(metavar="NODE", help="Its name, or the beginning of it.", autocompletion=completion_names.nodes)
 ]
 Why = Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the next operator.")]
 
@@ -49,7 +49,7 @@ def list_(json: AsJson = False) -> None:
     """List the nodes, and whether each can take work."""
     from slipway.resources.fleet.health.guarded import GuardedFleet
 
-    here = place.here()
+    here = context.here()
     door = here.node_health
     with output.progress("asking the fleet"):
         found, standings = GuardedFleet(here.fleet, door.register, door.rules).nodes(), door.register.newest()
@@ -76,7 +76,7 @@ def list_(json: AsJson = False) -> None:
 @verb(app, "slipway nodes show node-1")
 def show(node: Node, json: AsJson = False) -> None:
     """Show a node's history: transitions, and preflight verdicts."""
-    door, name = place.here().node_health, _full(node)
+    door, name = context.here().node_health, _full(node)
     history, exemption = door.register.history(name), door.register.exemption(name)
     preflights = door.preflights.of(name)
     if json:
@@ -140,14 +140,14 @@ def bisect(
     from slipway.resources.node_tasks.network import NetworkCheck
     from slipway.trainer.node_task import CollectiveTask
 
-    here = place.here()
+    here = context.here()
     suspects, peers = [_full(node) for node in nodes], [_full(node) for node in good or ()]
     compute = None if here.home else here.compute
     ranks, poll = (max(1, compute.gpus), compute.poll_seconds) if compute else (1, 0.5)
     check = NetworkCheck(here.launcher, here.node_health, here.durable, ranks, poll)
     task = CollectiveTask(largest * 2**20, seconds)
     say = (lambda line: None) if json else print
-    state = check.bisect(uuid.uuid4().hex, suspects, peers, task, place.who(), say, expect)
+    state = check.bisect(uuid.uuid4().hex, suspects, peers, task, context.who(), say, expect)
     if json:
         output.print_json({"bad": state.bad, "unresolved": state.unresolved, "good": state.good})
     elif state.bad:
@@ -167,11 +167,11 @@ def exempt(
     json: AsJson = False,
 ) -> None:
     """Keep every process from taking a node out of service."""
-    door, name = place.here().node_health, _full(node)
+    door, name = context.here().node_health, _full(node)
     if end:
         door.end_exemption(name)
     else:
-        door.exempt(name, place.who(), why)
+        door.exempt(name, context.who(), why)
     if json:
         return output.print_json({"node": name, "exempt": not end})
     print(f"node {name}: {'it may be taken out of service again' if end else 'no process takes it out of service'}")
@@ -218,7 +218,7 @@ def cordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> 
 
     What runs there runs on. Without --apply, only say what would be done.
     """
-    _tell(_cordon().cordon(_full(node), place.who(changes=apply), why, apply), json)
+    _tell(_cordon().cordon(_full(node), context.who(changes=apply), why, apply), json)
 
 
 @verb(app, "slipway nodes uncordon node-7 --why 'new GPU' --apply", changes=True)
@@ -227,7 +227,7 @@ def uncordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -
 
     Without --apply, only say what would be done.
     """
-    _tell(_cordon().uncordon(_full(node), place.who(changes=apply), why, apply), json)
+    _tell(_cordon().uncordon(_full(node), context.who(changes=apply), why, apply), json)
 
 
 @verb(app, "slipway nodes kill node-1", changes=True)
@@ -238,7 +238,7 @@ def kill(node: Node, json: AsJson = False) -> None:
     """
     from slipway.resources.fleet import embedded
 
-    home = place.here().embedded("a node of a cluster is taken out of service with slipway nodes cordon")
+    home = context.here().embedded("a node of a cluster is taken out of service with slipway nodes cordon")
     name = _full(node)
     killed = embedded.kill(home.nodes, name)
     if json:
@@ -275,15 +275,15 @@ def _there(folder: Path, option: str) -> Path:
 
 
 def _full(given: str) -> str:
-    return names.resolved(given, [node.name for node in place.here().fleet.nodes()], "node")
+    return names.resolved(given, [node.name for node in context.here().fleet.nodes()], "node")
 
 
 def _set(node: str, standing: str, why: str, json: bool) -> None:
     """Put a node where a person wants it, and say so."""
     from slipway.resources.fleet.health.standing import Standing
 
-    door, name = place.here().node_health, _full(node)
-    record = door.set_by_hand(name, Standing(standing), place.who(), why)
+    door, name = context.here().node_health, _full(node)
+    record = door.set_by_hand(name, Standing(standing), context.who(), why)
     if json:
         return output.print_json(record)
     dry = "" if record.applied else "; only on record, as compute.quarantine.apply is false in the platform's settings"
@@ -293,7 +293,7 @@ def _set(node: str, standing: str, why: str, json: bool) -> None:
 def _cordon() -> "Cordon":
     from slipway.resources.compute.cordon import of_platform
 
-    return of_platform(place.here().cluster("an embedded node is taken away with slipway nodes kill"))
+    return of_platform(context.here().cluster("an embedded node is taken away with slipway nodes kill"))
 
 
 def _tell(act: "Act", json: bool) -> None:

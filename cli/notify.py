@@ -1,6 +1,6 @@
 """Notifications by hand: whether each address takes a message."""
 
-from slipway.cli import output, place
+from slipway.cli import context, output
 from slipway.cli.verbs import AsJson, group, verb
 
 app = group("Notifications: whom Slipway tells of incidents, and of what waits for a person.")
@@ -12,14 +12,14 @@ def test(json: AsJson = False) -> None:
 
     An address is named by its kind and its line in the file, since it holds a password or a token.
     """
-    from slipway.resources.notify import trial
+    from slipway.resources.notify import endpoints
 
     outcomes: dict[str, str] = {}
     with output.progress("sending to each address"):
-        outcomes.update(trial.outcomes(place.here().notifications, place.who()))
+        outcomes.update(endpoints.trial_outcomes(context.here().notifications, context.who()))
     if json:
         output.print_json(outcomes)
     else:
         output.print_table(("address", "outcome"), list(outcomes.items()))
-    if failed := [name for name, outcome in outcomes.items() if outcome != trial.SENT]:
+    if failed := [name for name, outcome in outcomes.items() if outcome != endpoints.SENT]:
         raise ValueError(f"not sent to {', '.join(failed)}")

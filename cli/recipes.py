@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import complete, names, output, place
+from slipway.cli import completion_names, context, names, output
 from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check(
     from slipway.recipes.problems import InvalidRecipes
 
     def of_the_fleet(found: "Recipes") -> "Iterable[tuple[str, str, RecipeFault]]":
-        return slots.faults(place.here().fleet, found)
+        return slots.faults(context.here().fleet, found)
 
     try:
         recipes = load(folder or recipes_folder(), further=None if folder else of_the_fleet)
@@ -88,7 +88,10 @@ def new(
 @verb(app, "slipway recipes show tiny-decoder --json")
 def show(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="Its name, or the beginning of it.", autocompletion=complete.recipes)
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="Its name, or the beginning of it.", autocompletion=completion_names.recipes
+        ),
     ],
     kind: Annotated[str, typer.Option(help="dataset, suite, training or sweep, where several have the name.")] = "",
     json: AsJson = False,

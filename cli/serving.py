@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slipway.cli import models, names, output, place
+from slipway.cli import context, models, names, output
 from slipway.cli.models import Model
 from slipway.cli.verbs import AsJson, verb
 from slipway.trainer.base import regular_file
@@ -49,7 +49,7 @@ def serve(
         wishes.check("stop" if stop else "back" if back else "serve", version, percent)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    serving, by = _serving(), place.who()
+    serving, by = _serving(), context.who()
     with output.progress(f"asking for {model}") as shown:
         if stop or back:
             name = names.resolved(model, serving.records.models(), "served model")
@@ -71,7 +71,7 @@ def served(json: AsJson = False) -> None:
     """Show which versions answer, and where."""
     from slipway.serving.records import ServingRecords
 
-    records = ServingRecords(place.here().durable)
+    records = ServingRecords(context.here().durable)
     models_served = [_served(records, model) for model in records.models()]
     if json:
         return output.print_json(models_served)
@@ -109,7 +109,7 @@ def ask(
     from slipway.serving import client
     from slipway.serving.records import ServingRecords
 
-    records = ServingRecords(place.here().durable)
+    records = ServingRecords(context.here().durable)
     name = names.resolved(model, records.models(), "served model")
     answering = records.answering(name)
     if answering is None or not answering.shares:
@@ -146,7 +146,7 @@ def _serve(serving: "Serving", model: str, version: int | None, percent: float, 
 def _serving() -> "Serving":
     from slipway.assets.serving import Serving
 
-    here = place.here()
+    here = context.here()
     return Serving(here.tiers, here.compute, output.note)
 
 

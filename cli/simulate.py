@@ -30,7 +30,7 @@ def simulate(
 
     The failures are those that Llama 3's training published; the costs are measured ones. Times are seconds.
     """
-    from slipway.operations.simulation import fields as given
+    from slipway.operations.simulation import settings as given
     from slipway.operations.simulation import studies
     from slipway.operations.simulation.play import play
 

@@ -3,15 +3,15 @@
 import time
 from typing import TYPE_CHECKING
 
-from slipway.cli import output, place
+from slipway.cli import context, output
 from slipway.cli.recipes import usable
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 if TYPE_CHECKING:
     from slipway.resources.trainings.store import TrainingStore
 
 
-def answer(here: place.Workplace, query: str, trials: bool, most: int, json: bool) -> None:
+def answer(here: context.Workplace, query: str, trials: bool, most: int, json: bool) -> None:
     """Print what a query over all trainings' accounts gives, its first `most` rows."""
     from slipway.resources.trainings import account_tables
 
@@ -30,7 +30,7 @@ def answer(here: place.Workplace, query: str, trials: bool, most: int, json: boo
         output.note(f"money is not known: {here.cost_settings} has no prices (docs/platform.md)")
 
 
-def quotas(here: place.Workplace, json: bool) -> None:
+def quotas(here: context.Workplace, json: bool) -> None:
     """Print how much each team has used of its quota."""
     with output.progress("reading the ledgers"):
         used = here.quotas.standings(time.time())

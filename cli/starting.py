@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import complete, names, output, place, trainings
+from slipway.cli import completion_names, context, names, output, trainings
 from slipway.cli.verbs import AsJson, group, verb
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 from slipway.trainer.config.profiles import PROFILES
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Recipe = Annotated[
     typer.Argument(
         metavar="RECIPE",
         help="A training recipe, or the beginning of its name.",
-        autocompletion=complete.training_recipes,
+        autocompletion=completion_names.training_recipes,
     ),
 ]
 Fields = Annotated[
@@ -104,7 +104,7 @@ def _shards(
 
 def _snapshot(training: "ModelRecipe") -> "Snapshot | None":
     """The present snapshot of the training's datasets; None before there is one, and where it cannot be read."""
-    durable = place.here().durable
+    durable = context.here().durable
     if not (durable / "datasets").is_dir():
         return None
     from slipway.assets import training_data
@@ -114,9 +114,8 @@ def _snapshot(training: "ModelRecipe") -> "Snapshot | None":
 
 def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVerdict":
     """The verdict, and where it is bad, what to change."""
-    from slipway.trainer.plan.advice import advice
     from slipway.trainer.plan.asking import ask
-    from slipway.trainer.plan.verdict import judge
+    from slipway.trainer.plan.verdict import advice, judge
 
     def measured(asked: "Question") -> "Sequence[StageMeasure]":
         return ask(asked, _cache())
@@ -148,14 +147,14 @@ def run(
     """
     from slipway.recipes import assignments, folder
 
-    here, chosen = place.here(), _named(recipe)
+    here, chosen = context.here(), _named(recipe)
     known = assignments.load_with(folder.selected(), "trainings", chosen, fields or ()).all_trainings
     with output.progress(f"starting {chosen}"):
-        from slipway.assets.start import start
-        from slipway.resources.trainings.by_hand import begin
+        from slipway.assets.training_commands import start
+        from slipway.resources.trainings.foreground import begin
 
-        store = start(known[chosen], here.tiers, here.tracking, place.who(), again, fields or ())
-        waiting = begin(here.control, store, place.who())
+        store = start(known[chosen], here.tiers, here.tracking, context.who(), again, fields or ())
+        waiting = begin(here.control, store, context.who())
     claim, ended = store.newest_claim(), store.exit()
     if json:
         output.print_json({"training": store.id, "waiting": waiting, "nodes": claim.nodes if claim else ()})
@@ -170,6 +169,6 @@ def run(
 
 def _named(given: str) -> str:
     """The training recipe that a name means, by the files in its folder. Raises ValueError."""
-    if given not in complete.training_recipes("") and given in complete.sweep_recipes(""):
+    if given not in completion_names.training_recipes("") and given in completion_names.sweep_recipes(""):
         raise ValueError(f"training recipe {given}: found a sweep; to start it: slipway sweeps start {given}")
-    return names.resolved(given, complete.training_recipes(""), "training recipe")
+    return names.resolved(given, completion_names.training_recipes(""), "training recipe")

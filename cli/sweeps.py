@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slipway.cli import complete, names, output, place
+from slipway.cli import completion_names, context, names, output
 from slipway.cli.verbs import AsJson, group, verb
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 if TYPE_CHECKING:
     from slipway.assets.sweeps.state import SweepState
@@ -28,7 +28,7 @@ def start(
         typer.Argument(
             metavar="RECIPE",
             help="A sweep recipe, or the beginning of its name.",
-            autocompletion=complete.sweep_recipes,
+            autocompletion=completion_names.sweep_recipes,
         ),
     ],
     json: AsJson = False,
@@ -42,8 +42,8 @@ def start(
     from slipway.recipes.load import recipes_folder
     from slipway.recipes.usable import usable_with
 
-    chosen = names.resolved(recipe, complete.sweep_recipes(""), "sweep recipe")
-    here, known = place.here(), usable_with(recipes_folder(), "sweeps", chosen)
+    chosen = names.resolved(recipe, completion_names.sweep_recipes(""), "sweep recipe")
+    here, known = context.here(), usable_with(recipes_folder(), "sweeps", chosen)
     searched = known.sweeps[chosen]
     _, store = begun_sweep(searched, known.trainings[searched.training], here.tiers, here.control.fleet, here.tracking)
     state = store.state()
@@ -57,7 +57,7 @@ def start(
 @verb(app, "slipway sweeps list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the sweeps, with the best trial of each."""
-    found = {id: store.state() for id, store in _stores(place.here()).items()}
+    found = {id: store.state() for id, store in _stores(context.here()).items()}
     rows = [
         {
             "sweep": id,
@@ -148,7 +148,7 @@ def pause(sweep: Id, why: Why = "paused by hand") -> None:
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    steering.pause(store, place.who(), why)
+    steering.pause(store, context.who(), why)
     print(f"{store.sweep} is to pause: {BEGINS}")
 
 
@@ -161,7 +161,7 @@ def resume(sweep: Id, why: Why = "resumed by hand") -> None:
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    steering.resume(store, place.who(), why)
+    steering.resume(store, context.who(), why)
     print(f"{store.sweep} is to go on: {BEGINS}")
 
 
@@ -174,7 +174,7 @@ def stop(sweep: Id, why: Why = "stopped by hand") -> None:
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    steering.stop(store, place.who(), why)
+    steering.stop(store, context.who(), why)
     print(f"{store.sweep} is to stop: {BEGINS}")
 
 
@@ -192,7 +192,7 @@ def add(
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    _say_changes(store, steering.add(store, trials, place.who(), why), json)
+    _say_changes(store, steering.add(store, trials, context.who(), why), json)
 
 
 @verb(app, "slipway sweeps set tiny-dec parallel=8 limits.retries=2", name="set", changes=True)
@@ -210,7 +210,7 @@ def set_(
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    _say_changes(store, steering.spend(store, fields, place.who(), why), json)
+    _say_changes(store, steering.spend(store, fields, context.who(), why), json)
 
 
 def _say_changes(store: "SweepStore", changed: "dict[str, tuple[Any, Any]]", json: bool) -> None:
@@ -222,7 +222,7 @@ def _say_changes(store: "SweepStore", changed: "dict[str, tuple[Any, Any]]", jso
 
 def _store(given: str) -> "SweepStore":
     """The sweep that a name means. Raises ValueError."""
-    stores = _stores(place.here())
+    stores = _stores(context.here())
     return stores[names.resolved(given, stores, "sweep")]
 
 
@@ -235,7 +235,7 @@ def _opened(given: str) -> "tuple[SweepStore, SweepState]":
     return store, state
 
 
-def _stores(here: place.Workplace) -> "dict[str, SweepStore]":
+def _stores(here: context.Workplace) -> "dict[str, SweepStore]":
     from slipway.assets.sweeps.store import sweeps
 
     return {store.sweep: store for store in sweeps(here.durable / "sweeps")}

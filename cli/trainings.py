@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import complete, output, place, spent
+from slipway.cli import completion_names, context, output, spent
 from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ SECTION = "Trainings"
 
 Id = Annotated[
     str,
-    typer.Argument(metavar="TRAINING", help="Its id, or the beginning of it.", autocompletion=complete.trainings),
+    typer.Argument(
+        metavar="TRAINING", help="Its id, or the beginning of it.", autocompletion=completion_names.trainings
+    ),
 ]
 
 
@@ -25,7 +27,7 @@ def quotas(json: AsJson = False) -> None:
 
     A team without any left starts no further training until then; what has begun goes on.
     """
-    spent.quotas(place.here(), json)
+    spent.quotas(context.here(), json)
 
 
 @verb(app, "slipway ls --json", section=SECTION)
@@ -44,9 +46,9 @@ def ls(
     ETTR is the share of the time since a training was wanted that went into steps which were kept (Meta's definition).
     With --sql, what their time was spent on: SELECT cause, sum(seconds) FROM lost GROUP BY cause.
     """
-    from slipway.resources.trainings.summary import summary
+    from slipway.resources.trainings.status import summary
 
-    here = place.here()
+    here = context.here()
     if sql:
         return spent.answer(here, sql, everything, rows, json)
     with output.progress("reading the trainings"):
@@ -80,14 +82,14 @@ def ls(
 @verb(app, "slipway show tiny-dec", section=SECTION)
 def show(training: Id, json: AsJson = False) -> None:
     """Show a training: what it is, and where it stands."""
-    from slipway.resources.trainings import incident_reports, post_mortem, updating
-    from slipway.resources.trainings.summary import summary
+    from slipway.resources.trainings import incident_reports, updates
+    from slipway.resources.trainings.status import summary
 
-    here = place.here()
+    here = context.here()
     store = here.training(training)
     incidents = incident_reports.of_all([store])
     specification, found = store.specification(), summary(store, here.launcher)
-    changes, branch = updating.known(store.folder), specification.branch
+    changes, branch = updates.known(store.folder), specification.branch
     left_out = _left_out(here, specification.snapshot)
     if json:
         return output.print_json(
@@ -128,16 +130,16 @@ def show(training: Id, json: AsJson = False) -> None:
         pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
         print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
     for each in incidents:
-        print(f"incident {each.id} {output.when(each.at)}: {post_mortem.headline(each)}; {each.state}")
+        print(f"incident {each.id} {output.when(each.at)}: {incident_reports.headline(each)}; {each.state}")
 
 
-def _left_out(here: place.Workplace, snapshot: str) -> str:
+def _left_out(here: context.Workplace, snapshot: str) -> str:
     """Which validation documents a snapshot is without, in a sentence; empty for none, or without its manifest."""
-    from slipway.assets import unseen
+    from slipway.assets import holdout_filter
     from slipway.trainer.data import snapshots
 
     try:
-        return unseen.sentence(snapshots.read(here.durable, snapshot))
+        return holdout_filter.sentence(snapshots.read(here.durable, snapshot))
     except ValueError:
         return ""
 
@@ -145,19 +147,19 @@ def _left_out(here: place.Workplace, snapshot: str) -> str:
 @verb(app, "slipway watch tiny-dec", section=SECTION)
 def watch(training: Id) -> None:
     """Follow a training until it ends; Ctrl-C leaves it running."""
-    here = place.here()
+    here = context.here()
     follow(here, here.training(training, _begun, "started training"))
 
 
-def follow(here: place.Workplace, store: "TrainingStore", bring: bool = False) -> None:
+def follow(here: context.Workplace, store: "TrainingStore", bring: bool = False) -> None:
     """Print what happens to a training until it has ended, or is wanted no more and has.
 
     With `bring`, also take the steps that are due to it, as an instance would. Raises ValueError when it failed.
     """
-    from slipway.resources.trainings.news import until_ended
+    from slipway.resources.trainings.foreground import until_ended
 
     try:
-        for line in until_ended(store, here.control if bring else None, place.who() if bring else ""):
+        for line in until_ended(store, here.control if bring else None, context.who() if bring else ""):
             print(line, flush=True)
     except KeyboardInterrupt:
         output.note(f"\n{store.id} goes on; to stop it: slipway stop {store.id}")
@@ -195,15 +197,15 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
 
     From its newest checkpoint.
     """
-    from slipway.resources.trainings import by_hand
+    from slipway.resources.trainings import foreground
 
-    here = place.here()
+    here = context.here()
     store = here.training(training, _is_down, "stopped training")
     if store.id not in here.stores(trials=False):
         raise ValueError(f"trial {store.id}: found a trial, expected a training: its sweep starts it again by itself")
-    by_hand.resume(here.trainings, store, place.who(), why)
+    foreground.resume(here.trainings, store, context.who(), why)
     with output.progress(f"starting {store.id}"):
-        waiting = by_hand.begin(here.control, store, place.who())
+        waiting = foreground.begin(here.control, store, context.who())
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
 
 
@@ -221,7 +223,7 @@ def rm(
     """
     from slipway.operations import deleting
 
-    here = place.here()
+    here = context.here()
     store = here.training(training, lambda each: each.read().over, "training that has ended")
     if store.id not in here.stores(trials=False):
         raise ValueError(
@@ -229,21 +231,21 @@ def rm(
         )
     asked = here.trainings, store, here.tiers, here.tracking
     with output.progress(f"looking at what refers to {store.id}"):
-        found = deleting.delete(*asked, place.who(), why) if apply else deleting.outlook(*asked)
+        found = deleting.delete(*asked, context.who(), why) if apply else deleting.outlook(*asked)
     if json:
         return output.print_json({**vars(found), "applied": apply})
     print(f"{store.id}: {found.sentence()}" if apply else f"{store.id}: with --apply, {found.sentence()}")
 
 
 def _stop(given: str, why: str) -> None:
-    from slipway.resources.trainings import by_hand
+    from slipway.resources.trainings import foreground
 
-    here = place.here()
+    here = context.here()
     store = here.training(given, lambda each: each.read().unfinished, "running training")
-    if warning := by_hand.grace_warning(store):
+    if warning := foreground.grace_warning(store):
         output.note(warning)
     with output.progress(f"stopping {store.id}: its job saves a last checkpoint"):
-        step = by_hand.stop(here.control, store, place.who(), why)
+        step = foreground.stop(here.control, store, context.who(), why)
     print(f"{store.id} is stopped at step {step}; to go on: slipway resume {store.id}")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 from typer.core import TyperGroup
 
-from slipway.cli import place
+from slipway.cli import context
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -61,7 +61,7 @@ def _asking(function: Function) -> Function:
     @functools.wraps(function)
     def asked(*arguments: Any, **options: Any) -> Any:
         if options.get("apply", True) and not options.get("dry_run", False):
-            place.who()
+            context.who()
         return function(*arguments, **options)
 
     asked.changes_the_platform = True  # type: ignore[attr-defined]

@@ -8,16 +8,16 @@ import tempfile
 import dagster as dg
 from pydantic import Field
 
-from slipway.assets import branching, keys, updating
+from slipway.assets import keys, training_commands
 from slipway.assets.execution import pods
-from slipway.operations.asking import about
+from slipway.operations.job_config import about
 from slipway.recipes import assignments
 from slipway.recipes.training import TrainingRecipe
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow import identity
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import replays
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings import branching as training_branching
+from slipway.resources.trainings.store import all_trainings
 
 FIELDS = "FIELD=VALUE, as a recipe names them: optimiser.learning_rate=0.001"
 
@@ -38,7 +38,7 @@ class ReplayConfig(dg.Config):
     fields: list[str] = Field(default=[], description=FIELDS)
 
 
-VERDICTS = {0: "equal", replays.WITHIN_TOLERANCE: "within the tolerance"}
+VERDICTS = {0: "equal", training_branching.WITHIN_TOLERANCE: "within the tolerance"}
 
 
 class UpdateConfig(dg.Config):
@@ -58,10 +58,10 @@ def branch_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the checkpoint cannot be continued so."""
         training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
-        root, by = trainings(tiers), identity.of_run(context.run)
+        root, by = all_trainings(tiers), identity.of_run(context.run)
         asked = (config.fields, {recipe.name: recipe}, by, config.name, compute.revision)
         try:
-            store = branching.branch(root, root.store(training), step, *asked)
+            store = training_commands.branch(root, root.store(training), step, *asked)
         except ValueError as error:
             raise dg.Failure(str(error)) from error
         context.log.info(f"{store.id} continues {training}@{step}; the job watch starts it")
@@ -89,12 +89,12 @@ def replay_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         """Raises Failure with what differs, or why the steps cannot be done again."""
         training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
-        store, paths = trainings(tiers).store(training), compute.control(tiers).paths
+        store, paths = all_trainings(tiers).store(training), compute.control(tiers).paths
         with tempfile.TemporaryFile("w+") as printed:
             try:
                 changes = assignments.parsed(config.fields)
                 chosen = (config.steps, config.ranks, config.tolerance, changes)
-                code = replays.replay(store, paths, step, *chosen, output=printed)
+                code = training_branching.replay(store, paths, step, *chosen, output=printed)
             except ValueError as error:
                 raise dg.Failure(str(error)) from error
             printed.seek(0)
@@ -122,9 +122,9 @@ def update_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     @dg.op(name=f"{lane}_set_fields", tags=pods.tags("set"))
     def set_fields(context: dg.OpExecutionContext, config: UpdateConfig, tiers: Tiers) -> dg.Output[None]:
         """Raises Failure with the reason where the training cannot be changed so."""
-        store = trainings(tiers).store(about(context, "training"))
+        store = all_trainings(tiers).store(about(context, "training"))
         try:
-            found = updating.update(
+            found = training_commands.update(
                 store, config.fields, {recipe.name: recipe}, identity.of_run(context.run), config.why
             )
         except ValueError as error:

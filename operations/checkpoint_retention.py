@@ -13,21 +13,19 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from slipway.assets.evaluation import best, evaluated, score_of
 from slipway.assets.execution import on_nodes, pods
+from slipway.assets.promotion.evaluation import best, evaluated, score_of
 from slipway.operations import references
 from slipway.operations.references import Reasons, ReferenceReader, References
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.mlflow.registry import Registry
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import late_copies
 from slipway.resources.trainings.branching import let_go_if_abandoned
-from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.checkpoints import Patience, condemned, decide_removals, deliver_copy, pending_copy
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.retention import Patience, condemned, decide
-from slipway.resources.trainings.store import Trainings, TrainingStore
-from slipway.trainer.base import byte_size, paths
+from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.trainer.base import paths, quantities
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.retention import holds, rules
 from slipway.trainer.checkpoint.retention.removal import Records, Remover
@@ -119,15 +117,15 @@ class _Retention:
         """
         facts = store.read()
         backup = self._shared.get(BACKUP)
-        if backup is None or (commit := late_copies.owed(facts)) is None:
+        if backup is None or (commit := pending_copy(facts)) is None:
             return
         try:
-            size = late_copies.deliver(store.folder, commit, self._durable, backup)
+            size = deliver_copy(store.folder, commit, self._durable, backup)
         except (DamagedCheckpoint, TierUnavailable, OSError) as error:
             self._context.log.warning(f"{facts.id}: {commit.name} is not on the backup yet: {error}")
             return
         root.open(facts.id, Duty.CHECKPOINTS)
-        self._context.log.info(f"{facts.id}: {commit.name}: copied to the backup, {byte_size.words(size)}")
+        self._context.log.info(f"{facts.id}: {commit.name}: copied to the backup, {quantities.bytes_in_words(size)}")
 
     def _folders(self, store: TrainingStore) -> tuple[dict[str, dict[str, float]], list[str]]:
         """By tier, the training's folders there with their times; and why a tier cannot be listed."""
@@ -142,7 +140,7 @@ class _Retention:
     def _plan(self, root: Trainings, facts: TrainingFacts) -> rules.RemovalPlan:
         losses = {each.name: found.loss for each in facts.commits if (found := score_of(facts, each)) is not None}
         referred = reasons_to_stay(facts, root, self._known)
-        return decide(facts, self._shared, rules.validation_losses(facts.commits, losses), referred)
+        return decide_removals(facts, self._shared, rules.validation_losses(facts.commits, losses), referred)
 
     def _remove(self, facts: TrainingFacts, name: str, found: dict[str, float]) -> list[str]:
         """Remove what is to go from one tier; returns a line for each."""

@@ -24,10 +24,10 @@ from slipway.resources.serving import wishes
 from slipway.resources.short_jobs import attempts
 from slipway.resources.short_jobs.running import Say
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.serving.records import ServedVersion, ServingRecords
 from slipway.trainer.base import lock, removal
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 from slipway.trainer.checkpoint.tiers.tier import DURABLE
 
 NAME = "export_retention"
@@ -167,7 +167,7 @@ class _Keeper:
     def _last_copy(self, place: Path) -> list[str]:
         """That an export cannot be made again. Raises OSError and ValueError."""
         training, _, step = place.name.rpartition("-")[0].rpartition(".")
-        store = trainings(self._tiers).store(training)
+        store = all_trainings(self._tiers).store(training)
         if training and step.isdecimal() and store.folder.is_dir():
             facts = store.read()
             if any(commit.step == int(step) for commit in facts.commits_on(DURABLE)):

@@ -14,13 +14,13 @@ from pydantic import Field
 from slipway.assets import keys
 from slipway.assets.execution import pods
 from slipway.assets.exporting import Exporting
-from slipway.operations.asking import about
+from slipway.operations.job_config import about
 from slipway.recipes.training import ModelRecipe
 from slipway.resources import exports
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.branching import commit_at
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 
@@ -49,7 +49,7 @@ def export_job(recipe: ModelRecipe) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         """Raises Failure with the reason where it cannot be written; one that is there already is kept."""
         training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
-        store = trainings(tiers).store(training)
+        store = all_trainings(tiers).store(training)
         target = tiers.durable_path / exports.EXPORTS / f"{training}.{step}-{config.precision.value}"
         exporting = Exporting(tiers, compute, context.log.info)
         try:

@@ -16,7 +16,7 @@ from slipway.operations import references
 from slipway.resources.mlflow.registry import Registry
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 
 class GarbageConfig(dg.Config):

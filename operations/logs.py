@@ -6,10 +6,9 @@ from pydantic import Field
 from slipway.assets.execution import pods
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import tails
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.roots import trainings, trials
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.logs import kept_tails
+from slipway.resources.trainings.store import TrainingStore, all_trainings, all_trials
 
 
 class LogsConfig(dg.Config):
@@ -29,13 +28,13 @@ def read_logs(context: dg.OpExecutionContext, config: LogsConfig, tiers: Tiers, 
     if not newest or incarnation > newest:
         raise dg.Failure(f"{store.id}: found no incarnation {incarnation or 1}, expected one of 1 to {newest}")
     found = compute.launcher().logs(job_name(store.id, incarnation), config.tail_bytes)
-    for node, log in (found or tails.kept(store, incarnation)).items():
+    for node, log in (found or kept_tails(store, incarnation)).items():
         context.log.info(f"{node}:\n{log}")
     return dg.Output(None, metadata={"incarnation": incarnation, "nodes": len(found), "kept": not found})
 
 
 def _store(id: str, tiers: Tiers) -> TrainingStore:
-    for root in (trainings(tiers), *trials(tiers).values()):
+    for root in (all_trainings(tiers), *all_trials(tiers).values()):
         if id in root.ids():
             return root.store(id)
     raise dg.Failure(f"found {id!r}, expected the id of a training (the partition of a training asset) or of a trial")

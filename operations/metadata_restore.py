@@ -19,9 +19,7 @@ from slipway.resources import metadata_backup, postgresql
 from slipway.resources.home import Home
 from slipway.resources.metadata_backup import SETTINGS, Figures
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trainings, trials
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Duty, Trainings, TrainingStore, all_trainings, all_trials
 from slipway.trainer.base import codec, listing, scratch
 from slipway.trainer.record import files
 
@@ -177,8 +175,8 @@ def _look_at_all_again(tiers: Tiers, folder: str) -> int:
 
 def _all(tiers: Tiers) -> Iterator[tuple[Trainings, TrainingStore, tuple[Duty, ...]]]:
     """Every training and trial that was ever wanted, with the duties that the control plane has towards it."""
-    below: list[tuple[Trainings, tuple[Duty, ...]]] = [(trainings(tiers), tuple(Duty))]
-    below += [(root, (Duty.TRACKING,)) for root in trials(tiers).values()]
+    below: list[tuple[Trainings, tuple[Duty, ...]]] = [(all_trainings(tiers), tuple(Duty))]
+    below += [(root, (Duty.TRACKING,)) for root in all_trials(tiers).values()]
     for root, duties in below:
         yield from ((root, store, duties) for store in root.stores() if store.desired() is not None)
 

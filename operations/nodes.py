@@ -11,10 +11,10 @@ from pydantic import Field
 
 from slipway.assets import keys
 from slipway.assets.execution import pods
-from slipway.operations.asking import about
+from slipway.operations.job_config import about
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.fleet.health.standing import Standing
-from slipway.resources.mlflow import identity
 from slipway.resources.node_tasks import network
 from slipway.resources.node_tasks.network import NetworkCheck
 from slipway.resources.run_kinds import RunKind

@@ -3,8 +3,8 @@
 import dagster as dg
 
 from slipway.assets.execution import pods
-from slipway.resources.mlflow import identity
-from slipway.resources.notify import trial
+from slipway.resources import identity
+from slipway.resources.notify import endpoints
 from slipway.resources.notify.settings import NotificationSettings
 
 NOBODY = "notifications: found no settings, expected those of docs/notifications.md: whom to tell"
@@ -18,10 +18,10 @@ def job(settings: NotificationSettings | None) -> dg.JobDefinition:
         if settings is None:
             raise dg.Failure(NOBODY)
         try:
-            outcomes = dict(trial.outcomes(settings, identity.of_run(context.run)))
+            outcomes = dict(endpoints.trial_outcomes(settings, identity.of_run(context.run)))
         except (ValueError, OSError) as error:
             raise dg.Failure(str(error)) from None
-        if problem := trial.problem(outcomes):
+        if problem := endpoints.trial_problem(outcomes):
             raise dg.Failure(problem)
         return dg.Output(None, metadata=outcomes)
 

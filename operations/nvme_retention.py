@@ -11,7 +11,7 @@ import dagster as dg
 from pydantic import Field
 
 from slipway.assets.execution import on_nodes, pods
-from slipway.operations import alone
+from slipway.operations import for_each_training
 from slipway.resources import receipts
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.node_tasks import by_jobs
@@ -19,8 +19,8 @@ from slipway.resources.short_jobs import attempts
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.roots import trainings, trials
-from slipway.trainer.base.counting import counted
+from slipway.resources.trainings.store import all_trainings, all_trials
+from slipway.trainer.base.quantities import counted
 from slipway.trainer.node_task import Result, RetainTask
 
 
@@ -85,7 +85,7 @@ class JobAge(dg.Config):
 def release_jobs(context: dg.OpExecutionContext, config: JobAge, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Ledgers, exits and checkpoints stay; only the launcher's jobs go, and what old node tasks and short jobs left."""
     launcher, before = compute.launcher(), time.time() - config.days * 86_400
-    roots = [trainings(tiers), *trials(tiers).values()]
+    roots = [all_trainings(tiers), *all_trials(tiers).values()]
     by_jobs.remove_outcomes(tiers.durable_path, before)
     attempts.remove_old(tiers.durable_path, before, launcher.release)
     released: list[str] = []
@@ -98,7 +98,7 @@ def release_jobs(context: dg.OpExecutionContext, config: JobAge, tiers: Tiers, c
                 jobs = (job_name(facts.id, number + 1) for number in range(facts.incarnation))
                 released.extend(job for job in jobs if launcher.release(job))
 
-        failed += alone.each(context, root.stores(), release)
+        failed += for_each_training.each(context, root.stores(), release)
     context.log.info(f"released {counted(len(released), 'job')} that ended more than {config.days:g} days ago")
     if failed:
         raise dg.Failure("; ".join(failed), metadata={"released": len(released)})

@@ -11,16 +11,17 @@ from pydantic import Field
 
 from slipway.assets import keys
 from slipway.assets.execution import pods
-from slipway.assets.gate import Gate
-from slipway.assets.measuring import in_a_run
+from slipway.assets.measurement import in_a_run
+from slipway.assets.promotion.gate import Gate
 from slipway.assets.serving import after_demotion
-from slipway.operations.asking import Asking
+from slipway.operations.job_config import Asking
 from slipway.recipes.load import Recipes
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow import holding, identity
-from slipway.resources.mlflow.promotion import Promotion
 from slipway.resources.mlflow.registry import CANDIDATE, Version
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions import promotion_holds
+from slipway.resources.promotions.promotion import Promotion
 from slipway.resources.run_kinds import RunKind
 from slipway.resources.tiers import Tiers
 from slipway.serving.records import ServingRecords
@@ -159,18 +160,18 @@ def _demote(gate: Gate, config: Asking, by: str) -> str:
 
 def _approve(gate: Gate, config: JudgeConfig, by: str) -> str:
     version = _version(gate, config.version)
-    gate.promotions.approve(version, holding.Approval(True, by, config.why))
+    gate.promotions.approve(version, promotion_holds.Approval(True, by, config.why))
     return f"version {version.number} is approved"
 
 
 def _refuse(gate: Gate, config: JudgeConfig, by: str) -> str:
     version = _version(gate, config.version)
-    gate.promotions.approve(version, holding.Approval(False, by, config.why))
+    gate.promotions.approve(version, promotion_holds.Approval(False, by, config.why))
     return f"version {version.number} is refused"
 
 
 def _freeze(gate: Gate, config: Asking, by: str) -> str:
-    held = holding.set_freeze(gate.promotions.folder, by, config.why)
+    held = promotion_holds.set_freeze(gate.promotions.folder, by, config.why)
     return f"frozen by {held.by}: {held.why}"
 
 

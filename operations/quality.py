@@ -7,16 +7,17 @@ with `renewal.quality`.
 
 import dagster as dg
 
-from slipway.assets import keys, quality, training_data
+from slipway.assets import keys, training_data
 from slipway.assets.execution import pods
-from slipway.assets.gate import Gate
-from slipway.assets.measuring import in_a_run
-from slipway.assets.renewing import NotRenewed, renew
+from slipway.assets.measurement import in_a_run
+from slipway.assets.promotion import champion_quality
+from slipway.assets.promotion.gate import Gate
+from slipway.assets.retraining import NotRenewed, renew
 from slipway.recipes.load import Recipes
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow.promotion import NotPromoted, Promotion
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions.promotion import NotPromoted, Promotion
 from slipway.resources.tiers import Tiers
 
 BY = "quality watch"
@@ -67,7 +68,7 @@ def watch(gate: Gate, recipe: ModelRecipe, instance: dg.DagsterInstance) -> list
     """What was found and done, a sentence each. Raises ValueError and dg.Failure where nothing can be found."""
     durable = gate.tiers.durable_path
     current = training_data.current(recipe, durable)
-    found = quality.of_champion(gate, recipe, current) if current else None
+    found = champion_quality.of_champion(gate, recipe, current) if current else None
     if current is None or found is None:
         return ["there is no champion, or no snapshot"]
     now = f"version {found.version}: {found.now.mean:.4f} {found.unit}"
@@ -75,7 +76,7 @@ def watch(gate: Gate, recipe: ModelRecipe, instance: dg.DagsterInstance) -> list
         return [f"{now}: no worse than on record"]
     assert found.then is not None
     sentences = [f"{now}, on record {found.then.mean:.4f}: it has fallen"]
-    if (former := quality.better_before(gate, recipe, current)) is not None:
+    if (former := champion_quality.better_before(gate, recipe, current)) is not None:
         sentences.append(come_back(gate, former, sentences[0]))
     try:
         origin = {"renewal": "quality", **{name: round(value, 5) for name, value in found.figures().items()}}

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from slipway.assets.sweeps.store import sweeps
-from slipway.resources.mlflow import promotion
 from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Registry
+from slipway.resources.promotions import promotion
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.roots import trainings, trials
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, all_trainings, all_trials
 from slipway.trainer.base import listing
 from slipway.trainer.base.paths import CHECKPOINTS
 from slipway.trainer.record import files
@@ -96,7 +95,7 @@ def folder_of(given: str) -> str:
 
 def roots(tiers: Tiers) -> list[Trainings]:
     """The folder of all trainings, and those of each sweep's trials. Raises OSError for one that cannot be listed."""
-    return [trainings(tiers), *trials(tiers).values()]
+    return [all_trainings(tiers), *all_trials(tiers).values()]
 
 
 def stores(root: Trainings) -> Iterator[TrainingStore]:
@@ -111,7 +110,7 @@ def snapshots_in_use(tiers: Tiers) -> set[str]:
 
     Raises OSError and ValueError where a record cannot be read.
     """
-    own, of_sweeps = trainings(tiers), trials(tiers)
+    own, of_sweeps = all_trainings(tiers), all_trials(tiers)
     used = {store.specification().snapshot for store in stores(own) if own.has_open_duty(store.id) or _may_go_on(store)}
     durable = tiers.durable_path
     for made in (each for model in promotion.models(durable) for each in promotion.champions(durable, model)):

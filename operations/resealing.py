@@ -11,7 +11,7 @@ import dagster as dg
 from slipway.assets.execution import pods
 from slipway.operations import references
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import resealing
+from slipway.resources.trainings.checkpoints import reseal_all, resealing_sentences
 
 
 @dg.op(
@@ -21,8 +21,8 @@ from slipway.resources.trainings import resealing
 def reseal_checkpoints(context: dg.OpExecutionContext, tiers: Tiers) -> dg.Output[None]:
     """Raises Failure, with the copies, while something needs an older key or could not be read."""
     stores = (store for root in references.roots(tiers) for store in root.stores())
-    done = resealing.reseal_all(stores, tiers.shared())
-    lines = resealing.sentences(done)
+    done = reseal_all(stores, tiers.shared())
+    lines = resealing_sentences(done)
     for line in lines:
         context.log.info(line)
     figures: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 The drill copies the checkpoint from the tier to a scratch folder, verifies every byte on the way, loads it with the
 evaluator, and measures it on the split that its evaluation used: in a process of its own, or by a job on as many ranks
-as its evaluation takes (`slipway.assets.measuring`). An asset check on the checkpoint has the result, one for each
+as its evaluation takes (`slipway.assets.measurement`). An asset check on the checkpoint has the result, one for each
 tier.
 """
 
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from slipway.assets import keys
-from slipway.assets.evaluation import score_of
 from slipway.assets.execution import pods
-from slipway.assets.measuring import MeasuredSource, Measuring, in_a_run
-from slipway.operations import alone
+from slipway.assets.measurement import MeasuredSource, Measuring, in_a_run
+from slipway.assets.promotion.evaluation import score_of
+from slipway.operations import for_each_training
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.base import paths
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS, TierUnavailable
@@ -79,7 +79,9 @@ def _no_source(tier: str, compute: Compute) -> str:
     return "there is no such tier here" if seen else "the nodes' disks can be seen on the nodes alone"
 
 
-def newest(context: alone.Context, recipe: str, tier: str, tiers: Tiers) -> tuple[TrainingFacts, Commit, Score] | None:
+def newest(
+    context: for_each_training.Context, recipe: str, tier: str, tiers: Tiers
+) -> tuple[TrainingFacts, Commit, Score] | None:
     """The newest checkpoint of a recipe that a tier holds and that has been evaluated."""
     found: list[tuple[TrainingFacts, Commit, Score]] = []
 
@@ -88,7 +90,7 @@ def newest(context: alone.Context, recipe: str, tier: str, tiers: Tiers) -> tupl
             scored = ((commit, score_of(facts, commit)) for commit in facts.commits_on(tier))
             found.extend((facts, commit, score) for commit, score in scored if score is not None)
 
-    alone.each(context, trainings(tiers).stores(), add)
+    for_each_training.each(context, all_trainings(tiers).stores(), add)
     return max(found, key=lambda each: each[1].at, default=None)
 
 

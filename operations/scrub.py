@@ -14,7 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from slipway.assets.datasets import scrub
-from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.building.scratch_dir import writing_content
 from slipway.assets.datasets.scrub import DamagedContent, Scrubbed
 from slipway.assets.execution import pods
 from slipway.operations.metadata_backup import tier_of

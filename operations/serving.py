@@ -9,10 +9,10 @@ from pydantic import Field
 from slipway.assets import keys
 from slipway.assets.execution import pods
 from slipway.assets.serving import Serving, champion_of, named, served_models
-from slipway.operations.asking import Asking
+from slipway.operations.job_config import Asking
 from slipway.recipes.training import ModelRecipe
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow import identity
 from slipway.resources.mlflow.registry import Registry
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.run_kinds import RunKind

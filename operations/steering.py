@@ -10,10 +10,10 @@ from slipway.assets.execution import pods
 from slipway.assets.sweeps import steering
 from slipway.assets.sweeps.assets import current_subject, find_sweep
 from slipway.assets.sweeps.store import SweepStore, sweeps
-from slipway.operations.asking import Asking
+from slipway.operations.job_config import Asking
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
-from slipway.resources.mlflow import identity
+from slipway.resources import identity
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
 

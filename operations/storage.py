@@ -15,12 +15,13 @@ from pydantic import Field
 
 from slipway.assets import plots
 from slipway.assets.execution import on_nodes, pods
-from slipway.operations import alone
+from slipway.operations import for_each_training
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import course, updating
+from slipway.resources.trainings import updates
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.metric_series import read_sample
+from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.base import journal, regular_file
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST, decode
 from slipway.trainer.checkpoint.retention import forecast
@@ -73,7 +74,7 @@ def storage(
     context: dg.AssetExecutionContext, config: Horizon, tiers: Tiers, compute: Compute
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     use = Use()
-    alone.each(context, trainings(tiers).stores(), lambda facts: use.add(facts, _size(facts, tiers)))
+    for_each_training.each(context, all_trainings(tiers).stores(), lambda facts: use.add(facts, _size(facts, tiers)))
     metadata: dict[str, Any] = {}
     warnings: list[str] = []
     for name, sample in _samples(context, config, tiers, compute, use):
@@ -120,11 +121,11 @@ def _samples(
 
 def demands_of(facts: TrainingFacts, size: int) -> dict[str, Demand]:
     """What a training whose checkpoints have `size` bytes will ask of each tier, from its ledger."""
-    read, numbers, rules = course.read(facts.folder), facts.specification.numbers, facts.storage
+    read, numbers, rules = read_sample(facts.folder), facts.specification.numbers, facts.storage
     steps = read.steps[-20:]
     saves = [event["seconds"] for event in read.events if event["event"] == "committed"]
     pace = sum(event["seconds"] for event in steps) / max(1, len(steps))
-    steps_in_all = updating.steps_now(facts)
+    steps_in_all = updates.steps_now(facts)
     assert steps_in_all is not None
     left = steps_in_all - facts.commits[-1].step
     every = numbers["checkpoint"]["every"] * pace

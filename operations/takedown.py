@@ -12,8 +12,8 @@ from pathlib import Path
 import dagster as dg
 
 from slipway.assets.datasets import takedown_search
-from slipway.assets.datasets.build import build
-from slipway.assets.datasets.documents import areas, takedowns
+from slipway.assets.datasets.assets import build
+from slipway.assets.datasets.documents import takedowns
 from slipway.assets.datasets.documents.takedowns import Takedown
 from slipway.assets.datasets.images.documents import IMAGE_DOCUMENTS
 from slipway.assets.datasets.snapshots import pointer
@@ -104,7 +104,7 @@ def take_down(
 
 def _find(recipe: DatasetRecipe, tiers: Tiers, asked: TakedownRequest) -> _Found:
     for area in asked.what.under:
-        areas.require(area, f"dataset {recipe.name}")
+        takedowns.require_area(area, f"dataset {recipe.name}")
     durable, kind = tiers.durable_path, TEXT_DOCUMENTS if recipe.images is None else IMAGE_DOCUMENTS
     found = takedown_search.meant(durable, recipe.name, kind, asked.what)
     _refuse_unknown(recipe, durable, asked.what, found)

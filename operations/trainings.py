@@ -12,18 +12,17 @@ from pydantic import Field
 
 from slipway.assets import keys
 from slipway.assets.execution import pods
-from slipway.assets.start import start
+from slipway.assets.training_commands import start
 from slipway.operations import deleting
-from slipway.operations.asking import Asking, about
+from slipway.operations.job_config import Asking, about
 from slipway.recipes import assignments
 from slipway.recipes.training import TrainingRecipe
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow import identity
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import by_hand
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings import foreground
+from slipway.resources.trainings.store import TrainingStore, all_trainings
 
 
 class StartConfig(dg.Config):
@@ -127,7 +126,7 @@ def _job(
         context: dg.OpExecutionContext, config: offered, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the training cannot do so."""
-        store, by = trainings(tiers).store(about(context, "training")), identity.of_run(context.run)
+        store, by = all_trainings(tiers).store(about(context, "training")), identity.of_run(context.run)
         try:
             result = do(TrainingRequest(store, by, tiers, tracking), config)
         except ValueError as error:
@@ -151,12 +150,12 @@ def _pause(asked: TrainingRequest, config: Asking) -> str:
 
 
 def _resume(asked: TrainingRequest, config: Asking) -> str:
-    by_hand.resume(trainings(asked.tiers), asked.store, asked.by, config.why)
+    foreground.resume(all_trainings(asked.tiers), asked.store, asked.by, config.why)
     return f"{asked.store.id} is wanted; the job watch starts it from its newest checkpoint, or from the beginning"
 
 
 def _delete(asked: TrainingRequest, config: DeleteConfig) -> str:
-    root, store = trainings(asked.tiers), asked.store
+    root, store = all_trainings(asked.tiers), asked.store
     if not config.remove:
         found = deleting.outlook(root, store, asked.tiers, asked.tracking)
         return f"{store.id}: nothing is removed yet, as `remove` is not set. It would be so: {found.sentence()}"

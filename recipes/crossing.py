@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Set
 
-from slipway.recipes.asking import memory_faults
+from slipway.recipes.asset_prefix import lane
 from slipway.recipes.dataset import DatasetRecipe
-from slipway.recipes.lanes import lane
-from slipway.recipes.layout_faults import layout_faults
+from slipway.recipes.plan_request import memory_faults
 from slipway.recipes.problems import Path, RecipeFault, shown
 from slipway.recipes.suite import SuiteRecipe
-from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.recipes.training import ModelRecipe, TrainingRecipe, layout_faults
 from slipway.trainer.base.invalid import Invalid
 from slipway.trainer.config import evaluating, layout
 from slipway.trainer.config.shapes import Data

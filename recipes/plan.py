@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from slipway.recipes import asking
+from slipway.recipes import plan_request
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.recipes.kubernetes import amount
 from slipway.recipes.load import Recipes
@@ -43,12 +43,12 @@ def planned(recipes: Recipes, name: str, on: str | None = None, snapshot: Snapsh
         raise ValueError(f"training recipe {name}: found a script, whose memory nothing here knows, expected a model")
     if training is None:
         raise ValueError(f"found {name!r}, expected a training recipe: {', '.join(recipes.trainings)}")
-    profile = asking.profile_of(training, on)
+    profile = plan_request.profile_of(training, on)
     nodes, each = training.placement.nodes, training.placement.ranks_per_node
     if profile is not None:
         check_nodes(profile, name, nodes.max, each)
     dataset = recipes.datasets[training.datasets[0]]
-    asked = asking.question_of(training, dataset, "cuda" if profile else "cpu", snapshot)
+    asked = plan_request.question_of(training, dataset, "cuda" if profile else "cpu", snapshot)
     return PlannedRecipe(asked, room.of_profile(profile, _pod_bytes(training)) if profile else room.here(asked.ranks))
 
 
@@ -58,7 +58,7 @@ def grace_warning(training: ModelRecipe, on: str | None, save_seconds: float | N
     `on` is as in `planned`, and `save_seconds` None where nobody knows the tier's rate. The time of a step, which comes
     before the save, is not known before one was done: the trainer says it then, into the ledger.
     """
-    profile = asking.profile_of(training, on)
+    profile = plan_request.profile_of(training, on)
     grace = training.placement.kubernetes.grace_seconds or (profile.grace_seconds if profile else None)
     if grace is None or save_seconds is None or save_seconds <= grace:
         return ""
@@ -105,7 +105,7 @@ def _average_shard(training: ModelRecipe, dataset: DatasetRecipe) -> tuple[int, 
         picture = pictures.height * pictures.width * pictures.channels
         samples = max(1, int(pictures.shard_megabytes * 1e6 / picture))
         return samples, samples * (picture + LABEL_BYTES)
-    width = 2 if asking.vocabulary(dataset) <= 1 << 16 else 4
+    width = 2 if plan_request.vocabulary(dataset) <= 1 << 16 else 4
     return max(1, dataset.shards.tokens // training.batch.length), dataset.shards.tokens * width
 
 

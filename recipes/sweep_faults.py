@@ -9,13 +9,12 @@ from typing import Any
 from slipway.recipes import constraints
 from slipway.recipes.constraints import InvalidConstraint
 from slipway.recipes.domain import MOST_STEPS, Domain
-from slipway.recipes.layout_faults import layout_faults
 from slipway.recipes.problems import RecipeFault, dotted, shown
 from slipway.recipes.schedulers import NoScheduler, PopulationScheduler
 from slipway.recipes.search_space import CircularConditions, ContradictorySpace, SearchSpace, fields_in
 from slipway.recipes.strict import RefusedValue
 from slipway.recipes.sweep import METRICS, SweepRecipe
-from slipway.recipes.training import ModelRecipe, value_at, with_parameters
+from slipway.recipes.training import ModelRecipe, layout_faults, value_at, with_parameters
 from slipway.trainer.base.invalid import Invalid
 from slipway.trainer.config import changing
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slipway.recipes.kinds import KINDS
-from slipway.trainer.base import byte_size, parsing
+from slipway.trainer.base import parsing, quantities
 
 LONGEST = 1_000_000
 """Bytes of a recipe, at most, so that no file holds up all that read recipes. A long list has a file of its own."""
@@ -46,7 +46,10 @@ def _text(path: Path) -> str | UnreadText:
     except OSError as error:
         return UnreadText(os.strerror(error.errno) if error.errno else str(error))
     if len(data) > LONGEST:
-        return UnreadText(f"more than {byte_size.words(LONGEST)}", f"a recipe of {byte_size.words(LONGEST)} at most")
+        return UnreadText(
+            f"more than {quantities.bytes_in_words(LONGEST)}",
+            f"a recipe of {quantities.bytes_in_words(LONGEST)} at most",
+        )
     return data.decode(errors="surrogateescape")
 
 

@@ -1,13 +1,13 @@
 """A training's recipe: the fields of every training, and the further fields of a training of a built-in model.
 
-The sections that decide a training's numbers are the trainer's own dataclasses, so that no field is described
-or checked twice.
+The sections that decide a training's numbers are the trainer's own dataclasses, so that no field is described or
+checked twice.
 """
 
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -30,41 +30,14 @@ from slipway.recipes.renewal import CAUSES, RenewalSection
 from slipway.recipes.strict import RefusedValue, fields_of, validate, validate_section
 from slipway.trainer.base import parsing
 from slipway.trainer.base.invalid import require
-from slipway.trainer.config import coherence
+from slipway.trainer.config import coherence, layout
 from slipway.trainer.config.mix import Mix, check_comes
-from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
-from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Observation, Recovery, Runtime, Storage
 from slipway.trainer.config.resolved import NUMBERS, OPERATION, SECTIONS
-from slipway.trainer.config.runtime import Runtime
 from slipway.trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from slipway.trainer.config.shapes import Shape, type_of
 from slipway.trainer.models.decoder.presets import PRESETS
 from slipway.trainer.record import causes
-
-
-def _model(section: Any) -> Shape:
-    """A model section as the shape of its kind; without a kind it is a decoder. Raises RefusedValue and Invalid.
-
-    With a preset it is a published decoder, with the other fields of the section in place of its own.
-    """
-    if isinstance(section, Shape):
-        return section
-    if isinstance(section, dict) and "preset" in section:
-        section = _with_preset(**section)
-    kind = section.get("kind", "decoder") if isinstance(section, dict) else "decoder"
-    return validate_section(type_of(kind), section)
-
-
-def _with_preset(preset: Any, **own: Any) -> dict[str, Any]:
-    """The section of the published decoder of this name, with fields of its own."""
-    known = isinstance(preset, str) and preset in PRESETS
-    require(known, "preset", f"expected one of {', '.join(PRESETS)}")
-    require(own.get("kind", "decoder") == "decoder", "kind", "expected decoder, the kind of all presets")
-    return {**dataclasses.asdict(PRESETS[preset].shape), **own}
-
-
-Model = Annotated[Shape, PlainValidator(_model), PlainSerializer(dataclasses.asdict)]
-
 
 MOST_NODES = 20_000
 """More than the largest clusters have; a layout is checked for each number of nodes that a training may have."""
@@ -72,6 +45,15 @@ LONGEST_MODEL_NAME = 200
 """Bytes of the name of a registered model: folders are named after it, whose names have 255 at most."""
 MOST_RANKS = 1024
 """Of a node: more than any has GPUs."""
+FAILURES = AliasChoices("failures_without_checkpoint", "fruitless_incarnations")
+"""Both names of one field; earlier recipes have the second one."""
+PhaseName = Literal[
+    "starting", "staging", "building", "restoring", "compiling", "validating", "committing", "copying", "ending"
+]
+"""The phases of `slipway.trainer.record.phases` but for training, whose deadline is `no_progress_seconds`."""
+USUAL = Recovery()
+HANG_SECONDS = 10.0
+"""Where a recipe says nothing of it; a shorter `no_progress_seconds` then holds for steps too."""
 
 
 class NodesSection(RecipeSection):
@@ -108,21 +90,6 @@ class PlacementSection(RecipeSection):
     steps: dict[TrainingWork, Amounts] = Field(default_factory=dict)
     """What the steps that work on its checkpoints get on a cluster, by the kind of work: `evaluation: {memory: 64Gi}`;
     the platform's settings decide the rest."""
-
-
-FAILURES = AliasChoices("failures_without_checkpoint", "fruitless_incarnations")
-"""Both names of one field; earlier recipes have the second one."""
-
-
-PhaseName = Literal[
-    "starting", "staging", "building", "restoring", "compiling", "validating", "committing", "copying", "ending"
-]
-"""The phases of `slipway.trainer.record.phases` but for training, whose deadline is `no_progress_seconds`."""
-
-
-USUAL = Recovery()
-HANG_SECONDS = 10.0
-"""Where a recipe says nothing of it; a shorter `no_progress_seconds` then holds for steps too."""
 
 
 class RecoverySection(RecipeSection):
@@ -218,6 +185,22 @@ class TrainingRecipe(Recipe):
         expected = f"expected retrain beside it, or one or more of {', '.join(CAUSES)} in it"
         require(not alone or self.retrain is not None, "renewal", expected)
         return self
+
+
+def _model(section: Any) -> Shape:
+    """A model section as the shape of its kind; without a kind it is a decoder. Raises RefusedValue and Invalid.
+
+    With a preset it is a published decoder, with the other fields of the section in place of its own.
+    """
+    if isinstance(section, Shape):
+        return section
+    if isinstance(section, dict) and "preset" in section:
+        section = _with_preset(**section)
+    kind = section.get("kind", "decoder") if isinstance(section, dict) else "decoder"
+    return validate_section(type_of(kind), section)
+
+
+Model = Annotated[Shape, PlainValidator(_model), PlainSerializer(dataclasses.asdict)]
 
 
 class ModelRecipe(TrainingRecipe):
@@ -323,6 +306,25 @@ def value_at(training: ModelRecipe, parameter: str) -> Any:
     for part in parameter.split("."):
         value = value[part]
     return value
+
+
+def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
+    """The fault of the layout at the smallest number of nodes that it does not fit, of those the training may have."""
+    nodes, each = training.placement.nodes, training.placement.ranks_per_node
+    for count in range(nodes.min, nodes.max + 1):
+        try:
+            layout.check(training, count * each, each)
+        except layout.UnfitLayout as unfit:
+            yield RecipeFault(tuple(unfit.field.split(".")), unfit.found, f"{unfit.expected}, with nodes: {count}")
+            return
+
+
+def _with_preset(preset: Any, **own: Any) -> dict[str, Any]:
+    """The section of the published decoder of this name, with fields of its own."""
+    known = isinstance(preset, str) and preset in PRESETS
+    require(known, "preset", f"expected one of {', '.join(PRESETS)}")
+    require(own.get("kind", "decoder") == "decoder", "kind", "expected decoder, the kind of all presets")
+    return {**dataclasses.asdict(PRESETS[preset].shape), **own}
 
 
 def _unknown(training: ModelRecipe, parameter: str) -> RecipeFault | None:

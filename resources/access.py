@@ -5,7 +5,7 @@ token       every request must carry it, where SLIPWAY_TOKEN_FILE names a file w
 person      whom that proxy names in the header `user_header` of the platform's settings
 viewer      sees everything and starts, stops and changes nothing: where `operators` are named, everybody else
 operator    also launches runs and ends them
-promoter    also decides which version of a model is champion; `slipway.resources.mlflow.promotion` enforces it
+promoter    also decides which version of a model is champion; `slipway.resources.promotions.promotion` enforces it
 """
 
 import base64

@@ -19,8 +19,8 @@ from slipway.recipes import folder, texts
 from slipway.resources import code_difference
 from slipway.resources.code_difference import Difference
 from slipway.trainer.base import atomic, digest
-from slipway.trainer.base.code_root import CODE
-from slipway.trainer.node.environment import REVISION
+from slipway.trainer.base.paths import CODE
+from slipway.trainer.node.runtime_info import REVISION
 
 log = logging.getLogger("slipway.code")
 BUILT_IN = "slipway.trainer.models."

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from slipway.recipes.parts import RecipeSection, Text
 from slipway.resources import settings_file, teams
 from slipway.resources.teams import TeamName, TeamSettings
-from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.accounts import Prices
 from slipway.resources.trainings.quotas import Quota
 from slipway.trainer.base.invalid import require
 

@@ -6,7 +6,7 @@ from slipway.resources.fleet.health.register import NodeRegister
 from slipway.resources.fleet.health.standing import HealthRules
 from slipway.resources.home import NODES, Home
 from slipway.resources.launchers.local.launcher import LocalLauncher
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 
 RULES = HealthRules(apply=True, hold_seconds=30.0)
 """When its nodes are taken out of service; a person who tries it out need not wait long for the diagnosis."""

@@ -1,6 +1,7 @@
-"""Errors for people: those whose text is one sentence that says what to do, wherever they are shown.
+"""Errors: what could not be asked or cannot serve now, and which errors are for people wherever they are shown.
 
-Others are defects of the code, and are shown with their stack.
+The text of an error for people is one sentence that says what to do. Others are defects of the code, and are shown with
+their stack.
 """
 
 import re
@@ -18,8 +19,6 @@ EXPECTED = {
 }
 """The names of errors, beside ValueError and OSError, whose text is meant for a person. A class is looked for by name,
 since importing it would import what the work at hand may not need."""
-
-
 _REMEDIES = {
     **dict.fromkeys(("SQLITE_NOTADB", "SQLITE_CORRUPT"), "it is damaged: slipway restore puts the last backup back"),
     **dict.fromkeys(("SQLITE_FULL", "SQLITE_IOERR"), "look at the disk of the home"),
@@ -28,12 +27,8 @@ _REMEDIES = {
 }
 """What to do about a database of SQLite that cannot be used, by the beginning of the error's name. Others of its errors
 are defects of the code."""
-
-
-def _of_database(error: BaseException) -> str:
-    """What to do about an error of SQLite, also where SQLAlchemy passes it on; empty for all other errors."""
-    name = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
-    return next((remedy for begin, remedy in _REMEDIES.items() if name.startswith(begin)), "")
+_UNANSWERED = re.compile(r"API request to (?P<server>\w+://[^/\s]+)\S* failed with exception (?P<cause>.*)", re.DOTALL)
+"""What MLflow's client says of a server that does not answer: its own retries, and the causes in one another."""
 
 
 def is_for_people(error: BaseException) -> bool:
@@ -42,10 +37,6 @@ def is_for_people(error: BaseException) -> bool:
         return True
     names = {each.__name__ for each in type(error).__mro__}
     return isinstance(error, ValueError | OSError) or bool(names & EXPECTED)
-
-
-_UNANSWERED = re.compile(r"API request to (?P<server>\w+://[^/\s]+)\S* failed with exception (?P<cause>.*)", re.DOTALL)
-"""What MLflow's client says of a server that does not answer: its own retries, and the causes in one another."""
 
 
 def sentence(error: BaseException) -> str:
@@ -59,3 +50,21 @@ def sentence(error: BaseException) -> str:
         cause += ")" * (cause.count("(") - cause.count(")"))  # those that were the cause's own
         return f"MLflow at {found['server']} does not answer: {cause}"
     return str(error)
+
+
+class Unavailable(Exception):
+    """It could not be asked. Nothing follows from that about the job or the node in question."""
+
+
+class PlatformFault(Unavailable):
+    """It answered that the platform lacks what the request needs: a permission, a kind, a queue, a webhook's consent.
+
+    The request is as good as before. It is accepted once the platform has what the message names, which a person or an
+    operator may see to; until then it is repeated, with pauses.
+    """
+
+
+def _of_database(error: BaseException) -> str:
+    """What to do about an error of SQLite, also where SQLAlchemy passes it on; empty for all other errors."""
+    name = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
+    return next((remedy for begin, remedy in _REMEDIES.items() if name.startswith(begin)), "")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.recipes import folder
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 
 DEFAULT = CODE / ".slipway"
 NODES = ("node-0", "node-1")

@@ -3,7 +3,7 @@
 `slipway.assets.keys` names the assets; a test holds the two together.
 """
 
-from slipway.recipes import lanes
+from slipway.recipes import asset_prefix
 
 
 def asset(*path: str) -> str:
@@ -33,7 +33,7 @@ def node(name: str) -> str:
 
 def lane(recipe: str) -> str:
     """The first part of a recipe's assets' keys."""
-    return lanes.lane(recipe)
+    return asset_prefix.lane(recipe)
 
 
 def _partition(page: str, name: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slipway.resources import credentials
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Mapping
 
 from slipway.resources import credentials
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
 from slipway.trainer.base import proxy_bypass
 
 REFUSALS = (408, 429)

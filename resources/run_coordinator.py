@@ -15,7 +15,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG, PARENT_BACKFILL_ID_TAG
 from dagster._core.workspace.context import WorkspaceRequestContext
 
 from slipway.resources import run_kinds
-from slipway.resources.mlflow.identity import CANCELLED_TAG, USER_TAG
+from slipway.resources.identity import CANCELLED_TAG, USER_TAG
 
 asking: ContextVar[str] = ContextVar("asking", default="")
 """In the webserver: the person whose request is answered now; empty where nobody is known."""

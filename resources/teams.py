@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from slipway.recipes.parts import RecipeSection
-from slipway.resources.trainings.costs import RankPrice
+from slipway.resources.trainings.accounts import RankPrice
 from slipway.resources.trainings.quotas import Quota
 
 PREFIX = "team:"

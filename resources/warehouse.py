@@ -20,10 +20,8 @@ MEMORY = "512MB"
 """The memory that duckdb may use before it spills to disk."""
 THREADS = 4
 """duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
-
 INTERRUPTED = "Query interrupted"
 """What duckdb says of a query that a signal has ended."""
-
 KEPT = "read_parquet($table) WHERE removed IS NULL"
 SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT} GROUP BY split ORDER BY split"
 TOP = (

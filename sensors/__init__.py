@@ -5,6 +5,6 @@ goes through its subjects in a `slipway.sensors.support.tick.Tick`, each subject
 collected.
 
 The work of a tick is proportional to what is new: a sensor over trainings visits those whose duty is open
-(`slipway.resources.trainings.duties`). Run requests carry no run key, which would be burnt for ever: a request is
+(`slipway.resources.trainings.store`). Run requests carry no run key, which would be burnt for ever: a request is
 skipped while an unfinished run carries the tag of the same subject, and for a while after such a run failed.
 """

@@ -19,13 +19,11 @@ from slipway.assets.checkpoints import checkpoint_materialisation
 from slipway.assets.subjects import Subject
 from slipway.resources.event_log import data_versions
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty, OpenDuty
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import Trainings
-from slipway.sensors.support import commits, last_words
+from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, all_trainings
+from slipway.sensors.support import commits, final_events
 from slipway.sensors.support.commits import KnownCommits
-from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE
@@ -70,7 +68,7 @@ class ChangedTraining:
     description="Shows each new commit as a checkpoint and has it evaluated.",
 )
 def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
-    tick, root = Tick(context, NAME), trainings(tiers)
+    tick, root = Tick(context, NAME), all_trainings(tiers)
     owed, memory = root.with_open(Duty.CHECKPOINTS), recalled(tick.instance, NAME, root.root)
     memory.keep_only(duty.training for duty in owed)
     arrivals: list[ChangedTraining] = []
@@ -152,7 +150,7 @@ def _show_and_evaluate(
     listed = partitions[arrival.recipe].get(facts.id, [])
     lacking, unlogged = sorted(arrival.shown.keys() - set(listed)), arrival.unconfirmed()
     gone = sorted(set(listed) - arrival.shown.keys() - arrival.unread)[:WITHDRAWN_AT_ONCE]
-    new_faults, ready_to_go = last_words.unlogged(tick.instance, facts, gone, memory.lasting_of(facts.id, set()))
+    new_faults, ready_to_go = final_events.unlogged(tick.instance, facts, gone, memory.lasting_of(facts.id, set()))
     tick.events += new_faults
     if lacking:
         tick.partitions.append(definition.build_add_request(lacking))

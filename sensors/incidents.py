@@ -19,14 +19,12 @@ from slipway.assets.subjects import Subject
 from slipway.recipes.training import TrainingRecipe
 from slipway.resources.event_log import DATA_VERSION_TAG, data_versions
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import accounts, incident_reports, post_mortem
+from slipway.resources.trainings import accounts, incident_reports
 from slipway.resources.trainings import incidents as recorded
-from slipway.resources.trainings.duties import Duty, OpenDuty
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.incident_reports import IncidentReport
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import Trainings, TrainingStore
-from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, TrainingStore, all_trainings
+from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import atomic
 from slipway.trainer.record import fence, files, incidents
@@ -68,7 +66,7 @@ def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefiniti
         description="Shows what interrupted the steps of trainings, what that cost, and where they went on.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
-        tick, root = Tick(context, NAME), trainings(tiers)
+        tick, root = Tick(context, NAME), all_trainings(tiers)
         memory = recalled(tick.instance, NAME, root.root)
         overview = memory.lasting_of(_OVERVIEW, Overview())
         if not overview.complete:
@@ -133,7 +131,7 @@ def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: OpenDuty, 
     overview.reports |= {each.name: each for each in reports}
     changed = _unshown(tick, memory, facts.specification.recipe, store.id, reports)
     for each in changed:
-        page = post_mortem.text(store, each)
+        page = incident_reports.post_mortem(store, each)
         folder = incidents.evidence(store.folder, each.id)
         atomic.replace(folder / POST_MORTEM, page.encode())
         tick.events.append(shown.incident_materialisation(each, page, str(folder)))
@@ -149,7 +147,7 @@ def _reports(
 ) -> list[IncidentReport]:
     """The incidents of a training; those that are over are not computed again, a damaged one is logged and left."""
     open_ones = [id for id in incidents.names(store.folder) if not _is_final(store, known.get(id))]
-    claims, costs = (fence.claims(store.folder), accounts.costs(store.folder)) if open_ones else ([], {})
+    claims, costs = (fence.claims(store.folder), accounts.interruption_costs(store.folder)) if open_ones else ([], {})
 
     def compute(id: str) -> None:
         known[id] = incident_reports.report(store, facts, claims, costs, incidents.read(store.folder, id))

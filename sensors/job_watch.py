@@ -13,21 +13,19 @@ import dagster as dg
 from dagster import DagsterRunStatus
 
 from slipway.assets import keys, results, subjects
+from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.event_log import observed, shown_partitions
 from slipway.resources.launchers.protocol import JobState
-from slipway.resources.mlflow import identity
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.duties import Duty, OpenDuty
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import Trainings, TrainingStore
-from slipway.sensors.support import absence, fairness, incidents, waits
+from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, TrainingStore, all_trainings
+from slipway.sensors.support import downtime, fairness, incidents, long_waits
 from slipway.sensors.support.fairness import Newcomer
-from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.runs import NewestRuns, request
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import fence, files
@@ -58,13 +56,13 @@ class Settled:
     description="What should run, runs; results are shown once for each exit record.",
 )
 def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root, control = Tick(context, NAME), trainings(tiers), compute.control(tiers)
+    tick, root, control = Tick(context, NAME), all_trainings(tiers), compute.control(tiers)
     memory = recalled(tick.instance, NAME, root.root)
     if memory.new:
         _owe_what_is_not_shown(tick, root)
     owed = root.with_open(Duty.RUN)
     memory.keep_only(duty.training for duty in owed)
-    if gone := absence.seconds(root.root):
+    if gone := downtime.seconds(root.root):
         tick.each(owed, _subject, lambda duty: root.store(duty.training).note_away(gone, BY))
     runs = NewestRuns(tick.instance, keys.TRAINING_TAG, [duty.training for duty in owed])
     due, later = _due(tick, owed, root, memory)
@@ -146,7 +144,7 @@ def _bring_to_its_end(
     waiting = control.overdue(facts)
     failures = incidents.unshown(tick, store, facts, control.launcher, settled.incidents)
     tick.events += failures
-    tick.events += waits.unshown(tick.instance, facts, waiting, settled.waits) if waiting else []
+    tick.events += long_waits.unshown(tick.instance, facts, waiting, settled.waits) if waiting else []
     if action is Action.WAIT and facts.running and facts.begun and not failures:
         _remember(memory, facts, control, runs)
     if action is not Action.DONE:

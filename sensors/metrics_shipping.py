@@ -19,12 +19,10 @@ from slipway.assets.subjects import Subject
 from slipway.assets.sweeps import tracked
 from slipway.assets.sweeps.store import SweepStore
 from slipway.resources.mlflow.tracking import Delivery, Tracking
-from slipway.resources.pages import kept
+from slipway.resources.pages import page_keeper
 from slipway.resources.pages.reading import TrainingReader
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty, OpenDuty
-from slipway.resources.trainings.roots import trainings, trials
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, OpenDuty, TrainingStore, all_trainings, all_trials
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import files, ledger
 
@@ -52,7 +50,7 @@ class Undelivered:
     description="Delivers the ledgers' metrics to MLflow, outside the trainings' path.",
 )
 def metrics_shipping(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
-    tick, roots = Tick(context, NAME), [("", trainings(tiers)), *trials(tiers).items()]
+    tick, roots = Tick(context, NAME), [("", all_trainings(tiers)), *all_trials(tiers).items()]
     spools = [
         Undelivered(duty, root.store(duty.training), sweep)
         for sweep, root in roots
@@ -142,9 +140,9 @@ def _pages(spool: Undelivered, durable: Path, done: Delivery) -> list[str]:
     """The page of a training that has ended, as it is then; a trial has none: its sweep has a report."""
     if spool.sweep or done is not Delivery.WHOLE:
         return []
-    if kept.is_behind(spool.store):  # `standings`, which writes it, comes later
-        kept.write(TrainingReader(durable), spool.store)
-    return [kept.PAGE]
+    if page_keeper.is_behind(spool.store):  # `standings`, which writes it, comes later
+        page_keeper.write(TrainingReader(durable), spool.store)
+    return [page_keeper.PAGE]
 
 
 def _tracked(spool: Undelivered, recipe: str, page: str) -> dg.AssetObservation:

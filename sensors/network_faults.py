@@ -16,16 +16,14 @@ from slipway.resources.compute.protocol import Compute
 from slipway.resources.fleet.protocol import Node, by_name
 from slipway.resources.node_tasks import network
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.sensors.support import occupation
-from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.sensors.support import busy_nodes
+from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import codec
 from slipway.trainer.record import fence, files, incidents
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import Token
 
 NAME = "network_faults"
 WINDOW_SECONDS = 86_400.0
@@ -52,7 +50,7 @@ class DueBisection:
     description="Has the nodes bisected after exchanges failed and no single node is named.",
 )
 def network_faults(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root = Tick(context, NAME), trainings(tiers)
+    tick, root = Tick(context, NAME), all_trainings(tiers)
     memory = recalled(tick.instance, NAME, root.root)
     due = memory.lasting_of(_DUE, dict[str, DueBisection]())
     owed, before = {*root.opened(Duty.RUN), *root.opened(Duty.INCIDENTS)}, memory.lasting_of(_BEFORE, set[str]())
@@ -91,7 +89,7 @@ def _request(tick: Tick, tiers: Tiers, due: dict[str, DueBisection], fleet: dict
     runs = NewestRuns(tick.instance, keys.BISECTS_TAG, due)
     if any(runs.unfinished(about) for about in due):
         return
-    busy = set(occupation.nodes(tiers))
+    busy = set(busy_nodes.nodes(tiers))
     for each in due.values():
         suspects, good = network.free(fleet, each.nodes, busy)
         if suspects and runs.may_request(each.about):

@@ -18,14 +18,12 @@ from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.fleet.protocol import Node
-from slipway.resources.launchers.kubernetes.lack import Lack
+from slipway.resources.launchers.kubernetes.node_shortage import Lack
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import lacking as lacking_nodes
 from slipway.resources.trainings.control import TrainingControl
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.resources.trainings.status import node_shortage
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.sweep_demand import SweepDemand
 from slipway.sensors.support.tick import Tick
 
@@ -61,7 +59,7 @@ def _look_at_trainings(
     tick: Tick, tiers: Tiers, compute: Compute, fleet: "SeenFleet", found: dict[str, Lack | None]
 ) -> list[str]:
     """Note in `found` what each training waits for; the ids of those that there are."""
-    root, control = trainings(tiers), compute.control(tiers)
+    root, control = all_trainings(tiers), compute.control(tiers)
     memory, owed = recalled(tick.instance, NAME, root.root), root.opened(Duty.RUN)
     memory.keep_only(owed)
 
@@ -119,5 +117,5 @@ def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet, control:
     facts = store.read()
     if facts.running:
         memory.found_nothing(store.id)
-    count = lacking_nodes.nodes(facts, fleet.nodes, fleet.coming)
+    count = node_shortage(facts, fleet.nodes, fleet.coming)
     return Lack(count, facts.terms.kubernetes) if count and not control.held_back(facts) else None

@@ -22,11 +22,9 @@ from slipway.resources.event_log import DATA_VERSION_TAG, data_versions
 from slipway.resources.fleet.protocol import Node, by_name
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.control import TrainingControl
-from slipway.resources.trainings.duties import Duty
 from slipway.resources.trainings.facts import TrainingFacts, unchanged
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.tick import Tick
 
 NAME = "node_failures"
@@ -48,7 +46,7 @@ def node_failures(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
         description="Gives a training a new incarnation when a node of it died or it makes no progress.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        tick, root, control = Tick(context, NAME), trainings(tiers), compute.control(tiers)
+        tick, root, control = Tick(context, NAME), all_trainings(tiers), compute.control(tiers)
         memory, owed = recalled(tick.instance, NAME, root.root), root.with_open(Duty.RUN)
         memory.keep_only(duty.training for duty in owed)
         nodes: list[Node] = []

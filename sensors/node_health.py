@@ -24,11 +24,9 @@ from slipway.resources.fleet.health.door import NodeHealth
 from slipway.resources.fleet.health.standing import Evidence, NodeRecord, Standing
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.sensors.support import occupation
-from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.sensors.support import busy_nodes
+from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import codec
@@ -49,7 +47,7 @@ EVIDENCE_SECONDS = 30.0
     description="Takes nodes that something speaks against out of service, and has them diagnosed.",
 )
 def node_health(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root, door = Tick(context, NAME), trainings(tiers), compute.node_health(tiers)
+    tick, root, door = Tick(context, NAME), all_trainings(tiers), compute.node_health(tiers)
     memory, nodes = recalled(tick.instance, NAME, root.root), list[Node]()
     if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
         return tick.result()
@@ -60,7 +58,7 @@ def node_health(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comp
     tick.each(visited, subjects.training, lambda id: heard.listen(tick, root.store(id), memory.lasting.get(id, set())))
     memory.keep_only([*owed, *(_OF_NODE + node.name for node in nodes)])
     runs = NewestRuns(tick.instance, keys.DIAGNOSES_TAG, [node.name for node in nodes])
-    occupied = functools.cache(lambda: set(occupation.nodes(tiers)))
+    occupied = functools.cache(lambda: set(busy_nodes.nodes(tiers)))
     done = [
         tick.visit(
             subjects.node(node.name),

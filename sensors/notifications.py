@@ -14,18 +14,16 @@ import dagster as dg
 from slipway.assets import subjects
 from slipway.assets.subjects import Subject
 from slipway.resources import links
-from slipway.resources.morning import reading
-from slipway.resources.morning import report as morning
+from slipway.resources.daily_report import reading
+from slipway.resources.daily_report import report as morning
 from slipway.resources.notify import notices
 from slipway.resources.notify.courier import NoticeCourier
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NotificationSettings
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings import incidents as recorded
-from slipway.resources.trainings.duties import Duty, OpenDuty
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.sensors.support.memory import SensorMemory, recalled
+from slipway.resources.trainings.store import Duty, OpenDuty, TrainingStore, all_trainings
+from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import listing
 from slipway.trainer.record import files
@@ -49,7 +47,7 @@ def notifications_sensor(settings: NotificationSettings | None) -> dg.SensorDefi
         description="Tells people what happened, what was done and what to do: by mail, chat or webhook.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
-        tick, root = Tick(context, NAME), trainings(tiers)
+        tick, root = Tick(context, NAME), all_trainings(tiers)
         owed = root.with_open(Duty.NOTICES)
         if settings is None:
             tick.each(

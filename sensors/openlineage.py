@@ -11,14 +11,12 @@ from collections.abc import Callable
 import dagster as dg
 
 from slipway.assets import subjects
+from slipway.resources.errors import Unavailable
 from slipway.resources.openlineage.events import TrainingEvents, of_snapshot
-from slipway.resources.openlineage.sent import SentEvents, SentRecord
+from slipway.resources.openlineage.sent_events import SentEvents, SentRecord
 from slipway.resources.openlineage.target import OpenLineage
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import paths
 from slipway.trainer.data import snapshots
@@ -48,7 +46,7 @@ def openlineage(
         except Unavailable as error:
             away.append(error)
 
-    root = trainings(tiers)
+    root = all_trainings(tiers)
     tick.each(
         sent.new_snapshots(),
         lambda sha256: subjects.Subject(f"snapshot {sha256[:16]}"),

@@ -15,20 +15,17 @@ from pathlib import Path
 import dagster as dg
 
 from slipway.assets import keys, subjects
-from slipway.assets.evaluation import best
-from slipway.assets.gates.checks import CHECKS
+from slipway.assets.promotion.evaluation import best
+from slipway.assets.promotion.policy_checks import CHECKS
 from slipway.assets.subjects import Subject
 from slipway.resources.event_log import materialised, rejected
-from slipway.resources.mlflow.promotion import Promotions, is_mirrored, is_outdated, models
 from slipway.resources.mlflow.registry import Registry
 from slipway.resources.mlflow.tracking import Tracking
-from slipway.resources.mlflow.waiting import held_back, undecided
+from slipway.resources.promotions.promotion import Promotions, held_back, is_mirrored, is_outdated, models, undecided
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty, OpenDuty
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import Trainings
-from slipway.sensors.support.memory import SensorMemory, decisive, recalled
+from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, all_trainings
+from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 
@@ -56,7 +53,7 @@ class EvaluatedTraining:
     description="Judges each finished training: candidate, checks, champion.",
 )
 def promotions(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
-    tick, root = Tick(context, NAME), trainings(tiers)
+    tick, root = Tick(context, NAME), all_trainings(tiers)
     _mirror(tick, tiers, tracking)
     owed, memory = root.with_open(Duty.PROMOTION), recalled(tick.instance, NAME, root.root)
     memory.keep_only(duty.training for duty in owed)

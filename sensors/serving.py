@@ -25,14 +25,14 @@ from slipway.assets.serving import (
 from slipway.assets.subjects import Subject
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.mlflow.promotion_log import history, withdrawals
-from slipway.resources.mlflow.sending_back import send_back
+from slipway.resources.promotions.promotion import send_back
+from slipway.resources.promotions.promotion_log import history, withdrawals
 from slipway.resources.serving import wishes
 from slipway.resources.tiers import Tiers
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
-from slipway.serving.asked import today
 from slipway.serving.records import Answering, ServingRecords
+from slipway.serving.request_statistics import today
 
 NAME = "serving"
 BY = f"sensor {NAME}"

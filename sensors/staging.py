@@ -18,9 +18,7 @@ from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.event_log import data_versions
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trainings, trials
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings, all_trials
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 
@@ -67,7 +65,7 @@ class Wanted:
 
 def _wanted(tiers: Tiers) -> Iterator[Wanted]:
     """The trainings and trials that should run and have not ended. One that cannot be read the job watch reports."""
-    for all_of_one_root in (trainings(tiers), *trials(tiers).values()):
+    for all_of_one_root in (all_trainings(tiers), *all_trials(tiers).values()):
         for id in all_of_one_root.opened(Duty.RUN):
             with contextlib.suppress(ValueError, OSError):
                 if (found := _of(all_of_one_root.store(id))) is not None:

@@ -12,7 +12,7 @@ import dagster as dg
 
 from slipway.assets import keys, subjects
 from slipway.assets.datasets.snapshots import pointer
-from slipway.assets.suites import checked, suite
+from slipway.assets.suites import leaks, suite
 from slipway.assets.suites.assets import compared_with
 from slipway.recipes.load import Recipes
 from slipway.recipes.suite import SuiteRecipe
@@ -54,7 +54,7 @@ def _check(tick: Tick, recipe: SuiteRecipe, datasets: list[str], tiers: Tiers) -
     if known is None or known.recipe != recipe.content():
         return
     current = [found for name in datasets if (found := pointer.current(durable, name))]
-    new = [each for each in current if not checked.path(durable, known.suite, each).exists()]
+    new = [each for each in current if not leaks.path(durable, known.suite, each).exists()]
     if not new:
         return
     value = f"{known.suite[:16]}.{new[0][:16]}"

@@ -4,7 +4,7 @@ Should be: an open sweep has a run and its recipe's budget, and a completed one 
 Is: the sweep's log, its newest run, and the training's store.
 Follows: a sweep that lost its run gets another one, which re-attaches to the trials. When a person cancelled the run,
 the sweep is closed and its trials are stopped. The training with the best parameters is wanted, or the recipe as it is
-written where nothing beats that (`slipway.assets.sweeps.choice`); the job watch starts it.
+written where nothing beats that (`slipway.assets.sweeps.full_scale_choice`); the job watch starts it.
 """
 
 from pathlib import Path
@@ -16,16 +16,16 @@ from slipway.assets import keys, subjects
 from slipway.assets.sweeps.assets import current_subject, find_sweep
 from slipway.assets.sweeps.controller import is_over
 from slipway.assets.sweeps.full_scale import led_to
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.training import specification, terms
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
-from slipway.resources.mlflow import identity
+from slipway.resources import identity
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.roots import trainings
+from slipway.resources.trainings.store import all_trainings
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import changes
@@ -102,7 +102,7 @@ def _start_best(instance: dg.DagsterInstance, subject: SearchSubject, sweep: Swe
     best = led_to(subject, sweep)
     if best is None:
         return
-    root, wanted = trainings(tiers), specification(best.recipe, subject.snapshot, tiers, best.cause)
+    root, wanted = all_trainings(tiers), specification(best.recipe, subject.snapshot, tiers, best.cause)
     if root.store(wanted.id).desired() is None:
         training = root.propose(wanted, terms(best.recipe, best.origin), by=BY)
         for step, values in best.changes[len(changes.numbers(training.folder)) :]:

@@ -12,17 +12,15 @@ from collections.abc import Sequence
 import dagster as dg
 
 from slipway.assets import keys, subjects
-from slipway.resources.delivered import DeliveredRecord
+from slipway.resources.delivery_state import DeliveredRecord
+from slipway.resources.errors import Unavailable
 from slipway.resources.opentelemetry import delivery, target
 from slipway.resources.opentelemetry.delivery import SentSpans
 from slipway.resources.opentelemetry.spans import BY_RUN, AssetRun
 from slipway.resources.opentelemetry.target import TraceTarget
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Claim
@@ -43,7 +41,7 @@ def traces(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult
         return dg.SkipReason(f"no traces are sent: {error}")
     if where is None:
         return dg.SkipReason("no place is set to which traces are sent")
-    tick, root, away = Tick(context, NAME), trainings(tiers), list[Unavailable]()
+    tick, root, away = Tick(context, NAME), all_trainings(tiers), list[Unavailable]()
     sent = DeliveredRecord(tiers.durable_path / "opentelemetry", SentSpans(), delivery.FORMAT)
 
     def asked(id: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from aiohttp import web
 
-from slipway.serving.api import answering, asking
+from slipway.serving.api import answering, request_parsing
 from slipway.serving.api.answering import AnswerHead, Logprobs
-from slipway.serving.api.asking import Ask, BadRequest, Message
+from slipway.serving.api.request_parsing import Ask, BadRequest, Message
 from slipway.serving.api.texts import GrowingText, ServedTokenizer
 from slipway.serving.engine.batching import AnswerEngine, Sequence
 from slipway.serving.engine.network import InferenceDecoder
@@ -68,7 +68,7 @@ class Answers:
 
     async def _answer(self, request: web.Request, chat: bool) -> web.StreamResponse:
         try:
-            ask = asking.parse(await _document(request), chat)
+            ask = request_parsing.parse(await _document(request), chat)
             sequence = self._sequence(ask)
         except BadRequest as error:
             problem = answering.problem(str(error), field=error.field or None, code=error.code)
@@ -151,13 +151,13 @@ class Answers:
         prompt = self._tokens(ask)
         if max(prompt, default=0) >= self._vocabulary:
             raise BadRequest(
-                field, f"found the token {asking.shown(max(prompt))}, expected ids below {self._vocabulary}"
+                field, f"found the token {request_parsing.shown(max(prompt))}, expected ids below {self._vocabulary}"
             )
         if not prompt:
             prompt = sorted(self.tokenizer.ends)[:1]  # what a document begins after
         if not prompt:
             raise BadRequest(field, "found nothing, expected a text")
-        most = asking.new_tokens(ask, len(prompt), self._longest)
+        most = request_parsing.new_tokens(ask, len(prompt), self._longest)
         return Sequence(prompt, most, ask.sampling, self.tokenizer.ends, ask.logprobs, ask.top)
 
     def _tokens(self, ask: Ask) -> list[int]:

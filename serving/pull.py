@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slipway.trainer.base import not_by_hand
+from slipway.trainer.base import console
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.disk.verification import read_manifest, verify_file
 from slipway.trainer.checkpoint.tiers import copying
@@ -46,5 +46,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.serving.pull", "brings an exported model to a node, verified")
+    console.explain("slipway.serving.pull", "brings an exported model to a node, verified")
     sys.exit(main(sys.argv[1:]))

@@ -6,8 +6,8 @@
                               answering.json      what the front last said: who answers, where
     <durable>/serving/front.json                  where the front is
 
-A wish without a verdict is a switch under way. Whoever reads the records knows what should answer, so a front that
-is killed at any moment comes back with the right versions.
+A wish without a verdict is a switch under way. Whoever reads the records knows what should answer, so a front that is
+killed at any moment comes back with the right versions.
 """
 
 import time
@@ -229,3 +229,9 @@ class ServingRecords:
 
     def _verdict(self, model: str, number: int) -> Path:
         return numbered.path(self._verdicts(model), number)
+
+
+def service_name(model: str, version: ServedVersion) -> str:
+    """The name of a version's objects: 63 characters at most, as a Service's is."""
+    plain = "".join(each if each.isalnum() and each.isascii() else "-" for each in model.lower())
+    return f"serve-{plain[:40].strip('-')}-{version.checkpoint[:12]}"

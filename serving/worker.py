@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipway.serving.order import WorkerOrder
-from slipway.trainer.base import not_by_hand, parsing
+from slipway.trainer.base import console, parsing
 from slipway.trainer.base.processes import die_with_parent
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def free_bytes(device: "torch.device") -> int:
 def warm_up(engine: "AnswerEngine") -> None:
     """Answer a short question, so that the first person does not wait for what is made at the first one."""
     from slipway.serving.engine.batching import Sequence
-    from slipway.serving.engine.plain import Sampling
+    from slipway.serving.engine.sampling_settings import Sampling
 
     sequence = Sequence([0], 2, Sampling(0.0))
     engine.submit(sequence)
@@ -133,5 +133,5 @@ def _dtype(name: str, device: "torch.device") -> "torch.dtype":
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.serving.worker", "serves one version of a model behind the front")
+    console.explain("slipway.serving.worker", "serves one version of a model behind the front")
     sys.exit(main(sys.argv[1:]))

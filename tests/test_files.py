@@ -1,4 +1,4 @@
-"""Every file says what it is, is short, and knows no machine; no two public classes share a name.
+"""Every file says what it is, and knows no machine; no two public classes share a name.
 
 Who may import whom stands in `.importlinter`, which `make lint` checks.
 """
@@ -18,7 +18,6 @@ pytestmark = pytest.mark.pure
 ROOT = Path(__file__).parents[1]
 HOUSE = ("assets", "cli", "deploy", "operations", "recipes", "resources", "sensors", "serving", "trainer")
 TEXTS = {".py", ".yaml", ".toml", ".md", ".txt", ".ini", ".tpl"}
-LINES = 360
 OUTSIDE = re.compile(rf"(?<![\w./\-])({'|'.join(HOUSE)})\.([a-z_]\w*)|-m ({'|'.join(HOUSE)}|definitions)\b")
 """A module that is named as if it were installed by itself."""
 MACHINE_PATH = re.compile(r"/(work|home|root|Users)/\w")
@@ -45,11 +44,6 @@ def name_of(path: Path) -> str:
 def test_every_file_says_what_it_is():
     silent = [name_of(path) for path, tree in trees().items() if tree.body and not ast.get_docstring(tree)]
     assert silent == []
-
-
-def test_every_file_is_short():
-    long = {name_of(path): lines for path in trees() if (lines := len(path.read_text().splitlines())) > LINES}
-    assert long == {}
 
 
 def test_a_whole_file_is_read_by_one_function_which_no_pipe_holds_up():

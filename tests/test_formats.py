@@ -23,31 +23,31 @@ WRITES = {"create_only": 3, "replace": 3, "encode": 2}
 WITHOUT = {
     "assets/datasets/documents/held_out.py": "`held_out.json`",
     "assets/datasets/snapshots/pointer.py": "`current.json`",
-    "assets/evaluation.py": "`evaluations/`",
-    "assets/measuring.py": "what an evaluator is asked",
+    "assets/promotion/evaluation.py": "`evaluations/`",
+    "assets/measurement.py": "what an evaluator is asked",
     "assets/sweeps/store.py": "`specification.json`",
     "resources/fleet/embedded.py": "`lost.json`",
     "resources/launchers/local/folder.py": "the files of a job beside `job.json`",
-    "resources/mlflow/promotion.py": "`mirrored.json`",
+    "resources/promotions/promotion.py": "`mirrored.json`",
     "resources/mlflow/sweeps.py": "`tracking.json`",
-    "resources/mlflow/shipped.py": "`tracking.json`",
+    "resources/mlflow/ledger_delivery.py": "`tracking.json`",
     "resources/node_tasks/by_jobs.py": "outcomes of node tasks",
     "resources/receipts.py": "the receipts of staging",
-    "resources/trainings/refusals.py": "`jobs/`",
+    "resources/trainings/submission.py": "`jobs/`",
     "resources/trainings/store.py": "`jobs/`",
-    "resources/trainings/tails.py": "`tails/`",
-    "sensors/support/absence.py": "`.watched.json`",
+    "resources/trainings/logs.py": "`tails/`",
+    "sensors/support/downtime.py": "`.watched.json`",
     "trainer/checkpoint/saving/parts.py": "`parts/`",
     "trainer/node_task.py": "outcomes of node tasks",
     "trainer/record/agreement.py": "`stops/`",
-    "trainer/record/endings.py": "`ends/`",
+    "trainer/record/rank_exit.py": "`ends/`",
     "trainer/record/heartbeat.py": "heartbeats",
     "trainer/record/incarnation.py": "`members/`",
     "trainer/staging/stage.py": "the marker",
     "trainer/step/exhaustion.py": "`micro.json`",
 }
 """Which files write records without a version, and the words of the document that name them."""
-IN_MEMORY = {"trainer/node/generations.py", "trainer/node/stay.py", "trainer/supervisor/job_store.py"}
+IN_MEMORY = {"trainer/elastic/generations.py", "trainer/elastic/generation_listener.py", "trainer/elastic/job_store.py"}
 """Their records are in the job's store, which lives as long as the job."""
 
 

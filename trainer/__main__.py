@@ -4,7 +4,7 @@ in the file.
 A rank that is started by hand claims the training for itself (`slipway.trainer.record.incarnation`): an older process
 that still trains it can commit nothing more.
 
-Exit codes: `slipway.trainer.base.exit_code`.
+Exit codes: `slipway.trainer.base.processes`.
 """
 
 import os
@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipway.trainer.base import console
-from slipway.trainer.base.exit_code import ExitCode
-from slipway.trainer.base.processes import bind_to_launcher
+from slipway.trainer.base.processes import ExitCode, bind_to_launcher
 from slipway.trainer.checkpoint.disk import encryption
 from slipway.trainer.config import resolved as config
 from slipway.trainer.diagnosis import stacks
 from slipway.trainer.node import settings
-from slipway.trainer.record import causes, endings, fence, incarnation
+from slipway.trainer.record import causes, fence, incarnation, rank_exit
 
 if TYPE_CHECKING:
     from slipway.trainer.node.world import World
@@ -40,14 +39,14 @@ def main(arguments: list[str]) -> int:
         console.warn(f"trainer: {error}")
         return ExitCode.FAILED if isinstance(error, OSError) else ExitCode.UNUSABLE
     try:
-        with endings.noted(Path(resolved.placement.store)):
+        with rank_exit.noted(Path(resolved.placement.store)):
             return _train(resolved)
     except fence.Superseded as error:
         console.warn(f"trainer: {error}")
         return ExitCode.SUPERSEDED
     except (OSError, ValueError, causes.Failure) as error:
         console.warn(f"trainer: {error}")
-        return ExitCode.UNUSABLE if endings.kind_of(error) == causes.CONFIGURATION else ExitCode.FAILED
+        return ExitCode.UNUSABLE if rank_exit.kind_of(error) == causes.CONFIGURATION else ExitCode.FAILED
 
 
 def _train(resolved: config.Config) -> int:
@@ -56,9 +55,9 @@ def _train(resolved: config.Config) -> int:
     settings.set_environment(resolved, os.environ)  # torch and its libraries read some variables when they are imported
     # Imported only now: a rank must be bound to its parent before it spends a second on importing torch.
     from slipway.trainer import run
-    from slipway.trainer.node import world
+    from slipway.trainer.elastic import process_groups
 
-    with world.join(resolved) as place:
+    with process_groups.join(resolved) as place:
         outcome = run.train(resolved, place, lambda ranks: _claimed_token(Path(resolved.placement.store), ranks))
         if place.leads:
             console.say(f"trainer: {outcome}")

@@ -4,7 +4,7 @@ One process measures all checkpoints of a request, so that torch is imported and
 torchrun, ranks share the weights, the batches and the bytes to verify; the result is the same but for rounding. The
 request names each checkpoint by its folder and manifest. Each is verified before it is read; a damaged one, and one
 whose loss is not finite, gets a score with the reason. The scores are written in one atomic write: to the request's
-`output`, or as the `outcome` of a short job (`slipway.trainer.record.outcomes`).
+`output`, or as the `outcome` of a short job (`slipway.trainer.record.job_result`).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from slipway.trainer.base import codec, console, not_by_hand, parsing, regular_file
+from slipway.trainer.base import codec, console, parsing, regular_file
 from slipway.trainer.base.processes import bind_to_launcher
 from slipway.trainer.checkpoint.disk import contents as checkpoints
 from slipway.trainer.checkpoint.disk.contents import Contents
@@ -36,9 +36,10 @@ from slipway.trainer.data.alone import LoneDocuments
 from slipway.trainer.data.documents import DocumentedSequences
 from slipway.trainer.data.pictures import Pictures
 from slipway.trainer.data.sequences import Sequences
+from slipway.trainer.elastic.process_groups import join
 from slipway.trainer.models.model import Rows, SampleNumbers
-from slipway.trainer.node.world import World, join
-from slipway.trainer.record import outcomes, scores
+from slipway.trainer.node.world import World
+from slipway.trainer.record import job_result, scores
 from slipway.trainer.record.scores import FORMAT, Score, Scores, perplexity
 from slipway.trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_memory
 
@@ -200,7 +201,7 @@ def _folder(request: Mapping[str, Any], entry: Mapping[str, str], world: World) 
     if not places:
         yield Path(request["durable"]) / entry["folder"]
         return
-    into = Path(request["outcome"]).parent / outcomes.RESTORED / entry["folder"]
+    into = Path(request["outcome"]).parent / job_result.RESTORED / entry["folder"]
     try:
         _say(world, f"{entry['name']}: copying it from {', '.join(places)}")
         _agree(world, lambda: _fetch(places, entry, into) if world.leads else None)
@@ -336,11 +337,11 @@ def main(arguments: list[str]) -> int:
 
 def _write(request: Mapping[str, Any], found: Scores) -> None:
     if "outcome" in request:
-        outcomes.succeed(Path(request["outcome"]), codec.plain(found))
+        job_result.succeed(Path(request["outcome"]), codec.plain(found))
     else:
         codec.replace(Path(request["output"]), found, FORMAT)
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.trainer.evaluate", "measures checkpoints for the evaluation asset")
+    console.explain("slipway.trainer.evaluate", "measures checkpoints for the evaluation asset")
     sys.exit(main(sys.argv[1:]))

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slipway.trainer.base import console, not_by_hand, parsing, regular_file
+from slipway.trainer.base import console, parsing, regular_file
 from slipway.trainer.base.processes import bind_to_launcher
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
-from slipway.trainer.record import outcomes
+from slipway.trainer.record import job_result
 from slipway.trainer.start import export
 
 
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     numbers = request["precision"], request["file_bytes"]
     try:
         made = export.export(source, target, request["manifest"], tokenizer, *numbers)
-        outcomes.succeed(Path(request["outcome"]), {"manifest": made})
+        job_result.succeed(Path(request["outcome"]), {"manifest": made})
     except ValueError as error:
         console.warn(f"export: {error}")
         return 2
@@ -37,5 +37,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.trainer.export", "exports a checkpoint for `slipway checkpoints export`")
+    console.explain("slipway.trainer.export", "exports a checkpoint for `slipway checkpoints export`")
     sys.exit(main(sys.argv[1:]))

@@ -11,21 +11,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from slipway.trainer.checkpoint.disk import ancestors
-from slipway.trainer.checkpoint.disk.ancestors import INITIAL
-from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.disk import progress as kept_progress
+from slipway.trainer.checkpoint.disk.progress import INITIAL, TrainingProgress
 from slipway.trainer.config import resolved
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.data import contents
 from slipway.trainer.data.snapshots import Snapshot
-from slipway.trainer.node import environment
+from slipway.trainer.node import runtime_info
 from slipway.trainer.node.world import World
 from slipway.trainer.step.updates import LINEAGE as CHANGES
 
 
 def revision() -> str:
     """The revision of the code that runs; empty where it is not known."""
-    return os.environ.get(environment.REVISION, "")
+    return os.environ.get(runtime_info.REVISION, "")
 
 
 def lineage(
@@ -37,7 +36,7 @@ def lineage(
         "snapshot": config.snapshot,
         "tokenizer": contents.tokenizer_digest(snapshot),
         "revision": revision(),
-        **environment.of_process(),
+        **runtime_info.of_process(),
         "world": world.size,
         **({CHANGES: changes} if changes else {}),
         **({"branch": asdict(config.branch)} if config.branch else {}),
@@ -61,7 +60,7 @@ def _initial(config: Config, before: Mapping[str, Any]) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1)
 def _snapshots(folder: Path) -> list[str] | None:
     try:
-        return ancestors.trained_on(ancestors.read(folder))
+        return kept_progress.trained_on(kept_progress.read(folder))
     except ValueError:
         return None
 

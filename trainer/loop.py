@@ -17,34 +17,34 @@ from slipway.trainer import lineage, validation
 from slipway.trainer.base.processes import StopRequest
 from slipway.trainer.base.progress import MOVED, CopyProgress
 from slipway.trainer.checkpoint.disk.progress import TrainingProgress
-from slipway.trainer.checkpoint.saving.grace import StopGrace
-from slipway.trainer.checkpoint.saving.schedule import SaveSchedule
+from slipway.trainer.checkpoint.saving.schedule import SaveSchedule, StopGrace
 from slipway.trainer.checkpoint.tiers import locations
 from slipway.trainer.checkpoint.tiers.node_servers import NodeServers
 from slipway.trainer.checkpoint.tiers.tier import DURABLE, LASTING
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.figures import profiling
-from slipway.trainer.figures.report import StepReport, work
-from slipway.trainer.figures.step_trace import StepTracer
+from slipway.trainer.elastic import incident_records, skipped_batches
+from slipway.trainer.elastic.batch_judge import BatchJudge, LossSpike
+from slipway.trainer.elastic.hand_over import HandOver
+from slipway.trainer.elastic.lookout import Lookout
+from slipway.trainer.elastic.process_groups import TimeLimits
+from slipway.trainer.elastic.resumption import GenerationCarryover, Resumption
+from slipway.trainer.elastic.scaling import Newcomers
+from slipway.trainer.elastic.stragglers import StepPace
 from slipway.trainer.loading import nodes
 from slipway.trainer.loading.feed import Feed
-from slipway.trainer.node import described
-from slipway.trainer.node.limits import TimeLimits
-from slipway.trainer.node.newcomers import Newcomers
+from slipway.trainer.metrics import profiling
+from slipway.trainer.metrics.report import StepReport, work
+from slipway.trainer.metrics.timeline import StepTracer
+from slipway.trainer.node import runtime_info
 from slipway.trainer.node.world import World
 from slipway.trainer.record import causes, fence, phases
 from slipway.trainer.record.recorder import RankRecorder
 from slipway.trainer.record.scores import Diverged
-from slipway.trainer.recovery import ended, skipped
-from slipway.trainer.recovery.batches import BatchJudge, LossSpike
-from slipway.trainer.recovery.lookout import Lookout
-from slipway.trainer.recovery.pace import StepPace
-from slipway.trainer.resumption import Kept, Resumption
-from slipway.trainer.start import beginning
-from slipway.trainer.step import compiler, parallel, updates
+from slipway.trainer.start import initial
+from slipway.trainer.step import parallel, updates
 from slipway.trainer.step.engine import Engine
-from slipway.trainer.step.handover import HandOver
 from slipway.trainer.step.leaving import StepLeft
+from slipway.trainer.step.parallel import blocks
 from slipway.trainer.step.passes import StepTotals
 from slipway.trainer.step.schedule import learning_rate
 from slipway.trainer.step.updates import HotUpdates
@@ -54,10 +54,15 @@ class Trainer:
     """The pieces of one incarnation on one rank."""
 
     def __init__(
-        self, config: Config, world: World, token: fence.Token, recorder: RankRecorder, kept: Kept | None = None
+        self,
+        config: Config,
+        world: World,
+        token: fence.Token,
+        recorder: RankRecorder,
+        kept: GenerationCarryover | None = None,
     ) -> None:
         """`kept` is what this process has of the generation before."""
-        self._kept, self._resumed, self._leaves = kept or Kept(), False, False
+        self._kept, self._resumed, self._leaves = kept or GenerationCarryover(), False, False
         self.config, self.world, self.token, self.recorder = config, world, token, recorder
         self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
@@ -90,7 +95,7 @@ class Trainer:
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, recorder)
         place = {"tiers": tiers, "nvme": str(self._servers.ring), "revision": lineage.revision()}
-        self.record("started", incarnation=token.incarnation, **described.in_force(config, world), **place)
+        self.record("started", incarnation=token.incarnation, **runtime_info.effective_settings(config, world), **place)
 
     def close(self) -> None:
         """End the profiler and the saver, which run beside the steps."""
@@ -117,7 +122,7 @@ class Trainer:
         """Whether an action that is taken every `every` steps (0: never) is due after this step."""
         return every > 0 and self.step % every == 0
 
-    def keep(self) -> None:
+    def carry_over(self) -> None:
         """Leave the next generation of this process what it needs of this one, which is over; called before `close`."""
         self._leaves = True
         if self._resumed:
@@ -130,12 +135,12 @@ class Trainer:
         resumption = Resumption(self.config, self.world, self.token, ring, self.record, moved)
         resumption.remove_what_is_left()
         handed = resumption.from_ranks(self.engine, self._kept)
-        left_out = self.world.from_leader(skipped.read(self.store) if self.world.leads else {})
+        left_out = self.world.from_leader(skipped_batches.read(self.store) if self.world.leads else {})
         self.batches.begin(left_out, ())
         found = handed or resumption.from_what_is_saved(self.engine, self.saver)
         if found is None:
             self.updates.begin(0, {})
-            given = beginning.begin(self.engine, self.config, self.feed, self.world, self.record)
+            given = initial.initialize_weights(self.engine, self.config, self.feed, self.world, self.record)
             if given and self.config.validation.every:
                 self.validate()
         else:
@@ -202,7 +207,7 @@ class Trainer:
         self.step += 1
         self._figures = self._known(done, rate) if updated else {}
         if updated and self._step_phase is phases.COMPILING:
-            self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
+            self.record("compiled", **blocks.compiled_graphs(), seconds=time.perf_counter() - begun)
         self._step_phase = phases.TRAINING if updated else self._step_phase
         stopping, choice, change, self.newcomers.waiting = done.others
         with self.timeline.part("communication"):
@@ -310,7 +315,7 @@ class Trainer:
     def tell(self, error: causes.Failure) -> None:
         """Write the incident of an error that ends this start, and the exit where a new start would do as much."""
         if self.world.leads:
-            ended.note(self.store, self.token, error, self.step, self.config.recovery.policies)
+            incident_records.failure(self.store, self.token, error, self.step, self.config.recovery.policies)
         if isinstance(error, Diverged | LossSpike):
             self.finish_commits()
             self.recorder.record_end("failed", error.kind, str(error), self.step)

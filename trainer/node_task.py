@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from slipway.trainer.base import child, codec, console, not_by_hand, parsing, paths, regular_file, removal
+from slipway.trainer.base import codec, console, parsing, paths, processes, regular_file, removal
 from slipway.trainer.base.progress import OnProgress, every
 from slipway.trainer.checkpoint.retention import nvme as checkpoints
 from slipway.trainer.checkpoint.retention.forecast import Sample
@@ -130,7 +130,7 @@ class PreflightTask:
         measure."""
         with contextlib.suppress(OSError):  # the preflight says what is wrong with the folder
             Path(self.folder).mkdir(parents=True, exist_ok=True)
-        return child.json_of([*self._ranks(), *self._options()], self.seconds + GRACE_SECONDS)
+        return processes.json_of([*self._ranks(), *self._options()], self.seconds + GRACE_SECONDS)
 
     def _ranks(self) -> list[str]:
         python = [sys.executable, "-P", "-m"]
@@ -155,7 +155,7 @@ class CollectiveTask:
 
     def perform(self, report: OnProgress) -> Result:
         """The highest bus bandwidth in GB/s and the number of ranks, the same on every rank."""
-        from slipway.trainer.node.world import join  # imports torch, which no other task needs
+        from slipway.trainer.elastic.process_groups import join  # imports torch, which no other task needs
         from slipway.trainer.preflight import collective
 
         with join() as world:
@@ -204,5 +204,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.trainer.node_task", "does one task on a node of a cluster")
+    console.explain("slipway.trainer.node_task", "does one task on a node of a cluster")
     sys.exit(main(sys.argv[1:]))

@@ -34,13 +34,14 @@ from slipway.trainer.config import resolved as configuration
 from slipway.trainer.config.operation import Observation
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.config.sections import Branch
+from slipway.trainer.elastic import skipped_batches
+from slipway.trainer.elastic.process_groups import join
 from slipway.trainer.loop import Trainer
-from slipway.trainer.node.world import World, join
+from slipway.trainer.node.world import World
 from slipway.trainer.record import causes, fence, files, ledger
 from slipway.trainer.record.fence import Commit
 from slipway.trainer.record.recorder import RankRecorder
 from slipway.trainer.record.scores import Diverged
-from slipway.trainer.recovery import skipped
 
 EQUAL, DIFFERENT, UNUSABLE, WITHIN = 0, 1, 2, 3
 TOLERANCE = 1e-4
@@ -197,7 +198,7 @@ def _trainer(
     )
     if world.leads:
         fence.claim(store, fence.Token(1), nodes=("local",), cause="replay", by="replay")
-        skipped.copy(Path(config.placement.store), store, original.start.step)
+        skipped_batches.copy(Path(config.placement.store), store, original.start.step)
     world.gather(None)
     return Trainer(changing.changed(again, fields), world, fence.Token(1), recorder)
 

@@ -3,6 +3,10 @@
 Where ranks are started anew after a fault, a process has one generation. Where it stays, it takes its state, and the
 memory of its saver, into the next one; everything else that belongs to a generation's token is made anew, so that no
 part of it can go on under an older one.
+
+A training that is given its steps a part at a time goes as far as it may, and no further (`GrantedSteps`). The ranks
+know the last step that is granted from their start on, so that no step before it costs an exchange or a look at the
+store. After that step rank 0 looks again, and tells the others.
 """
 
 import contextlib
@@ -14,21 +18,24 @@ from slipway.trainer.base.processes import StopRequest
 from slipway.trainer.checkpoint.tiers import locations
 from slipway.trainer.checkpoint.tiers.tier import DURABLE
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.figures.node_usage import NodeWatch
-from slipway.trainer.granted import GrantedSteps
-from slipway.trainer.loading import division, nodes
+from slipway.trainer.elastic import drills, scaling
+from slipway.trainer.elastic.generation_listener import GenerationEnded
+from slipway.trainer.elastic.process_groups import next_generation
+from slipway.trainer.elastic.resumption import GenerationCarryover
+from slipway.trainer.loading import nodes, order
 from slipway.trainer.loop import Trainer
-from slipway.trainer.node import environment, leavers
-from slipway.trainer.node.stay import GenerationEnded
-from slipway.trainer.node.world import World, next_generation
-from slipway.trainer.record import causes, endings, fence
+from slipway.trainer.metrics.node_usage import NodeWatch
+from slipway.trainer.node import runtime_info
+from slipway.trainer.node.world import World
+from slipway.trainer.record import causes, fence, grants, rank_exit
+from slipway.trainer.record.grants import StepGrant
 from slipway.trainer.record.recorder import BY_SIGNAL, RankRecorder, warn_if_unwritable
-from slipway.trainer.recovery import drills
-from slipway.trainer.resumption import Kept
 from slipway.trainer.step import exhaustion
 
 ROOM_SECONDS = 60.0
 """How long ranks wait to be ended, or to hear of the end, when their generation ends between two steps."""
+LOOK_SECONDS = 0.05
+"""Between two looks for another grant."""
 
 
 def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -> str:
@@ -39,7 +46,7 @@ def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -
     (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
     stop = StopRequest()
-    with contextlib.closing(Kept()) as kept:
+    with contextlib.closing(GenerationCarryover()) as kept:
         while True:
             with contextlib.suppress(GenerationEnded), _exchanging(world):
                 return _train_in_one_generation(config, world, claim(world), stop, kept)
@@ -47,7 +54,47 @@ def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -
             exhaustion.give_back_memory(world.device)
 
 
-def _train_in_one_generation(config: Config, world: World, token: fence.Token, stop: StopRequest, kept: Kept) -> str:
+class GrantedSteps:
+    """How far one incarnation may go. All ranks call each method at the same time."""
+
+    def __init__(self, store: Path, world: World) -> None:
+        """Raises OSError, on all ranks, where the grants cannot be read."""
+        self._store, self._world = store, world
+        self._grant = self._newest(0)
+
+    def are_done(self, step: int) -> bool:
+        """Whether the step after `step` is not granted. Raises OSError, on all ranks."""
+        if self._grant is None or step < self._grant.until:
+            return False
+        self._grant = self._newest(step)
+        return self._grant is not None and step >= self._grant.until
+
+    def wait_for_more(self, step: int, stop: object) -> bool:
+        """Stay for a while, as the grant says, while rank 0 is not asked to stop; whether more steps are granted."""
+        self._grant = self._newest(step, waits=True, stop=stop)
+        return self._grant is None or step < self._grant.until
+
+    def _newest(self, step: int, waits: bool = False, stop: object = False) -> StepGrant | None:
+        """The newest grant, on all ranks; rank 0 waits for one that goes beyond `step`, as long as the newest says."""
+        found, fault = None, ""
+        if self._world.leads:
+            begun = time.monotonic()
+            try:
+                found = grants.newest(self._store)
+                while waits and found and _is_worth_a_wait(found, step, begun) and not stop:
+                    time.sleep(LOOK_SECONDS)
+                    found = grants.newest(self._store)
+            except OSError as error:
+                fault = str(error)
+        found, fault = self._world.from_leader((found, fault))
+        if fault:
+            raise OSError(fault)
+        return found
+
+
+def _train_in_one_generation(
+    config: Config, world: World, token: fence.Token, stop: StopRequest, kept: GenerationCarryover
+) -> str:
     with (
         RankRecorder(Path(config.placement.store), token, world.rank) as recorder,
         NodeWatch(recorder, world, nodes.name(), locations.nvme_folder(config.placement).parent),
@@ -55,7 +102,7 @@ def _train_in_one_generation(config: Config, world: World, token: fence.Token, s
     ):
         if world.leads:
             with warn_if_unwritable("list of packages"):
-                environment.keep_packages(Path(config.placement.durable))
+                runtime_info.keep_packages(Path(config.placement.durable))
         try:
             with _exchanging(world), drills.heard(config, world, token, trainer.engine.model, recorder):
                 trainer.restore()
@@ -64,7 +111,7 @@ def _train_in_one_generation(config: Config, world: World, token: fence.Token, s
                 trainer.feed.stage_rest(trainer.step)
                 return _step_to_the_end(trainer, stop)
         except GenerationEnded:
-            trainer.keep()
+            trainer.carry_over()
             raise
         except causes.Failure as error:
             trainer.tell(error)
@@ -74,7 +121,7 @@ def _train_in_one_generation(config: Config, world: World, token: fence.Token, s
 def _record_division(trainer: Trainer, sequences: int) -> None:
     """Put on record which rank has which samples of each batch, from here to the end of this generation."""
     world = trainer.world
-    named = zip(world.gather(nodes.name()), division.spans(sequences, world.mesh), strict=True)
+    named = zip(world.gather(nodes.name()), order.spans(sequences, world.mesh), strict=True)
     ranks = {str(rank): [node, *span] for rank, (node, span) in enumerate(named)}
     trainer.record("divided", step=trainer.step, sequences=sequences, ranks=ranks)
 
@@ -106,7 +153,7 @@ def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
         if asked_to_stop and trainer.step < trainer.config.run.steps:
             trainer.finish_commits()
             stops = bool(trainer.lookout.asks_to_stop)
-            if leaving := leavers.found(trainer.world, nodes.name(), lambda: bool(stop), stops):
+            if leaving := scaling.leaving_nodes(trainer.world, nodes.name(), lambda: bool(stop), stops):
                 _let_go(trainer, leaving)
             trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
             return "stopped"
@@ -133,9 +180,9 @@ def _let_go(trainer: Trainer, leaving: tuple[str, ...]) -> None:
 
     The checkpoint of the step is committed. Raises GenerationEnded where ranks stay; else their supervisor ends them.
     """
-    why = {"kind": causes.ASKED, "reason": leavers.reason(leaving, trainer.step)}
+    why = {"kind": causes.ASKED, "reason": scaling.leave_reason(leaving, trainer.step)}
     stays = trainer.world.groups is not None and trainer.world.groups.stays
-    _end_generation(trainer, why, lambda: leavers.let_go(leaving, nodes.name(), trainer.step, stays))
+    _end_generation(trainer, why, lambda: scaling.let_go(leaving, nodes.name(), trainer.step, stays))
 
 
 def _end_generation(trainer: Trainer, why: dict[str, str], announce: Callable[[], None]) -> None:
@@ -168,4 +215,9 @@ def _exchanging(world: World) -> contextlib.AbstractContextManager[None]:
     """Work with exchanges, which raises GenerationEnded where a rank is lost and this one stays."""
     if world.groups is None:
         return contextlib.nullcontext()
-    return world.groups.exchanging(lambda error: endings.kind_of(error) == causes.NETWORK)
+    return world.groups.exchanging(lambda error: rank_exit.kind_of(error) == causes.NETWORK)
+
+
+def _is_worth_a_wait(newest: StepGrant, step: int, begun: float) -> bool:
+    """Whether ranks that have waited since `begun` still wait: nobody has granted more, or had them leave."""
+    return newest.until <= step and time.monotonic() - begun < newest.wait_seconds

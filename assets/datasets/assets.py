@@ -1,11 +1,14 @@
-"""The lane of one dataset as Dagster assets: documents, tokenizer, snapshot.
+"""The lane of one dataset as Dagster assets: documents, tokenizer, snapshot; and the build of a dataset by hand.
 
 Assets hand each other nothing in memory: each step reads what the step before it wrote to the durable tier. So each
-asset can be materialised alone, in its own process, and materialising it again makes nothing.
+asset can be materialised alone, in its own process, and materialising it again makes nothing. By hand, the lane is
+materialised in the process that asks for it, as a run of Dagster does it.
 """
 
+import contextlib
+import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +16,18 @@ import dagster as dg
 
 from slipway.assets import keys
 from slipway.assets.datasets import inspection, page
+from slipway.assets.datasets.building import workers
 from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.engine import engine
-from slipway.assets.datasets.kind import DatasetKind
-from slipway.assets.datasets.kinds import dataset_kind
-from slipway.assets.datasets.snapshots import difference, own_checks, pointer
-from slipway.assets.datasets.snapshots.outcomes import Outcome, refusal
+from slipway.assets.datasets.building.dask_cluster import DaskCluster
+from slipway.assets.datasets.kinds import DatasetKind, dataset_kind
+from slipway.assets.datasets.snapshots import difference, pointer
+from slipway.assets.datasets.snapshots.outcomes import Outcome, own_checks, own_outcomes, refusal, refuse_wrong_queries
 from slipway.assets.datasets.texts import metadata, steps, tokenizer
 from slipway.assets.execution import pods
+from slipway.assets.execution.user_errors import Advice, advised
 from slipway.recipes.dataset import DatasetRecipe
+from slipway.resources import platform
+from slipway.resources.platform import DaskSettings
 from slipway.resources.tiers import Tiers
 from slipway.trainer.data.shards import SnapshotManifest
 
@@ -56,13 +62,13 @@ def _documents(recipe: DatasetRecipe, kind: DatasetKind[Any]) -> dg.AssetsDefini
         "A document's split is decided by the hash of its content.",
     )
     def documents_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        own_checks.refuse_wrong(recipe, kind.table)
-        report = _told_by(context)
-        with engine(recipe, report):
-            record = kind.make_documents(recipe, tiers.durable_path, report)
+        refuse_wrong_queries(recipe, kind.documents.table)
+        log = _log_of(context)
+        with engine(recipe, log):
+            record = kind.make_documents(recipe, tiers.durable_path, log)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["blake3"]),
-            metadata=kind.of_documents(record, tiers.durable_path),
+            metadata=kind.documents_metadata(record, tiers.durable_path),
         )
 
     return documents_asset
@@ -81,7 +87,7 @@ def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
         "and kept as the dataset grows.",
     )
     def tokenizer_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        record = steps.make_tokenizer(recipe, tiers.durable_path, _told_by(context))
+        record = steps.make_tokenizer(recipe, tiers.durable_path, _log_of(context))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["sha256"]),
             metadata=metadata.of_tokenizer(record, tiers.durable_path),
@@ -91,7 +97,7 @@ def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
 
 
 def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -> dg.AssetsDefinition:
-    key, checks = keys.key(recipe.name, "snapshot"), kind.checks | own_checks.described(recipe)
+    key, checks = keys.key(recipe.name, "snapshot"), kind.checks | own_checks(recipe)
 
     @dg.asset(
         key=key,
@@ -108,17 +114,17 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
         ],
     )
     def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> Iterator[dg.MaterializeResult[None]]:
-        durable, report = tiers.durable_path, _told_by(context)
-        with engine(recipe, report):
-            record = kind.make_snapshot(recipe, durable, report)
+        durable, log = tiers.durable_path, _log_of(context)
+        with engine(recipe, log):
+            record = kind.make_snapshot(recipe, durable, log)
         made = kind.read(durable, record.result["sha256"])
         parent = _parent(durable, made, kind)
-        outcomes = kind.outcomes(recipe, made, parent, durable, report)
-        outcomes += own_checks.outcomes(recipe, made, parent, durable, kind.table)
+        outcomes = kind.outcomes(recipe, made, parent, durable, log)
+        outcomes += own_outcomes(recipe, made, parent, durable, kind.documents.table)
         refused = refusal(recipe.name, checks, outcomes)
         if not refused:
             pointer.point(durable, recipe.name, made.sha256, made.source["digest"])
-        shown = kind.of_snapshot(record, made, durable)
+        shown = kind.snapshot_metadata(record, made, durable)
         if parent is not None:
             shown |= difference.metadata(parent, difference.difference(parent, made, durable))
         if not refused:
@@ -137,7 +143,28 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
     return snapshot_asset
 
 
-def _told_by(context: dg.AssetExecutionContext) -> BuildLog:
+def engine(recipe: DatasetRecipe, log: BuildLog) -> contextlib.AbstractContextManager[None]:
+    """Within it, the dataset is built by the engine that its recipe names, or else by the platform's.
+
+    The engine is the processors of this machine, or the cluster of Dask that the platform's settings name. It decides
+    where documents are read, cleaned and encoded, and no byte of what is made.
+
+    Raises ValueError for a recipe that names Dask where the platform's settings have none.
+    """
+    if recipe.engine == "local":
+        return workers.on(None)
+    settings: DaskSettings | None = platform.dask_here()
+    if settings is not None:
+        return workers.on(DaskCluster(settings.scheduler, Path(settings.certificates), log))
+    if recipe.engine == "dask":
+        raise ValueError(
+            f"dataset {recipe.name}: engine: found dask, expected local, or a section compute.dask in the platform's "
+            "settings (SLIPWAY_PLATFORM)"
+        )
+    return workers.on(None)
+
+
+def _log_of(context: dg.AssetExecutionContext) -> BuildLog:
     """The log of a step. When the step takes long, the page of its asset says every minute how far it is, as `progress`
     of an observation."""
     observed = time.monotonic()
@@ -172,3 +199,39 @@ def _check_results(checks: Iterable[str], outcomes: list[Outcome]) -> list[dg.As
         )
         for name, outcome in zip(checks, outcomes, strict=True)
     ]
+
+
+def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, log: Callable[[str], None]) -> str:
+    """Build the snapshot of the present source, which the dataset points at afterwards; returns its SHA-256.
+
+    Parts that have not changed are not made again. Raises what a step raises (ValueError for a source that cannot be
+    used), and ValueError when the snapshot does not pass a check.
+    """
+    definitions = dg.Definitions(
+        assets=dataset_assets(recipe), resources={"tiers": tiers}, loggers={"lines": _lines(log)}
+    )
+    job = advised(definitions, stacks=False).resolve_implicit_global_asset_job_def()
+    try:
+        job.execute_in_process(instance=instance, run_config={"loggers": {"lines": {}}})
+    except Advice as advice:
+        raise advice.error from None
+    current = pointer.current(tiers.durable_path, recipe.name)
+    assert current is not None
+    return current
+
+
+def _lines(log: Callable[[str], None]) -> dg.LoggerDefinition:
+    """A logger that passes on the lines of the steps, without Dagster's own events."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = getattr(record, "dagster_meta", {})
+            if not said.get("dagster_event"):
+                log(str(said.get("orig_message", record.getMessage())))
+
+    def lines(_: dg.InitLoggerContext) -> logging.Logger:
+        made = logging.Logger("slipway", logging.INFO)
+        made.addHandler(Handler())
+        return made
+
+    return dg.LoggerDefinition(lines)

@@ -16,10 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipway.assets.datasets.building.build_log import BuildLog, quiet
-from slipway.assets.datasets.building.memo import Memo
-from slipway.assets.datasets.building.phase import BuildPhase
-from slipway.assets.datasets.building.workshop import building, collecting
+from slipway.assets.datasets.building.build_log import BuildLog, BuildPhase, quiet
+from slipway.assets.datasets.building.scratch_dir import building, collecting
+from slipway.assets.datasets.building.step_cache import StepCache
 from slipway.assets.datasets.documents import document_table, extracts
 from slipway.assets.datasets.snapshots.pointer import current, past
 from slipway.assets.datasets.texts import tokenizer
@@ -54,7 +53,7 @@ def collect(
     keep: int,
     older: float = YOUNG_SECONDS,
     dry_run: bool = False,
-    report: BuildLog = quiet,
+    log: BuildLog = quiet,
 ) -> Garbage:
     """Remove the files to which nothing refers, and return them; a dry run removes nothing.
 
@@ -67,28 +66,28 @@ def collect(
     cannot be listed, and what `referred` raises. Nothing is removed through a symbolic link.
     """
     with contextlib.ExitStack() as builds:
-        _wait(builds, collecting(durable), "what is being written to the tier", report)
+        _wait(builds, collecting(durable), "what is being written to the tier", log)
         for dataset in _datasets(durable):
-            _wait(builds, building(durable, dataset), f"a build of {dataset}", report)
+            _wait(builds, building(durable, dataset), f"a build of {dataset}", log)
         for held in list(_content(durable, ASIDE)):  # of a collection that was killed
             _put_back(durable, held)
-        report("looking at what refers to snapshots")
+        log("looking at what refers to snapshots")
         loose, kept = _find(durable, set(referred()), keep, older)
-        removed = list(loose) if dry_run else list(_remove(durable, loose, referred, keep, older, report))
+        removed = list(loose) if dry_run else list(_remove(durable, loose, referred, keep, older, log))
     return Garbage(tuple(removed), sum(loose[path] for path in removed), kept)
 
 
-def _wait(held: contextlib.ExitStack, folder: Path, holder: str, report: BuildLog) -> None:
+def _wait(held: contextlib.ExitStack, folder: Path, holder: str, log: BuildLog) -> None:
     """Hold the lock of a folder alone, and say for what this waits."""
     try:
         held.enter_context(lock.at_once(folder))
     except lock.Held:
-        report(f"waiting for {holder}")
+        log(f"waiting for {holder}")
         held.enter_context(lock.exclusive(folder))
 
 
 def _remove(
-    durable: Path, files: Collection[Path], referred: References, keep: int, older: float, report: BuildLog
+    durable: Path, files: Collection[Path], referred: References, keep: int, older: float, log: BuildLog
 ) -> Iterator[Path]:
     """Set the files aside, and remove those that are garbage still; gives these."""
     aside = {path: held for path in files if (held := _set_aside(durable, path)) is not None}
@@ -103,7 +102,7 @@ def _remove(
         if held.stat().st_mtime >= oldest or (path.parent.name == "snapshots" and path.stem in kept):
             _put_back(durable, aside.pop(path))
     needed = _needed(durable, kept | _young(durable, oldest))
-    phase = BuildPhase(report, "removing what nothing refers to", len(aside), "files")
+    phase = BuildPhase(log, "removing what nothing refers to", len(aside), "files")
     for path, held in aside.items():
         if path in needed:
             _put_back(durable, held)
@@ -191,7 +190,7 @@ def files_of(durable: Path, sha256: str) -> Iterator[Path]:
 
 def _latest_build(durable: Path, dataset: str) -> Iterator[Path]:
     """The files that the last run of each step made, and the extracts from which the next build continues."""
-    records = [record for step in STEPS if (record := Memo(durable, dataset).latest(step)) is not None]
+    records = [record for step in STEPS if (record := StepCache(durable, dataset).latest(step)) is not None]
     made = {durable / file for record in records for file in record.files}
     indexes = {path for path in made if path.parent.name == "extracts"} | {extracts.newest(durable, dataset)}
     yield from made | indexes

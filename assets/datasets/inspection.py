@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipway.assets.datasets.documents import document_table, extracts, unread
-from slipway.assets.datasets.documents.unread import LeftOutFile
-from slipway.assets.datasets.texts import excerpts
+from slipway.assets.datasets.documents import document_table, extracts, quarantine
+from slipway.assets.datasets.documents.extracts import segments
+from slipway.assets.datasets.documents.quarantine import LeftOutFile
 from slipway.resources import warehouse
 from slipway.resources.warehouse import Total
 from slipway.trainer.data.shards import TextSnapshot
@@ -14,6 +14,14 @@ from slipway.trainer.data.snapshots import Snapshot
 EXAMPLES = """
     SELECT name || '#' || number, blake3, {because} FROM read_parquet($table) WHERE removed = $reason
     ORDER BY hash(name, number) LIMIT $most
+"""
+
+EXCERPT_LENGTH = 160
+"""The most characters of an excerpt."""
+BEGINNING = """
+    SELECT text FROM read_parquet($segments, filename = 'segment_file') d
+    JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
+    WHERE d.file = $file AND d.number = $number AND ($blake3 IS NULL OR d.blake3 = $blake3)
 """
 
 
@@ -84,7 +92,7 @@ def inspect(durable: Path, made: Snapshot, examples: int = 3, reason: str = "") 
         statistics.splits if statistics else (),
         statistics.languages if statistics else (),
         removals,
-        tuple(unread.files(durable, made.dataset)),
+        tuple(quarantine.left_out_files(durable, made.dataset)),
     )
 
 
@@ -97,6 +105,28 @@ def _examples(
         rows = connection.execute(query, {"table": str(table), "reason": reason, "most": most}).fetchall()
     begins = texts and index.exists()
     return tuple(
-        LeftOutExample(document, because, excerpts.beginning(index, durable, document, blake3) if begins else "")
+        LeftOutExample(document, because, beginning(index, durable, document, blake3) if begins else "")
         for document, blake3, because in rows
     )
+
+
+def beginning(index: Path, durable: Path, document: str, blake3: str | None = None) -> str:
+    """The beginning of a document, named `<file>#<number>`, on one line.
+
+    Empty for a document without a text, and where the cache of texts has it no more, or another one than that of this
+    BLAKE3: an older snapshot has documents that are no longer in the source.
+    """
+    file, _, number = document.rpartition("#")
+    paths = [str(path) for path in segments(index, durable, file) if path.exists()]
+    if not paths:
+        return ""
+    values = {"segments": paths, "index": str(index), "file": file, "number": int(number), "blake3": blake3}
+    with warehouse.connect() as connection:
+        found = connection.execute(BEGINNING, values).fetchone()
+    return in_a_cell(found[0] if found and found[0] else "")
+
+
+def in_a_cell(text: str) -> str:
+    """The beginning of a text on one line, for a cell of a Markdown table."""
+    line = " ".join(text.split())
+    return (line[:EXCERPT_LENGTH] + "…" if len(line) > EXCERPT_LENGTH else line).replace("|", "\\|")

@@ -1,13 +1,132 @@
-"""The two kinds of datasets, texts and images, and which of them a recipe is."""
+"""The two kinds of datasets, texts and images: what the lane of each does, and which of them a recipe is."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
 
-from slipway.assets.datasets.images.kind import IMAGES
-from slipway.assets.datasets.kind import DatasetKind
-from slipway.assets.datasets.texts.kind import TEXTS
+from slipway.assets.datasets.building.build import DocumentKind
+from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.assets.datasets.building.step_cache import Record
+from slipway.assets.datasets.documents import document_step
+from slipway.assets.datasets.images import checks as image_checks
+from slipway.assets.datasets.images import documents as image_documents
+from slipway.assets.datasets.images import metadata as image_metadata
+from slipway.assets.datasets.images import snapshot as image_snapshot
+from slipway.assets.datasets.images import steps as image_steps
+from slipway.assets.datasets.snapshots.outcomes import Outcome
+from slipway.assets.datasets.texts import checks as text_checks
+from slipway.assets.datasets.texts import documents as text_documents
+from slipway.assets.datasets.texts import metadata as text_metadata
+from slipway.assets.datasets.texts import snapshot as text_snapshot
+from slipway.assets.datasets.texts import steps as text_steps
 from slipway.recipes.dataset import DatasetRecipe
+from slipway.trainer.data import images, shards
+from slipway.trainer.data.images import ImageSnapshot
+from slipway.trainer.data.shards import SnapshotManifest, TextSnapshot
+
+Made = TypeVar("Made", bound=SnapshotManifest)
+
+
+class DatasetKind(ABC, Generic[Made]):
+    """What the lane of a dataset does for texts or for images, whose snapshots are of the type `Made`."""
+
+    documents: ClassVar[DocumentKind]
+    versions: ClassVar[dict[str, str]]
+    """The versions of the code that makes `documents` and `snapshot`."""
+    shards_of: ClassVar[str]
+    """What a shard is made of, in words."""
+    checks: ClassVar[dict[str, str]]
+    """What must hold of a snapshot, by the name of the check."""
+
+    def make_documents(self, recipe: DatasetRecipe, durable: Path, log: BuildLog) -> Record:
+        """The documents table of the present source. Raises as `document_step.make` does."""
+        return document_step.make(recipe, self.documents, durable, log)
+
+    @abstractmethod
+    def documents_metadata(self, record: Record, durable: Path) -> dict[str, Any]:
+        """The metadata of a documents table."""
+
+    @abstractmethod
+    def make_snapshot(self, recipe: DatasetRecipe, durable: Path, log: BuildLog) -> Record:
+        """The snapshot of what the steps before it made last. Raises ValueError when one of them has not run."""
+
+    @abstractmethod
+    def up_to_date(self, recipe: DatasetRecipe, durable: Path) -> str | None:
+        """The SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already."""
+
+    @abstractmethod
+    def read(self, durable: Path, sha256: str) -> Made:
+        """The snapshot of a SHA-256 in the durable tier."""
+
+    @abstractmethod
+    def outcomes(
+        self, recipe: DatasetRecipe, made: Made, parent: Made | None, durable: Path, log: BuildLog
+    ) -> list[Outcome]:
+        """The outcomes of the checks, in their order, of a snapshot and its parent as the durable tier has them."""
+
+    @abstractmethod
+    def snapshot_metadata(self, record: Record, made: Made, durable: Path) -> dict[str, Any]:
+        """The metadata of a snapshot."""
+
+
+class Texts(DatasetKind[TextSnapshot]):
+    """Texts, which a tokenizer encodes."""
+
+    documents = text_documents.TEXT_DOCUMENTS
+    versions: ClassVar[dict[str, str]] = {"documents": text_documents.VERSION, "snapshot": text_snapshot.VERSION}
+    shards_of = "token"
+    checks = text_checks.CHECKS
+
+    def documents_metadata(self, record: Record, durable: Path) -> dict[str, Any]:
+        return text_metadata.of_documents(record, durable)
+
+    def make_snapshot(self, recipe: DatasetRecipe, durable: Path, log: BuildLog) -> Record:
+        return text_steps.make_snapshot(recipe, durable, log)
+
+    def up_to_date(self, recipe: DatasetRecipe, durable: Path) -> str | None:
+        return text_steps.up_to_date(recipe, durable)
+
+    def read(self, durable: Path, sha256: str) -> TextSnapshot:
+        return shards.read_manifest(durable, sha256)
+
+    def outcomes(
+        self, recipe: DatasetRecipe, made: TextSnapshot, parent: TextSnapshot | None, durable: Path, log: BuildLog
+    ) -> list[Outcome]:
+        return text_checks.outcomes(recipe, made, parent, durable, log)
+
+    def snapshot_metadata(self, record: Record, made: TextSnapshot, durable: Path) -> dict[str, Any]:
+        return text_metadata.of_snapshot(record, made, durable)
+
+
+class Images(DatasetKind[ImageSnapshot]):
+    """Labelled images."""
+
+    documents = image_documents.IMAGE_DOCUMENTS
+    versions: ClassVar[dict[str, str]] = {"documents": image_documents.VERSION, "snapshot": image_snapshot.VERSION}
+    shards_of = "image"
+    checks = image_checks.CHECKS
+
+    def documents_metadata(self, record: Record, durable: Path) -> dict[str, Any]:
+        return image_metadata.of_documents(record, durable)
+
+    def make_snapshot(self, recipe: DatasetRecipe, durable: Path, log: BuildLog) -> Record:
+        return image_steps.make_snapshot(recipe, durable, log)
+
+    def up_to_date(self, recipe: DatasetRecipe, durable: Path) -> str | None:
+        return image_steps.up_to_date(recipe, durable)
+
+    def read(self, durable: Path, sha256: str) -> ImageSnapshot:
+        return images.read_manifest(durable, sha256)
+
+    def outcomes(
+        self, recipe: DatasetRecipe, made: ImageSnapshot, parent: ImageSnapshot | None, durable: Path, log: BuildLog
+    ) -> list[Outcome]:
+        return image_checks.outcomes(recipe, made, parent, durable, log)
+
+    def snapshot_metadata(self, record: Record, made: ImageSnapshot, durable: Path) -> dict[str, Any]:
+        return image_metadata.of_snapshot(record, made, durable)
 
 
 def dataset_kind(recipe: DatasetRecipe) -> DatasetKind[Any]:
     """What the lane of this recipe's dataset does."""
-    return TEXTS if recipe.images is None else IMAGES
+    return Texts() if recipe.images is None else Images()

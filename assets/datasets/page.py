@@ -16,10 +16,10 @@ import dagster as dg
 from slipway.assets.datasets.inspection import Inspection
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.snapshots.outcomes import Outcome
-from slipway.resources import frame
+from slipway.resources import html_layout
 from slipway.resources.pages.training import ROOT
 from slipway.trainer.base import atomic
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 PAGE = "report.html"
 PICTURE = re.compile(r"!\[([^\]]*)\]\((data:image/png;base64,[A-Za-z0-9+/=]+)\)")
@@ -62,7 +62,7 @@ def html(
 ) -> str:
     """The page; `shown` is the metadata of the snapshot's event, `past` the snapshots that it has pointed at, and
     `found` what became of its documents. Pure."""
-    return frame.page(_title(dataset, shown), _body(dataset, description, shown, checks, past, found))
+    return html_layout.page(_title(dataset, shown), _body(dataset, description, shown, checks, past, found))
 
 
 def _body(
@@ -75,26 +75,34 @@ def _body(
 ) -> Iterator[str]:
     values = _values(shown)
     yield f"<h1>Dataset {escape(dataset)}</h1>"
-    yield frame.paragraph(description)
+    yield html_layout.paragraph(description)
     named = {"dagster/row_count": "documents", "shard_bytes": "bytes of shards"}
     counts = [(named.get(name, name.replace("_", " ")), values[name]) for name in TILES if name in values]
-    yield frame.tiles((name, frame.number(value)) for name, value in counts if isinstance(value, int | float))
-    yield frame.section("checks", "Checks", _checks(checks))
-    yield frame.section("left-out", "Left out", _left_out(found))
+    yield html_layout.tiles(
+        (name, html_layout.number(value)) for name, value in counts if isinstance(value, int | float)
+    )
+    yield html_layout.section("checks", "Checks", _checks(checks))
+    yield html_layout.section("left-out", "Left out", _left_out(found))
     pictures = {name: PICTURE.findall(value) for name, value in values.items() if isinstance(value, str)}
     for name, pictured in pictures.items():
         for alt, source in pictured:
             title = name.replace("_", " ")
-            yield frame.section(name, title.capitalize(), [f'<img alt="{escape(alt)}" src="{source}">'])
+            yield html_layout.section(name, title.capitalize(), [f'<img alt="{escape(alt)}" src="{source}">'])
     rest = {name: value for name, value in values.items() if not pictures.get(name) and name not in TILES}
     for name, value in rest.items():
         if cells := _cells(value):
             title = name.replace("_", " ").capitalize()
-            yield frame.section(name, title, [frame.table(cells[0], [[*map(_grouped, row)] for row in cells[1:]])])
+            yield html_layout.section(
+                name, title, [html_layout.table(cells[0], [[*map(_grouped, row)] for row in cells[1:]])]
+            )
     rows = [[_words(name), _text(value)] for name, value in rest.items() if not _cells(value) and _text(value)]
-    yield frame.section("all", "Everything else", [frame.table(["what", "value"], rows, left=True)] if rows else [])
+    yield html_layout.section(
+        "all", "Everything else", [html_layout.table(["what", "value"], rows, left=True)] if rows else []
+    )
     history = [[each, "of now" if each == past[-1] else "earlier"] for each in reversed(past)]
-    yield frame.section("past", "Snapshots", [frame.table(["snapshot", "which"], history, left=True)] if past else [])
+    yield html_layout.section(
+        "past", "Snapshots", [html_layout.table(["snapshot", "which"], history, left=True)] if past else []
+    )
 
 
 def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
@@ -105,12 +113,15 @@ def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
         for figure, given in each.metadata.items():
             value = given.value if isinstance(given, dg.MetadataValue) else given
             if cells := _cells(value):
-                tables += [f"<h3>{escape(name.replace('_', ' ').capitalize())}</h3>", frame.table(cells[0], cells[1:])]
+                tables += [
+                    f"<h3>{escape(name.replace('_', ' ').capitalize())}</h3>",
+                    html_layout.table(cells[0], cells[1:]),
+                ]
             else:
                 figures.append(f"{figure.replace('_', ' ')}: {_text(value)}")
         rows.append([_words(name), "passed" if each.passed else "not passed", ", ".join(figures)])
     if rows:
-        yield frame.table(["check", "outcome", "figures"], rows, left=True)
+        yield html_layout.table(["check", "outcome", "figures"], rows, left=True)
     yield from tables
 
 
@@ -120,9 +131,9 @@ def _left_out(found: Inspection) -> Iterator[str]:
         yield from _removed(found)
     if unread := found.files_left_out:
         yield f"<h3>{counted(len(unread), 'file was', 'files were')} not read</h3>"
-        yield frame.table(["reason", "file"], [[each.reason, each.name] for each in unread[:FILES]], left=True)
+        yield html_layout.table(["reason", "file"], [[each.reason, each.name] for each in unread[:FILES]], left=True)
         more = len(unread) - FILES
-        yield frame.paragraph(
+        yield html_layout.paragraph(
             f"{more:,} more are in slipway data inspect {found.dataset}." if more > 0 else "", "quiet"
         )
 
@@ -131,13 +142,13 @@ def _removed(found: Inspection) -> Iterator[str]:
     rows = [
         [_words(each.reason), f"{each.documents:,}", f"{each.documents / found.rows:.1%}"] for each in found.removals
     ]
-    yield frame.table(["reason", "documents", "share"], rows)
+    yield html_layout.table(["reason", "documents", "share"], rows)
     shown = [
         [_words(removal.reason), each.document, _text(each.because), each.begins]
         for removal in found.removals
         for each in removal.examples
     ]
-    yield frame.table(["reason", "document", "because of", "begins"], shown, left=True, stacks=True)
+    yield html_layout.table(["reason", "document", "because of", "begins"], shown, left=True, stacks=True)
 
 
 def _values(shown: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +159,7 @@ def _title(dataset: str, shown: Mapping[str, Any]) -> str:
     """Such as: 575 documents, 3,033,339 tokens: dataset python-stdlib."""
     values = _values(shown)
     counts = {"documents": values.get("dagster/row_count"), "tokens": values.get("tokens")}
-    sizes = ", ".join(f"{frame.number(value)} {name}" for name, value in counts.items() if isinstance(value, int))
+    sizes = ", ".join(f"{html_layout.number(value)} {name}" for name, value in counts.items() if isinstance(value, int))
     return f"{sizes}: dataset {dataset}" if sizes else f"Dataset {dataset}"
 
 
@@ -183,9 +194,9 @@ def _text(value: Any) -> str:
     elif isinstance(value, str):
         text = value
     elif isinstance(value, int | float):
-        text = frame.number(value)
+        text = html_layout.number(value)
     elif isinstance(value, Mapping) and all(isinstance(each, int | float) for each in value.values()):
-        text = ", ".join(f"{_words(str(name))} {frame.number(each)}" for name, each in value.items())
+        text = ", ".join(f"{_words(str(name))} {html_layout.number(each)}" for name, each in value.items())
     elif isinstance(value, Mapping | list):
         text = json.dumps(value, ensure_ascii=False, default=str)
     else:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.building.scratch_dir import writing_content
 from slipway.assets.datasets.garbage import DAMAGED, files_of
 from slipway.assets.datasets.snapshots import pointer
 from slipway.trainer.base import atomic, digest, listing, regular_file, removal, verify
@@ -71,7 +71,7 @@ class Scrubbed:
 
 
 def scrub(
-    durable: Path, origins: Sequence[Origin], report: OnProgress | None = None, part: int = 0, parts: int = 1
+    durable: Path, origins: Sequence[Origin], on_progress: OnProgress | None = None, part: int = 0, parts: int = 1
 ) -> Scrubbed:
     """Read and mend the files of the tier, or one of `parts` equal parts of them, in which a file's name decides.
 
@@ -92,8 +92,8 @@ def scrub(
         if wrong:
             damaged.append(_mended(durable, DamagedContent(name, wrong), origins))
         meter.add(size, 1)
-        if report:
-            report(meter.progress())
+        if on_progress:
+            on_progress(meter.progress())
     for name in _missing(durable):
         if _in_part(name, part, parts) and name not in {each.name for each in damaged}:
             damaged.append(_mended(durable, DamagedContent(name, MISSING), origins))

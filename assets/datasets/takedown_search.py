@@ -7,9 +7,9 @@ from typing import Any
 
 import duckdb
 
-from slipway.assets.datasets.documents import areas, extracts
-from slipway.assets.datasets.documents.kind import DocumentKind
-from slipway.assets.datasets.snapshots import history
+from slipway.assets.datasets.building.build import DocumentKind
+from slipway.assets.datasets.documents import extracts, takedowns
+from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.snapshots.outcomes import table_of
 from slipway.resources import warehouse
 from slipway.trainer.base import listing
@@ -55,7 +55,7 @@ class TakedownSelection:
     urls: tuple[str, ...] = ()
     """All documents of these URLs."""
     under: tuple[str, ...] = ()
-    """All documents whose URLs are in these areas of the web (`slipway.assets.datasets.documents.areas`)."""
+    """All documents whose URLs are in these areas of the web (`slipway.assets.datasets.documents.takedowns`)."""
     documents: tuple[str, ...] = ()
     """Files, or documents of them as `file#number`."""
 
@@ -91,7 +91,7 @@ def meant(durable: Path, dataset: str, kind: DocumentKind, asked: TakedownSelect
             f"again, first: slipway data build {dataset}"
         )
     url = "d.url" if "url" in kind.table.names else "NULL::VARCHAR"
-    query = MEANT.format(identity=kind.identity, url=url, urls_under=areas.urls_under("read"))
+    query = MEANT.format(identity=kind.identity, url=url, urls_under=takedowns.urls_under("read"))
     values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(asked.documents)}
     values |= {"urls": list(asked.urls), "under": list(asked.under)}
     with warehouse.connect() as connection:
@@ -145,7 +145,7 @@ def were_in(durable: Path, dataset: str, asked: TakedownSelection) -> set[str]:
     """Those of the URLs and areas of which a snapshot that the dataset has pointed at keeps a document; what is gone is
     passed over."""
     found = set[str]()
-    for past in history.history(durable, dataset):
+    for past in pointer.history(durable, dataset):
         if not past.fault:
             table = table_of(snapshots.read(durable, past.sha256), durable)
             found |= _kept_urls(table, asked) if table.exists() else set()
@@ -168,6 +168,6 @@ def _kept_urls(table: Path, asked: TakedownSelection) -> set[str]:
         columns = [name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()]
         if "url" not in columns:
             return set()
-        query = KEPT_URLS.format(kept=_KEPT_ROWS, urls_under=areas.urls_under(_KEPT_ROWS))
+        query = KEPT_URLS.format(kept=_KEPT_ROWS, urls_under=takedowns.urls_under(_KEPT_ROWS))
         values = {"table": str(table), "urls": list(asked.urls), "under": list(asked.under)}
         return {found for (found,) in connection.execute(query, values).fetchall()}

@@ -21,7 +21,7 @@ def run(
     tasks: Mapping[str, Task],
     nodes: NodeTasks | None = None,
 ) -> dict[str, TaskOutcome]:
-    """Have each node do its task, and wait for all. Raises `slipway.resources.unavailable.Unavailable`.
+    """Have each node do its task, and wait for all. Raises `slipway.resources.errors.Unavailable`.
 
     `nodes` runs them; by default what runs the tasks of nodes in service.
     """

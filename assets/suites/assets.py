@@ -7,7 +7,7 @@ import dagster as dg
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.execution import pods
-from slipway.assets.suites import checked, making, suite
+from slipway.assets.suites import leaks, making, suite
 from slipway.assets.suites.suite import Example, Suite
 from slipway.recipes.load import Recipes
 from slipway.recipes.suite import SuiteRecipe
@@ -78,8 +78,8 @@ def _contamination(
     """The check: each snapshot that is new since the last one is read once."""
     durable = tiers.durable_path
     current = {name: found for name in datasets if (found := pointer.current(durable, name))}
-    compared = checked.documents(made, examples, recipe.held_out)
-    known = {name: checked.of(durable, compared, each) for name, each in current.items()}
+    compared = leaks.documents(made, examples, recipe.held_out)
+    known = {name: leaks.of(durable, compared, each) for name, each in current.items()}
     total = {each for check in known.values() for each in check.leaked}
     share, text = len(total) / made.tasks[suite.DOCUMENTS], {each.blake3: each.text for each in examples}
     shown = [f"{name}: {text[each][:60]!r}" for name, check in known.items() for each in check.leaked[:SHOWN]]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.building.scratch_dir import writing_content
 from slipway.assets.datasets.texts import tokenizer
 from slipway.assets.datasets.texts.encoders import TextEncoding
 from slipway.assets.suites.suite import Example, Suite

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from slipway.assets.datasets.documents import document_table
 from slipway.assets.datasets.snapshots import pointer
-from slipway.assets.suites import checked, leaks, suite, tasks, texts
-from slipway.assets.suites.checked import SuiteCheck
+from slipway.assets.suites import leaks, suite, tasks
+from slipway.assets.suites.leaks import SuiteCheck
 from slipway.assets.suites.suite import Example, Suite
 from slipway.recipes.suite import HeldOutSection, SuiteRecipe
 from slipway.resources import warehouse
@@ -32,14 +32,14 @@ def named(durable: Path, recipe: SuiteRecipe) -> Suite:
     snapshot = shards.read_manifest(durable, current)
     splits = ("validation",) if recipe.split == "validation" else document_table.SPLITS
     held_out = [each for split in splits for each in documents(durable, snapshot, split, recipe.held_out)]
-    training = texts.of_split(durable, snapshot, "train") if recipe.split == "validation" else iter(())
+    training = leaks.of_split(durable, snapshot, "train") if recipe.split == "validation" else iter(())
     lost = set(leaks.leaked([e.text for e in held_out], training, recipe.held_out.common, recipe.held_out.share))
     kept = [each for place, each in enumerate(held_out) if place not in lost]
     questions = tasks.continuations(kept, recipe.continuation, recipe.seed) if recipe.continuation else []
     questions += tasks.arithmetic(recipe.arithmetic, recipe.seed) if recipe.arithmetic else []
     made = suite.write(durable, recipe.name, content, snapshot.sha256, [*kept, *questions], len(lost))
     if recipe.split == "validation":  # what is in the suite now has just been compared with this snapshot
-        checked.keep(durable, SuiteCheck(made.sha256, snapshot.sha256, ()))
+        leaks.keep(durable, SuiteCheck(made.sha256, snapshot.sha256, ()))
     suite.point(durable, recipe.name, made)
     return made
 
@@ -64,7 +64,7 @@ def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOu
         Example(suite.DOCUMENTS, text, source=str(package or ""), language=str(language or ""))
         for part in parts
         for text, (language, package) in zip(
-            texts.of_split(durable, part, split), _about(durable, part, split), strict=False
+            leaks.of_split(durable, part, split), _about(durable, part, split), strict=False
         )
         if text and len(text.encode()) <= most
     ]

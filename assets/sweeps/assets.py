@@ -4,17 +4,17 @@ from typing import Any
 
 import dagster as dg
 
-from slipway.assets import keys, plots, spent, training_data, unseen
+from slipway.assets import holdout_filter, keys, plots, spent, training_data
 from slipway.assets.execution import pods
 from slipway.assets.initial import with_initial_weights
 from slipway.assets.sweeps import tracked
 from slipway.assets.sweeps.controller import Controller
 from slipway.assets.sweeps.report import kept
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.showing import SweepPictures, metadata
 from slipway.assets.sweeps.slots import Slots
 from slipway.assets.sweeps.state import SweepState, Trial
 from slipway.assets.sweeps.store import SweepStore, sweep_id
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trials import trial_id, trials_of
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
@@ -23,7 +23,8 @@ from slipway.resources.event_log import materialised
 from slipway.resources.fleet.protocol import Fleet
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import costs, course
+from slipway.resources.trainings.accounts import cost_if_any
+from slipway.resources.trainings.metric_series import read_sample
 from slipway.trainer.data import contents
 from slipway.trainer.data.snapshots import read
 from slipway.trainer.record import ledger
@@ -80,7 +81,7 @@ def current_subject(recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tr
     if snapshot is None:
         raise ValueError(f"sweep {recipe.name}: {training_data.lacking(training, tiers.durable_path)}")
     located = with_initial_weights(training, snapshot, tiers, tracking)
-    snapshot = unseen.snapshot_for(located.init, snapshot, tiers)
+    snapshot = holdout_filter.snapshot_for(located.init, snapshot, tiers)
     return SearchSubject(recipe, located, snapshot, contents.tokenizer_digest(read(tiers.durable_path, snapshot)))
 
 
@@ -134,7 +135,7 @@ class _Display:
             return
         keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
         folder = trials_of(self._store).store(partition).folder
-        curve, held = ledger.loss_curve(course.read(folder).steps), costs.of_if_any(folder)
+        curve, held = ledger.loss_curve(read_sample(folder).steps), cost_if_any(folder)
         shown: dict[str, Any] = {
             "state": trial.state,
             "steps": trial.last_step,

@@ -15,16 +15,16 @@ from slipway.assets.sweeps.actions import Pause, Stop, TrialAction, next_actions
 from slipway.assets.sweeps.decisions import decide
 from slipway.assets.sweeps.keeping import keep_the_best
 from slipway.assets.sweeps.samplers import TrialSampler
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.slots import Slots
 from slipway.assets.sweeps.state import SweepState, Trial
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trials import SweepTrials
 from slipway.assets.sweeps.turns import Turns
-from slipway.resources.trainings import glance
+from slipway.resources.errors import Unavailable
+from slipway.resources.trainings import caching
 from slipway.resources.trainings.control import TrainingControl
-from slipway.resources.trainings.traces import TrainingTraces
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.trainings.watch import TrainingTraces
 from slipway.trainer.base import lock
 
 LOG = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Controller:
     def poll(self, sweep: SweepState) -> list[events.Event]:
         """Take the step that is due for each trial; what was seen of them, to be logged."""
         try:
-            control = glance.of_now(self.control, warm=True)
+            control = caching.of_now(self.control, warm=True)
             slots = Slots(control.fleet, self._placement)
             self._say(slots.too_many(sweep.budget.parallel))
         except Unavailable as error:

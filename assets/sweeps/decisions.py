@@ -9,10 +9,10 @@ import dataclasses
 
 from slipway.assets.sweeps.events import Asked, Budgeted, Closed, Decided, Event, Resumed, Retried, SweepOutcome
 from slipway.assets.sweeps.samplers import MODELS, TrialSampler
-from slipway.assets.sweeps.schedulers.choice import scheduler_of
 from slipway.assets.sweeps.schedulers.protocol import SweepScheduler
+from slipway.assets.sweeps.schedulers.scheduler_choice import scheduler_of
 from slipway.assets.sweeps.state import SweepState
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 EXHAUSTED = "the space"
 """What sets the trials of a sweep to those that it has, once its space has no more."""

@@ -10,7 +10,7 @@ A trial that is stopped may be paused or running then; one that failed is retrie
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,7 +20,6 @@ from slipway.trainer.base import codec
 from slipway.trainer.base.invalid import Invalid
 
 FORMAT = "slipway.sweep-log/2"
-
 Verdict = Literal["go on", "stop"]
 Outcome = Literal["completed", "stopped", "failed"]
 SweepOutcome = Literal["complete", "failed", "stopped"]
@@ -193,15 +192,17 @@ class Closed(Event):
     reason: str = ""
 
 
+_EVENTS = (
+    *(Opened, Budgeted, Asked, Started, Reported, Decided, Paused, Resumed, Ended, Retried),
+    *(SweepPaused, SweepResumed, Closed),
+)
+
+
 def _name(kind: type[Event]) -> str:
     """`SweepPaused` is `sweep_paused` in the log."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
-_EVENTS = (
-    *(Opened, Budgeted, Asked, Started, Reported, Decided, Paused, Resumed, Ended, Retried),
-    *(SweepPaused, SweepResumed, Closed),
-)
 _KINDS: dict[str, type[Event]] = {_name(kind): kind for kind in _EVENTS}
 _NAMES: dict[type[Event], str] = {kind: name for name, kind in _KINDS.items()}
 
@@ -235,3 +236,15 @@ def parse(record: Mapping[str, Any]) -> Event:
         raise ValueError(f"sweep log: event {record['event']}: field scheduler: {fault}") from None
     except Invalid as fault:
         raise ValueError(f"sweep log: event {record['event']}: field {fault.field}: {fault}") from None
+
+
+def rungs_of(plan: Opened) -> tuple[int, ...]:
+    """The rungs of a plan, ascending; its scheduler has them in a list, whose last is the full length, or `every`."""
+    if "every" in plan.scheduler:
+        return tuple(range(plan.scheduler["every"], plan.steps, plan.scheduler["every"]))
+    return tuple(plan.scheduler.get("rungs", ())[:-1])
+
+
+def rung_reached(rungs: Sequence[int], step: int) -> int | None:
+    """The highest rung at or below `step`, None below the first."""
+    return max((rung for rung in rungs if rung <= step), default=None)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipway.assets.sweeps.choice import FullScaleChoice, choose
+from slipway.assets.sweeps.full_scale_choice import FullScaleChoice, choose
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trials import changed_fields
 from slipway.recipes.training import ModelRecipe, with_parameters
 from slipway.trainer.config import changing

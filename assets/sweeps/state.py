@@ -27,8 +27,9 @@ from slipway.assets.sweeps.events import (
     SweepPaused,
     SweepResumed,
     Verdict,
+    rung_reached,
+    rungs_of,
 )
-from slipway.assets.sweeps.rungs import rung_reached, rungs_of
 from slipway.assets.sweeps.trial import Parameters, RungArrival, Trial, TrialObservation
 
 __all__ = ["Parameters", "RungArrival", "SweepState", "Trial", "TrialObservation", "fold"]

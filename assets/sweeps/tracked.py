@@ -6,8 +6,7 @@ from slipway.assets.sweeps.report import compared, kept
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
 from slipway.resources.mlflow.sweeps import SweepRun, TrialRun, trial_name
-from slipway.resources.trainings import duties
-from slipway.resources.trainings.duties import Duty, OpenDuty
+from slipway.resources.trainings.store import Duty, OpenDuty, open_for, openings
 
 OPEN = ".open"
 LIFE = 0
@@ -17,12 +16,12 @@ LIFE = 0
 def owe(store: SweepStore) -> None:
     """Have metrics shipping bring the sweep to MLflow, unless it does. Raises OSError."""
     if store.sweep not in (owed.training for owed in owed_below(store.folder.parent)):
-        duties.open_for(_folder(store.folder.parent), store.sweep, LIFE)
+        open_for(_folder(store.folder.parent), store.sweep, LIFE)
 
 
 def owed_below(sweeps: Path) -> list[OpenDuty]:
     """The sweeps of a folder that MLflow does not have whole, each with what closes the duty. Raises OSError."""
-    return duties.openings(_folder(sweeps))
+    return openings(_folder(sweeps))
 
 
 def trial_run(store: SweepStore, sweep: SweepState, id: str) -> TrialRun | None:

@@ -11,17 +11,16 @@ from typing import Any
 
 from slipway.assets.sweeps import events
 from slipway.assets.sweeps.actions import Continue, Start, StartBranch
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import Trial
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.recipes.search_space import fields_in
 from slipway.resources.trainings import branching
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.duties import Duty
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
 from slipway.trainer.config import changing
 from slipway.trainer.record import files, grants, ledger
 

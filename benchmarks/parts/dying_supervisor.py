@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 
-from slipway.trainer.figures.report import StepReport
-from slipway.trainer.node import generations
-from slipway.trainer.supervisor.__main__ import main
+from slipway.trainer.elastic import generations
+from slipway.trainer.metrics.report import StepReport
+from slipway.trainer.supervisor import main
 
 
 def send_signals(dies: int, profiles: int) -> None:

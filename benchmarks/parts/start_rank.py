@@ -28,8 +28,8 @@ from slipway.trainer.config.resolved import Config
 from slipway.trainer.config.sections import Init
 from slipway.trainer.config.shapes import Data
 from slipway.trainer.data.shards import TokenizerRecord
+from slipway.trainer.elastic import process_groups
 from slipway.trainer.models.decoder import DecoderShape
-from slipway.trainer.node import world as worlds
 from slipway.trainer.node.world import World
 from slipway.trainer.record import fence
 from slipway.trainer.start import export, initial
@@ -44,7 +44,7 @@ TINY = DecoderShape(layers=8, width=64, heads=8, kv_heads=8, hidden=64)
 
 def main(path: Path, actions: list[str], folder: Path) -> None:
     config = resolved.load(path)
-    with worlds.join(config) as world:
+    with process_groups.join(config) as world:
         data = Data(vocabulary=VOCABULARY, length=config.batch.length)
         _draw(replace(config, model=TINY), data, world, folder)
         for action in actions:

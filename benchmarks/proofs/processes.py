@@ -21,10 +21,10 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from benchmarks.proofs.scene import NEEDS_CUDA, Figures, Scene, Unprovable
 from slipway.trainer.config.hardware import card
-from slipway.trainer.figures.usage import Usage
-from slipway.trainer.node import environment as surroundings
-from slipway.trainer.node.generations import DUMP
-from slipway.trainer.node.world import _connect, _pci_address
+from slipway.trainer.elastic.generations import DUMP
+from slipway.trainer.elastic.process_groups import _connect, _pci_address
+from slipway.trainer.metrics.usage import Usage
+from slipway.trainer.node import runtime_info as surroundings
 
 LIBRARIES = ("libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1", "libcuda.so.1")
 FORKS = 2
@@ -57,9 +57,15 @@ def environment(scene: Scene) -> Figures:
 def fork(scene: Scene) -> Figures:
     """As the supervisor does: all imports, the question whether there is a GPU, then forks that use it and compile."""
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    from slipway.trainer.supervisor import warm
+    from slipway.trainer import preimport
 
-    for module in {*warm.ALWAYS, *warm.TOGETHER, *warm.DIVIDED, *warm.COMPILED, *warm.PIPELINED}:
+    for module in {
+        *preimport.ALWAYS,
+        *preimport.TOGETHER,
+        *preimport.DIVIDED,
+        *preimport.COMPILED,
+        *preimport.PIPELINED,
+    }:
         importlib.import_module(module)
     if scene.is_gpu:
         started: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]

@@ -27,8 +27,9 @@ from slipway.trainer.config.operation import Layout
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.config.sections import Batch, Optimiser, Precision
 from slipway.trainer.config.shapes import Data
+from slipway.trainer.elastic.process_groups import _connect
 from slipway.trainer.models.decoder import DecoderShape
-from slipway.trainer.node.world import World, _connect
+from slipway.trainer.node.world import World
 from slipway.trainer.step import parallel
 from slipway.trainer.step.engine import Engine
 

@@ -9,7 +9,10 @@ from typing import Any
 
 import yaml
 
-from slipway.deploy.cluster import rights
+from slipway.deploy.cluster.values import CHART
+from slipway.resources.kubernetes.objects import SERVICES
+from slipway.resources.launchers.kubernetes import access
+from slipway.resources.serving.objects import KINDS
 
 DEPLOY = Path(__file__).parent.parent.resolve()
 OVERLAYS = DEPLOY / "platform" / "overlays"
@@ -17,6 +20,8 @@ RENDERED = DEPLOY / "rendered"
 CLUSTERS = tuple(sorted(path.name for path in OVERLAYS.iterdir()))
 NAME = NAMESPACE = "slipway"
 HEADER = "# Made by `slipway cluster render`; edit {source} instead.\n"
+RIGHTS = CHART / "templates" / "_rights.tpl"
+RIGHTS_HEADER = "Made by `slipway cluster render` from what launchers and serving make; edit that instead."
 
 
 def values_of(cluster: str) -> dict[str, Any]:
@@ -34,14 +39,6 @@ def notes(values: dict[str, Any]) -> str:
     """What Helm says when the chart is installed. Raises as `workloads`."""
     [text] = [text for path, text in _rendered(values).items() if path.endswith("/NOTES.txt")]
     return text
-
-
-def _rendered(values: dict[str, Any]) -> dict[str, str]:
-    """The text of each of the chart's templates, by path."""
-    from helm_python import Chart
-
-    with Chart.load(DEPLOY / "chart") as chart:
-        return dict(chart.render(values, name=NAME, namespace=NAMESPACE))
 
 
 def cluster_objects(folder: Path) -> str:
@@ -62,9 +59,32 @@ def files(cluster: str) -> dict[Path, str]:
 
 def write() -> list[Path]:
     """Bring the chart's rights and `deploy/rendered/` up to date; returns the files."""
-    rights.RIGHTS.write_text(rights.template())
+    RIGHTS.write_text(rights_template())
     texts = {path: text for cluster in CLUSTERS for path, text in files(cluster).items()}
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return [rights.RIGHTS, *texts]
+    return [RIGHTS, *texts]
+
+
+def serving_rights() -> list[dict[str, Any]]:
+    """The rules for the objects that serve, but for Services, which launchers make too."""
+    return [
+        {"apiGroups": [each.group], "resources": [each.plural], "verbs": ["create", "list", "patch", "delete"]}
+        for each in KINDS
+        if each != SERVICES
+    ]
+
+
+def rights_template() -> str:
+    """The text of `templates/_rights.tpl`."""
+    rules = yaml.safe_dump([*access.rights(), *serving_rights()], default_flow_style=None, sort_keys=False)
+    return f'{{{{- /* {RIGHTS_HEADER} */ -}}}}\n{{{{- define "slipway.launcherRights" -}}}}\n{rules}{{{{- end }}}}\n'
+
+
+def _rendered(values: dict[str, Any]) -> dict[str, str]:
+    """The text of each of the chart's templates, by path."""
+    from helm_python import Chart
+
+    with Chart.load(DEPLOY / "chart") as chart:
+        return dict(chart.render(values, name=NAME, namespace=NAMESPACE))

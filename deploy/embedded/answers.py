@@ -6,7 +6,7 @@ from collections.abc import Collection
 from rich.console import Console
 
 from slipway.assets.serving import Serving, champion_of
-from slipway.deploy.embedded.made import Chain
+from slipway.deploy.embedded.pipeline_state import Chain
 from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
 from slipway.resources.mlflow.registry import Version

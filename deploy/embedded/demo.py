@@ -11,7 +11,7 @@ from rich.console import Console
 
 from slipway.assets import keys
 from slipway.assets.serving import served_models
-from slipway.deploy.embedded import CannotStart, answers, ending, instance, jobs, made, progress, report
+from slipway.deploy.embedded import CannotStart, answers, instance, jobs, pipeline_state, progress, report, signals
 from slipway.recipes.load import Recipes
 from slipway.resources.home import Home
 
@@ -27,14 +27,14 @@ def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> i
     gracefully, with a checkpoint of the step it has reached; the next run goes on from there.
     """
     console = Console(highlight=False)
-    reader = made.MadeReader(recipes, home)
+    reader = pipeline_state.MadeReader(recipes, home)
     chains = reader.read()
     if all(chain.complete for chain in chains):
         console.print("Everything is up to date; nothing to do.")
         report.show(console, chains, home)
         return 0
     begun = time.monotonic()
-    ending.on_sigterm()
+    signals.on_sigterm()
     try:
         with instance.running(home, port) as running:
             if running.second_to is not None:
@@ -59,7 +59,7 @@ def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> i
     return 0
 
 
-def _launch(running: instance.Running, chains: list[made.Chain]) -> list[str]:
+def _launch(running: instance.Running, chains: list[pipeline_state.Chain]) -> list[str]:
     """Ask the webserver for a run of each sweep, as a click in the UI would; returns the runs' ids."""
     from dagster_graphql import DagsterGraphQLClient
 
@@ -68,7 +68,7 @@ def _launch(running: instance.Running, chains: list[made.Chain]) -> list[str]:
 
 
 def _watch(
-    console: Console, running: instance.Running, reader: made.MadeReader, launched: list[str], begun: float
+    console: Console, running: instance.Running, reader: pipeline_state.MadeReader, launched: list[str], begun: float
 ) -> str | None:
     """Print what is new until all is made; returns why that will not be."""
     shown: set[str] = set()

@@ -23,16 +23,16 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
-from slipway.deploy.embedded import CannotStart, mlflow_pages, occupancy
+from slipway.deploy.embedded import CannotStart, home_lock, mlflow_pages
 from slipway.operations import metadata_restore
 from slipway.operations.upgrade import upgrading
 from slipway.recipes import folder
 from slipway.resources import access, credentials
 from slipway.resources.home import DAGSTER_PAGE, MLFLOW_PAGE, Home
-from slipway.resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
+from slipway.resources.launchers.local.local_process import CONTROL_PLANE_VARIABLE
 from slipway.resources.lease import Holder, HomeLease
 from slipway.trainer.base import atomic, lock, proxy_bypass, regular_file, scratch
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.base.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
@@ -100,8 +100,8 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
     `slipway.operations.upgrade.upgrading.ready` does.
     """
     prepare(home)
-    with occupancy.taken(home) as mark:
-        occupancy.describe(mark, "")
+    with home_lock.taken(home) as mark:
+        home_lock.describe(mark, "")
         end_leftovers(home)
         chosen = _usable_port(port)
         pages = _mlflow_port(chosen)
@@ -115,7 +115,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             try:
                 _start(instance, sockets, chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
-                occupancy.describe(mark, instance.url)
+                home_lock.describe(mark, instance.url)
                 if pages:  # last: nothing waits for it, and nothing ends with it
                     serve = mlflow_pages.command(home.root / "mlflow.db", pages)
                     others.append(_spawn(instance, "mlflow", serve))

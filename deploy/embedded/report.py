@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from slipway.assets import plots
-from slipway.deploy.embedded.made import Chain
+from slipway.deploy.embedded.pipeline_state import Chain
 from slipway.resources.home import Home
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 from slipway.trainer.data.images import ImageSnapshot
 from slipway.trainer.data.snapshots import Snapshot
 from slipway.trainer.record.scores import Score

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipway.deploy.embedded import CannotStart, ending, instance, jobs, occupancy
+from slipway.deploy.embedded import CannotStart, home_lock, instance, jobs, signals
 from slipway.recipes import folder
 from slipway.recipes.load import recipes_folder
 from slipway.recipes.usable import usable
 from slipway.resources.home import Home
 from slipway.trainer.base import processes, regular_file
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 
 PORT = "SLIPWAY_PORT"
 LOG = "instance.log"
@@ -48,7 +48,7 @@ def serve(home: Home) -> list[str]:
     Raises InvalidRecipes where no recipe can be read, and CannotStart as `instance.running` does.
     """
     _tell_what_is_broken()
-    ending.on_sigterm()
+    signals.on_sigterm()
     try:
         with instance.running(home, port() or instance.DEFAULT_PORT) as running:
             print(f"Slipway is at {running.url}; Ctrl-C closes it (home: {home.root})", flush=True)
@@ -68,8 +68,8 @@ def up(home: Home) -> InstanceUp:
 
     Raises CannotStart when one runs already, or with what the new one said when it ended.
     """
-    if (there := occupancy.holder(home)) is not None:
-        raise CannotStart(f"SLIPWAY_HOME {home.root}: found it in use ({occupancy.words(there)}), expected no instance")
+    if (there := home_lock.holder(home)) is not None:
+        raise CannotStart(f"SLIPWAY_HOME {home.root}: found it in use ({home_lock.words(there)}), expected no instance")
     _tell_what_is_broken()
     instance.prepare(home)
     log = home.dagster / LOG
@@ -77,7 +77,7 @@ def up(home: Home) -> InstanceUp:
     process = _detached(home, log)
     deadline = time.monotonic() + 2 * instance.START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        there = occupancy.holder(home)
+        there = home_lock.holder(home)
         if there and there["pid"] == process.pid and there["url"]:
             return InstanceUp(process.pid, str(there["url"]))
         time.sleep(0.1)
@@ -103,12 +103,12 @@ def down(home: Home) -> bool:
     Raises CannotStart when it does not end.
     """
     deadline = time.monotonic() + DOWN_SECONDS
-    there = occupancy.holder(home)
+    there = home_lock.holder(home)
     if there is not None and "by" in there:
-        raise CannotStart(f"no instance runs; its home is used by {occupancy.words(there)}")
+        raise CannotStart(f"no instance runs; its home is used by {home_lock.words(there)}")
     while there is not None and not there["pid"] and time.monotonic() < deadline:  # it has not said who it is yet
         time.sleep(LOOK_SECONDS)
-        there = occupancy.holder(home)
+        there = home_lock.holder(home)
     if there is None:
         return False
     pid = int(there["pid"])
@@ -116,7 +116,7 @@ def down(home: Home) -> bool:
     if command:
         os.kill(pid, signal.SIGTERM)
     # It lets go of the home before the last of it has ended.
-    while occupancy.holder(home) is not None or (command and processes.command_line(pid) == command):
+    while home_lock.holder(home) is not None or (command and processes.command_line(pid) == command):
         if time.monotonic() > deadline:
             raise CannotStart(f"the instance (process {pid}) has not ended after {DOWN_SECONDS:.0f} s")
         time.sleep(LOOK_SECONDS)

@@ -1,17 +1,36 @@
-"""Render: rules, routes and dashboards as files in deploy/monitoring/rendered/, and the pages about them."""
+"""Render: rules, routes and dashboards as files in deploy/monitoring/rendered/, and the pages about them.
+
+The tables of docs/monitoring.md and the alerts of docs/runbook.md come from the same code as the rules.
+"""
 
 import json
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slipway.deploy.monitoring import manuals, panels, routes, rule
-from slipway.deploy.monitoring.alerts import GROUPS
+from slipway.deploy.monitoring import panels, routes, rule
 from slipway.deploy.monitoring.dashboards import DASHBOARDS
+from slipway.deploy.monitoring.foreign import CEPH, DCGM, NODE
+from slipway.deploy.monitoring.hardware_alerts import HARDWARE
+from slipway.deploy.monitoring.platform_alerts import FLEET, PLATFORM
+from slipway.deploy.monitoring.recording import RECORDING
+from slipway.deploy.monitoring.rule import AlertRule, RecordingRule
+from slipway.deploy.monitoring.training_alerts import CHECKPOINTS, TRAININGS
+from slipway.operations.metrics.catalogue import PLATFORM_METRICS
+from slipway.trainer.base.exposition import Metric
+from slipway.trainer.base.paths import CODE
+from slipway.trainer.metrics.job_metrics import JOB_METRICS
 
 RENDERED = Path(__file__).parent.resolve() / "rendered"
 HEADER = "# Made by `slipway metrics render` from deploy/monitoring/; edit that instead.\n"
+DOCS = CODE / "docs"
+MADE = "<!-- made by `slipway metrics render`: {} -->"
+OTHERS = {"DCGM exporter": DCGM, "node exporter": NODE, "Ceph": CEPH}
+GROUPS = (RECORDING, TRAININGS, CHECKPOINTS, FLEET, PLATFORM, HARDWARE)
+ALERTS = tuple(alert for group in GROUPS for alert in group.alerts)
 
 
 def files() -> dict[Path, str]:
@@ -31,12 +50,86 @@ def files() -> dict[Path, str]:
 
 def write() -> list[Path]:
     """Bring all of them up to date; returns the files."""
-    texts = {**files(), **manuals.pages()}
+    texts = {**files(), **pages()}
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return list(texts)
 
 
+def pages() -> dict[Path, str]:
+    """The pages with their parts made anew. Raises ValueError for a page without the marks of a part."""
+    monitoring, runbook = DOCS / "monitoring.md", DOCS / "runbook.md"
+    text = monitoring.read_text()
+    for name, part in (
+        ("platform", _metrics(PLATFORM_METRICS)),
+        ("jobs", _metrics(JOB_METRICS)),
+        ("recording", _recording()),
+        ("alerts", _alerts()),
+        ("dashboards", _dashboards()),
+        ("others", _others()),
+    ):
+        text = _with(text, name, part, monitoring)
+    return {monitoring: text, runbook: _with(runbook.read_text(), "alerts", _chapters(), runbook)}
+
+
 def _yaml(document: dict[str, Any]) -> str:
     return HEADER + yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)
+
+
+def _with(text: str, name: str, part: str, path: Path) -> str:
+    """The text with another content between the marks of one part."""
+    begin, end = MADE.format(name), MADE.format(f"end of {name}")
+    before, found, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"{path}: found no part {begin!r}, expected one that ends with {end!r}")
+    return f"{before}{begin}\n\n{part.strip()}\n\n{end}{after}"
+
+
+def _metrics(metrics: Iterable[Metric]) -> str:
+    rows = [
+        (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels) or "-", each.help)
+        for each in metrics
+    ]
+    return _table(("metric", "type", "labels", "what it is"), rows)
+
+
+def _recording() -> str:
+    rules = [each for each in RECORDING.rules if isinstance(each, RecordingRule)]
+    return _table(("series", "what it is"), [(f"`{each.name}`", each.help) for each in rules])
+
+
+def _alerts() -> str:
+    rows = [(f"[{each.name}](runbook.md#{each.anchor})", each.severity, each.lasts, _said(each)) for each in ALERTS]
+    return _table(("alert", "severity", "lasts", "what it says"), rows)
+
+
+def _dashboards() -> str:
+    rows = [
+        (each.title.removeprefix("Slipway: "), str(len(each.panels)), ", ".join(panel.title for panel in each.panels))
+        for each in DASHBOARDS
+    ]
+    return _table(("dashboard", "panels", "what it shows"), rows)
+
+
+def _others() -> str:
+    rows = [(f"`{name}`", who, about) for who, found in OTHERS.items() for name, about in found.items()]
+    return _table(("metric", "exporter", "about"), rows)
+
+
+def _chapters() -> str:
+    return "\n\n".join(
+        f"### {each.name}\n\n{_said(each)}.\n\n**Means.** {each.means}\n\n**Left to you.** {each.todo}"
+        for each in ALERTS
+    )
+
+
+def _said(alert: AlertRule) -> str:
+    """What the alert says, with `TRAINING` in place of the name of one."""
+    return re.sub(r"{(\w+)}", lambda label: label[1].upper(), alert.summary)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.operations.chaos.target import Done, chosen
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.kubernetes.cordon import Cordon
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.objects import JOB, PODS, KubernetesObject
 from slipway.resources.launchers.kubernetes import names
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import console
 
 CORDONED_SECONDS = 60.0

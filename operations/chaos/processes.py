@@ -1,13 +1,18 @@
 """The processes of a job of the embedded instance, by their part in it, as /proc shows them."""
 
+import contextlib
 import itertools
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from slipway.resources.fleet.protocol import NODE_VARIABLE
 from slipway.resources.launchers.environment import JOB_VARIABLE
 from slipway.trainer.base import processes, regular_file
+from slipway.trainer.elastic.rendezvous_store import TABLES
 
 KEEPER = "slipway.resources.launchers.local.keeper"
 STORE = "slipway.resources.launchers.local.rendezvous"
@@ -15,6 +20,9 @@ NODE = "slipway.trainer.node.process"
 SUPERVISOR = "slipway.trainer.supervisor"
 RANK = "slipway.trainer"
 WRITER = "slipway.trainer.checkpoint.saving.writer"
+LISTENS = "0A"
+"""The state of such a socket in the kernel's tables (proc(5), /proc/net/tcp; include/net/tcp_states.h)."""
+PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,18 @@ def environment(pid: int) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in _strings(pid, "environ") if "=" in entry)
 
 
+def listeners_at(url: str) -> list[int]:
+    """The pids of those that listen at the host and port of a URL; none where its host is another machine."""
+    parts = urlsplit(url)
+    port = parts.port or PORTS.get(parts.scheme)
+    if not parts.hostname or port is None or not _is_here(parts.hostname):
+        return []
+    rows = [line.split() for table in TABLES if table.exists() for line in table.read_text().splitlines()[1:]]
+    found = {f"socket:[{row[9]}]" for row in rows if row[3] == LISTENS and int(row[1].rpartition(":")[2], 16) == port}
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    return sorted(pid for pid in pids if pid != os.getpid() and found & _sockets(pid))
+
+
 def _process(pid: int) -> JobProcess:
     words, named = _strings(pid, "cmdline"), environment(pid)
     modules = [name for flag, name in itertools.pairwise(words) if flag == "-m"]
@@ -60,3 +80,23 @@ def _strings(pid: int, name: str) -> list[str]:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
     return [part.decode(errors="replace") for part in content.split(b"\0") if part]
+
+
+def _is_here(host: str) -> bool:
+    """Whether an address of the host is one of this machine: only such an address can be listened at."""
+    with contextlib.suppress(OSError):
+        for family, kind, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind) as tried:
+                tried.bind(address)
+                return True
+    return False
+
+
+def _sockets(pid: int) -> set[str]:
+    """The sockets of a process, as its descriptors name them; none of one that is gone, or is another user's."""
+    found = set[str]()
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(entry.readlink()))
+    return found

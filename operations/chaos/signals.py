@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from slipway.operations.chaos import listeners, processes
+from slipway.operations.chaos import processes
 from slipway.operations.chaos.target import Act, Done, JobTarget, chosen, named, send
 from slipway.resources.fleet import embedded
-from slipway.resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
+from slipway.resources.launchers.local.local_process import CONTROL_PLANE_VARIABLE
 from slipway.trainer.base.processes import carrying
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
@@ -109,7 +109,7 @@ def object_store_away(seconds: float) -> Act:
 
     def act(target: JobTarget, draw: float) -> Done | None:
         given = {processes.environment(each.pid).get(ENDPOINT_VARIABLE, "") for each in target.processes}
-        pids = sorted({pid for url in given for pid in listeners.of(url)})
+        pids = sorted({pid for url in given for pid in processes.listeners_at(url)})
         if not send(pids, signal.SIGSTOP):
             return None
         return Done(f"the object store stands still for {seconds:.0f} s", "", continued(pids, seconds))

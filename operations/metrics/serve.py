@@ -10,14 +10,13 @@ from slipway.operations.metrics import expose, platform
 from slipway.operations.metrics.facts import DagsterReading, FleetNodeReading, PlatformFacts, TrainingReading
 from slipway.operations.metrics.platform import SweepsReader
 from slipway.operations.metrics.trainings import TrainingsReader
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.health.door import NodeHealth
 from slipway.resources.fleet.protocol import Fleet
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import Trainings
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.trainings.store import Duty, Trainings
 from slipway.serving.records import ServingRecords
 from slipway.trainer.base.exposition import Exposition
-from slipway.trainer.supervisor.exporter import JobExporter
+from slipway.trainer.metrics.exporter import JobExporter
 
 if TYPE_CHECKING:
     from slipway.operations.metrics.dagster import DagsterReader

@@ -16,7 +16,7 @@ from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.checkpoint.tiers import replicas
 from slipway.trainer.checkpoint.tiers.tier import LASTING
 from slipway.trainer.record import incidents
-from slipway.trainer.record.accounting.figures import EffectiveTime
+from slipway.trainer.record.accounting.effective_time import EffectiveTime
 from slipway.trainer.record.heartbeat import RankPlace
 
 Places = dict[int, RankPlace]

@@ -1,10 +1,10 @@
 """What a simulation plays: the machines, how often and by what they fail, and what each part of a recovery costs."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
-from slipway.trainer.base.invalid import positive, require
+from slipway.trainer.base.invalid import Invalid, positive, require
 
 LLAMA_3 = {
     "GPU": (148, True),
@@ -28,6 +28,7 @@ MOST_FAILURES, MOST_STARTS = 10_000_000, 50_000_000
 """What a play draws at most, as it keeps all in memory: failures, and starts with those that break in the middle."""
 SILENT = ("NCCL watchdog", "silent data corruption")
 """Causes that no process dies of: they are found by a deadline, and not by a dead process."""
+TRUTHS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,3 +108,36 @@ class Scenario:
     def between(self) -> float:
         """The mean seconds between two failures while the training runs."""
         return 86_400 / (self.gpus * self.failures_per_gpu_day)
+
+
+KINDS = {each.name: each.type for each in fields(Scenario) if each.name not in ("gpus", "causes")}
+
+
+def scenario(gpus: int, given: Sequence[str]) -> Scenario:
+    """The scenario with these fields. Raises ValueError for a field that it does not have, or a wrong value."""
+    values: dict[str, float | int | bool] = {}
+    for each in given:
+        name, value = _value(each)
+        if name in values:
+            raise ValueError(f"{each}: found the field {name!r} twice, expected it once")
+        values[name] = value
+    try:
+        return Scenario(gpus=gpus, **values)  # type: ignore[arg-type]
+    except Invalid as error:
+        found = gpus if error.field == "gpus" else values.get(error.field, getattr(Scenario, error.field, ""))
+        raise ValueError(f"{error.field}: found {found}, {error}") from None
+
+
+def _value(given: str) -> tuple[str, float | int | bool]:
+    name, _, text = given.partition("=")
+    if name not in KINDS:
+        raise ValueError(f"{given}: found the field {name!r}, expected one of {', '.join(KINDS)}")
+    if KINDS[name] in (bool, "bool"):
+        if text not in TRUTHS:
+            raise ValueError(f"{given}: found {text!r}, expected true or false")
+        return name, TRUTHS[text]
+    try:
+        return name, int(text) if KINDS[name] in (int, "int") else float(text)
+    except ValueError:
+        kind = "a whole number" if KINDS[name] in (int, "int") else "a number"
+        raise ValueError(f"{given}: found {text!r}, expected {kind}") from None

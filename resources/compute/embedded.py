@@ -14,7 +14,7 @@ from slipway.resources.node_tasks.in_process import InProcess
 from slipway.resources.serving.local import LocalServing
 from slipway.resources.tiers import Tiers
 from slipway.trainer.base import codec
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 
 
 class EmbeddedCompute(Compute):

@@ -19,7 +19,7 @@ from slipway.resources.fleet.kubernetes.fleet import KubernetesFleet
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.kubernetes.mirror import Mirror
-from slipway.resources.kubernetes.reader import ClusterReader
+from slipway.resources.kubernetes.objects import ClusterReader
 from slipway.resources.launchers.kubernetes import access
 from slipway.resources.launchers.kubernetes.demand import NodeDemand
 from slipway.resources.launchers.kubernetes.launcher import KubernetesLauncher

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.protocol import NODE_VARIABLE, Node
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import codec, processes
 
 FLEET_VARIABLE = "SLIPWAY_FLEET"

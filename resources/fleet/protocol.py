@@ -42,4 +42,4 @@ class Fleet(Protocol):
         """Whether a scheduler places jobs: then a job is offered all ready nodes, and Slipway picks none."""
 
     def nodes(self) -> list[Node]:
-        """All nodes, by name. Raises `slipway.resources.unavailable.Unavailable` when they cannot be read."""
+        """All nodes, by name. Raises `slipway.resources.errors.Unavailable` when they cannot be read."""

@@ -4,8 +4,8 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Any
 
+from slipway.resources.errors import PlatformFault, Unavailable
 from slipway.resources.kubernetes.objects import Resource
-from slipway.resources.unavailable import PlatformFault, Unavailable
 from slipway.trainer.base import parsing
 
 WRITES = ("create", "patch", "delete")

@@ -15,10 +15,10 @@ from typing import Any
 
 import urllib3
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.kubernetes import answers
 from slipway.resources.kubernetes.answers import Call
 from slipway.resources.kubernetes.objects import PODS, KubernetesObject, Resource
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import parsing, proxy_bypass
 
 PAGE = 500

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.objects import KubernetesObject, Resource
-from slipway.resources.unavailable import Unavailable
 
 WATCH_SECONDS = 30
 """How long one watch lasts. On a quiet cluster, its end is the sign that the connection lives."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipway.resources import code, code_difference
-from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.base import regular_file
 from slipway.trainer.base.journal import JournalEvent
-from slipway.trainer.node import environment
+from slipway.trainer.node import runtime_info
 from slipway.trainer.record import files
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def of_starts(events: Iterable[JournalEvent]) -> list[str]:
         if event["event"] == "started":
             revision, packages = event.get("revision", ""), event.get("environment", {}).get("packages", "")
             found |= {code.difference_path(Path(), revision): None} if code.is_changed(revision) else {}
-            found |= {environment.packages_path(Path(), packages): None} if packages else {}
+            found |= {runtime_info.packages_path(Path(), packages): None} if packages else {}
     return [str(each) for each in found]
 
 

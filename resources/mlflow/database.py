@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.resources import sqlite
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
 from slipway.trainer.base import atomic, lock
 
 URI = "sqlite:///"

@@ -1,7 +1,7 @@
 """The model registry: checkpoints registered by reference.
 
 A version copies no bytes: its source is the checkpoint's folder, its tags are the whole lineage down to the manifest's
-hash. Which version is the champion, and who may change that, is `slipway.resources.mlflow.promotion`.
+hash. Which version is the champion, and who may change that, is `slipway.resources.promotions.promotion`.
 """
 
 import contextlib
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.mlflow import filters
 from slipway.resources.mlflow.tracking import Tracking
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import lock
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Registry:
         return sorted(model.name for model in pages)
 
     def point(self, model: str, alias: str, number: str) -> None:
-        """Let an alias name a version. The champion's is moved by `slipway.resources.mlflow.promotion` alone."""
+        """Let an alias name a version. The champion's is moved by `slipway.resources.promotions.promotion` alone."""
         from mlflow.exceptions import MlflowException
 
         try:

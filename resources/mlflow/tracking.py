@@ -2,7 +2,8 @@
 
 The ledger is the spool. `ship` delivers what is new in it and records how far it has come. A metric is keyed by its
 step and its time in the ledger, so that delivering it twice after a crash changes nothing. While MLflow is away nothing
-is lost and no training waits.
+is lost and no training waits. The scores of a training's checkpoints are metrics of its run too, by the step of each.
+They have the same names in every run, so that MLflow lays the curves of several trainings over one another.
 """
 
 import contextlib
@@ -19,9 +20,9 @@ from pydantic import ConfigDict, Field
 
 from slipway.resources import credentials
 from slipway.resources.credentials import PublicAddress
-from slipway.resources.mlflow import artefacts, database, evaluations, filters, pages, silence, sweeps
+from slipway.resources.mlflow import artefacts, circuit_breaker, database, filters, pages, sweeps
+from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.mlflow.pages import Pages
-from slipway.resources.mlflow.shipped import ShippedLedger
 from slipway.resources.mlflow.sweeps import SweepRun, TrialRun
 from slipway.resources.trainings import naming
 from slipway.resources.trainings.facts import TrainingFacts
@@ -32,6 +33,15 @@ from slipway.trainer.record import ledger
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, RunTag
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from slipway.trainer.base import codec
+from slipway.trainer.record import files
+from slipway.trainer.record.scores import Score
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric
 
 BATCH = 1000
 """Metrics in one request: MLflow's limit, and 60 times cheaper for each metric than one by one."""
@@ -65,10 +75,9 @@ STEP_METRICS = (
 )
 VALIDATION_METRICS = {"loss": "validation_loss", "accuracy": "validation_accuracy"}
 ENDED = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
-
-
 USER, PASSWORD, BEARER = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"
 """The variables from which MLflow reads its credentials, at each request."""
+SCORES = ("loss", "perplexity", "accuracy")
 
 
 class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -152,7 +161,7 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
             sweeps.deliver(client, run, sweep)
 
     def _silence(self) -> contextlib.AbstractContextManager[None]:
-        return silence.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext()
+        return circuit_breaker.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext()
 
     def _ship(
         self, store: TrainingStore, experiment: str, tags: Mapping[str, str], trial: TrialRun | None
@@ -182,7 +191,7 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
                 shipped.save(store)
                 if time.monotonic() > deadline:  # after a part, so that each call delivers one, however slow
                     return Delivery.IN_PART
-        for commit, scores in evaluations.new(facts, shipped.evaluations).items():
+        for commit, scores in new_scores(facts, shipped.evaluations).items():
             client.log_batch(shipped.run, metrics=scores)
             shipped.evaluations.append(commit)
             shipped.save(store)
@@ -211,6 +220,36 @@ class Delivery(enum.Enum):
     WHOLE = "all of its ledger; the training has ended"
 
 
+def experiment_id(client: "MlflowClient", name: str) -> str:
+    """The experiment of this name, made when there is none; the artefacts of a SQLite database lie beside it."""
+    found = client.get_experiment_by_name(name)
+    if found:
+        return str(found.experiment_id)
+    uri, location = client.tracking_uri, None
+    if uri.startswith(database.URI):  # else MLflow takes a folder below wherever this process was started
+        location = (Path(uri.removeprefix(database.URI)).resolve().parent / "mlartifacts" / name).as_uri()
+    return str(client.create_experiment(name, artifact_location=location))
+
+
+def new_scores(facts: TrainingFacts, delivered: Collection[str]) -> "dict[str, list[Metric]]":
+    """By the name of a commit, the metrics of its score, for those that are not delivered yet.
+
+    A metric has the time of its commit: delivering it twice changes nothing.
+    """
+    from mlflow.entities import Metric
+
+    found: dict[str, list[Metric]] = {}
+    there = set(files.names(facts.folder, files.EVALUATIONS)) - set(delivered)
+    for commit in facts.commits if there else ():
+        path = files.named(facts.folder, files.EVALUATIONS, commit.name)
+        if commit.name not in there or (score := codec.read_if_whole(path, Score)) is None or score.damaged:
+            continue
+        known = {name: getattr(score, name) for name in SCORES} | score.coded
+        at = int(commit.at * 1000)
+        found[commit.name] = [Metric(f"evaluation_{name}", value, at, commit.step) for name, value in known.items()]
+    return found
+
+
 @functools.cache
 def _client(uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
@@ -222,17 +261,6 @@ def _client(uri: str) -> "MlflowClient":
     if uri.startswith(database.URI):
         database.make_ready(Path(uri.removeprefix(database.URI)))
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
-
-
-def experiment_id(client: "MlflowClient", name: str) -> str:
-    """The experiment of this name, made when there is none; the artefacts of a SQLite database lie beside it."""
-    found = client.get_experiment_by_name(name)
-    if found:
-        return str(found.experiment_id)
-    uri, location = client.tracking_uri, None
-    if uri.startswith(database.URI):  # else MLflow takes a folder below wherever this process was started
-        location = (Path(uri.removeprefix(database.URI)).resolve().parent / "mlartifacts" / name).as_uri()
-    return str(client.create_experiment(name, artifact_location=location))
 
 
 def _find_or_create_run(

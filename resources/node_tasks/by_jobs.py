@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.protocol import Fleet, by_name
 from slipway.resources.launchers.protocol import Job, JobState, Launcher, Status
 from slipway.resources.node_tasks.protocol import Say, TaskOutcome
 from slipway.resources.trainings.faults import lost_nodes
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer import node_task
 from slipway.trainer.base import atomic, codec, digest
 from slipway.trainer.node_task import Task

@@ -25,7 +25,7 @@ class NodeTasks(Protocol):
     def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
         """Run each node's task and wait for all; the failure of one node does not stop the others.
 
-        A task that is already under way is adopted. Raises `slipway.resources.unavailable.Unavailable` when no task can
+        A task that is already under way is adopted. Raises `slipway.resources.errors.Unavailable` when no task can
         be started.
         """
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.launchers.protocol import Job, Launcher
 from slipway.resources.node_tasks.protocol import Say, TaskOutcome
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer import node_task
 from slipway.trainer.base import codec, digest
 from slipway.trainer.node_task import CollectiveTask

@@ -6,11 +6,13 @@ file. Of what Apprise itself logs, which has addresses in it, only why a server 
 
 import logging
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipway.resources import credentials
 from slipway.resources.notify.notices import NoticeMessage
+from slipway.resources.notify.settings import NotificationSettings
 
 _STATUS = re.compile(r"error=(\d{3})")
 _SIGNS = {
@@ -24,6 +26,7 @@ _SIGNS = {
     "Network is unreachable": "no way leads to its host",
 }
 """What Apprise's lines have where a server was not reached, and what that means."""
+SENT = "sent"
 
 
 class NotSent(Exception):
@@ -96,3 +99,25 @@ def read(file: Path) -> list[Endpoint]:
     if not found:
         raise ValueError(f"{file}: found no address, expected one a line, such as mailto://user:password@example.org")
     return found
+
+
+def trial_outcomes(settings: NotificationSettings, by: str) -> Iterator[tuple[str, str]]:
+    """Send it to one address after the other: the name of each, and `SENT` or why not.
+
+    An address is named by its kind and its line in the file, since it holds a password or a token. Raises OSError, and
+    ValueError for a file without any address.
+    """
+    message = NoticeMessage("Slipway: a test", f"This address gets notifications ({by}).", False)
+    for endpoint in read(Path(settings.urls_file)):
+        try:
+            endpoint.send(message)
+        except NotSent as error:
+            yield endpoint.name, str(error).removeprefix(f"{endpoint.name}: ")
+        else:
+            yield endpoint.name, SENT
+
+
+def trial_problem(outcomes: dict[str, str]) -> str:
+    """Which addresses did not take it, and why; empty where all did."""
+    failed = [f"{name} ({outcome})" for name, outcome in outcomes.items() if outcome != SENT]
+    return f"not sent to {', '.join(failed)}" if failed else ""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
-from slipway.resources.morning import report as morning
-from slipway.resources.morning.report import MorningItem, MorningReport
+from slipway.resources.daily_report import report as morning
+from slipway.resources.daily_report.report import MorningItem, MorningReport
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 
 RECOVERY_SECONDS = 300.0

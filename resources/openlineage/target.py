@@ -13,8 +13,8 @@ from pydantic import Field
 
 from slipway.resources import credentials, posting
 from slipway.resources.credentials import PublicAddress
+from slipway.resources.errors import Unavailable
 from slipway.resources.openlineage.events import RunEvent
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import atomic
 
 SECONDS = 5.0

@@ -1,6 +1,6 @@
 """Delivery: what of a training's trace is sent next, and the record of what was.
 
-    <durable>/opentelemetry/…   as `slipway.resources.delivered`
+    <durable>/opentelemetry/…   as `slipway.resources.delivery_state`
 
 A rank's file is read on from where the last reading stopped. A span whose end is not known yet (of a run, a job, a
 rank) is sent when it is.

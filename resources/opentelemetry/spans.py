@@ -21,6 +21,8 @@ from slipway.trainer.record.fence import Claim, Exit
 
 BY_RUN = "run "
 """Who claims says so; the id of the Dagster run follows."""
+INTERNAL, ERROR = 1, 2
+"""SPAN_KIND_INTERNAL; STATUS_CODE_ERROR."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,12 @@ def job_key(incarnation: int) -> str:
     return f"job {incarnation}"
 
 
+def export_request(spans: Sequence[TraceSpan], resource: Mapping[str, str]) -> dict[str, Any]:
+    """An ExportTraceServiceRequest; `resource` says what sends it."""
+    scope = {"scope": {"name": "slipway"}, "spans": [_span(each) for each in spans]}
+    return {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scope]}]}
+
+
 def _rank(token: fence.Token, rank: int) -> str:
     return f"rank {token} {rank}"
 
@@ -157,3 +165,29 @@ def _rank(token: fence.Token, rank: int) -> str:
 def _digits(text: str, octets: int) -> str:
     """Hexadecimal digits that stand for a text."""
     return hashlib.sha256(text.encode()).hexdigest()[: 2 * octets]
+
+
+def _span(span: TraceSpan) -> dict[str, Any]:
+    return {
+        "traceId": span.trace,
+        "spanId": span.id,
+        **({"parentSpanId": span.parent} if span.parent else {}),
+        "name": span.name,
+        "kind": INTERNAL,
+        "startTimeUnixNano": str(int(span.begun * 1e9)),
+        "endTimeUnixNano": str(int(span.ended * 1e9)),
+        "attributes": _attributes(span.attributes),
+        **({"status": {"code": ERROR, "message": span.fault}} if span.fault else {}),
+    }
+
+
+def _attributes(known: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in known.items()]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [_value(each) for each in value]}}
+    return {"stringValue": str(value)}

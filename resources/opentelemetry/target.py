@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from slipway.resources import credentials, posting
-from slipway.resources.opentelemetry import otlp
-from slipway.resources.opentelemetry.spans import TraceSpan
+from slipway.resources.opentelemetry.spans import TraceSpan, export_request
 from slipway.trainer.record import spans
 
 PREFIX = "OTEL_EXPORTER_OTLP_"
@@ -43,7 +42,7 @@ class TraceTarget:
     def send(self, spans: Sequence[TraceSpan]) -> None:
         """Send spans. Raises Unavailable while the place is away, and ValueError when it refuses them."""
         for first in range(0, len(spans), AT_ONCE):
-            body = json.dumps(otlp.request(spans[first : first + AT_ONCE], self.resource)).encode()
+            body = json.dumps(export_request(spans[first : first + AT_ONCE], self.resource)).encode()
             posting.post(self.url, body, self.headers, self.seconds, "a trace")
 
 

@@ -7,10 +7,10 @@ stands where prices are set.
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 
-from slipway.resources import frame
+from slipway.resources import html_layout
 from slipway.resources.pages import training
 from slipway.resources.trainings import spending
-from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.accounts import Prices
 from slipway.resources.trainings.spending import Spending, SpentLine, SpentSum
 from slipway.trainer.record.accounting import buckets
 
@@ -32,28 +32,28 @@ PERSON = "a person, or its first start"
 
 def html(found: Spending, days: int, prices: Prices | None) -> str:
     """The page of the last `days`, today included."""
-    return frame.page(f"Costs of {days} days", _body(found, days, prices), nav=training.NAV[:-1])
+    return html_layout.page(f"Costs of {days} days", _body(found, days, prices), nav=training.NAV[:-1])
 
 
 def _body(found: Spending, days: int, prices: Prices | None) -> Iterator[str]:
-    others = " · ".join(frame.link(f"{each} days", f"?days={each}") for each in PERIODS if each != days)
+    others = " · ".join(html_layout.link(f"{each} days", f"?days={each}") for each in PERIODS if each != days)
     yield f"<h1>Costs of the last {days} days</h1>"
     yield f'<p class="quiet">From {found.since} on, UTC. Others: {others}.</p>'
     for each in found.unreadable:
-        yield frame.paragraph(f"Not counted, as it could not be read: {each}", "warning")
+        yield html_layout.paragraph(f"Not counted, as it could not be read: {each}", "warning")
     if prices is None:
-        yield f'<p class="warning">{frame.worded(NO_PRICES)}</p>'
+        yield f'<p class="warning">{html_layout.worded(NO_PRICES)}</p>'
     if not found.lines:
-        yield frame.paragraph("No training held a processor or a GPU in these days.", "quiet")
+        yield html_layout.paragraph("No training held a processor or a GPU in these days.", "quiet")
         return
     [whole] = spending.sums(found.lines, lambda line: "in all", prices)
-    yield frame.tiles(_tiles(whole, prices))
-    yield frame.paragraph(MEANING, "quiet")
-    yield frame.section("days", "By day", _by_day(found, prices))
+    yield html_layout.tiles(_tiles(whole, prices))
+    yield html_layout.paragraph(MEANING, "quiet")
+    yield html_layout.section("days", "By day", _by_day(found, prices))
     for id, title, head, what in SECTIONS:
-        yield frame.section(id, title, _table(head, spending.sums(found.lines, what, prices), whole, prices))
+        yield html_layout.section(id, title, _table(head, spending.sums(found.lines, what, prices), whole, prices))
     taken = spending.sums(found.interruptions, lambda line: line.cause.replace("_", " "), prices)
-    yield frame.section("interruptions", "What interruptions took", _interruptions(taken, whole, prices))
+    yield html_layout.section("interruptions", "What interruptions took", _interruptions(taken, whole, prices))
 
 
 def _trial(line: SpentLine) -> str:
@@ -103,14 +103,14 @@ def _table(first: str, sums: list[SpentSum], whole: SpentSum, prices: Prices | N
         rest = _together(f"{len(sums) - MOST:,} more", sums[MOST:])
         rows.append(_row(rest.what, rest, whole, prices))
     if rows:
-        yield frame.table(_head(first, prices), rows)
+        yield html_layout.table(_head(first, prices), rows)
 
 
 def _by_day(found: Spending, prices: Prices | None) -> Iterator[str]:
     """Each day that cost something, the newest first; the bar is beside the dearest one."""
     sums = sorted(spending.sums(found.lines, lambda line: str(line.day), prices), key=lambda each: each.what)
     most = max(sums, key=lambda each: each.rank_hours)
-    yield frame.table(
+    yield html_layout.table(
         [*_head("day", prices)[:-1], "of the busiest day"],
         [_row(_unbroken(each.what), each, most, prices) for each in sums[::-1]],
     )
@@ -118,10 +118,10 @@ def _by_day(found: Spending, prices: Prices | None) -> Iterator[str]:
 
 def _interruptions(taken: list[SpentSum], whole: SpentSum, prices: Prices | None) -> Iterator[str]:
     if taken:
-        yield frame.paragraph("Of these trainings, by what interrupted them, on whatever day.", "quiet")
+        yield html_layout.paragraph("Of these trainings, by what interrupted them, on whatever day.", "quiet")
         yield from _table("cause", taken, whole, prices)
     else:
-        yield frame.paragraph("Nothing: none of these trainings was interrupted.", "quiet")
+        yield html_layout.paragraph("Nothing: none of these trainings was interrupted.", "quiet")
 
 
 def _together(name: str, sums: Iterable[SpentSum]) -> SpentSum:
@@ -134,17 +134,17 @@ def _together(name: str, sums: Iterable[SpentSum]) -> SpentSum:
 def _named(first: str, name: str) -> str:
     """The name of a training or a sweep leads to its page."""
     if first == "training":
-        return frame.link(name, training.address(name))
-    return frame.link(name, f"{training.ROOT}/sweeps/{name}") if first == "sweep" else name
+        return html_layout.link(name, training.address(name))
+    return html_layout.link(name, f"{training.ROOT}/sweeps/{name}") if first == "sweep" else name
 
 
-def _bar(share: float) -> frame.Markup:
+def _bar(share: float) -> html_layout.Markup:
     meter = f'<meter max="1" value="{min(share, 1.0):.4f}" aria-hidden="true"></meter>'
-    return frame.Markup(f'<span style="white-space: nowrap">{meter} {share:.1%}</span>')
+    return html_layout.Markup(f'<span style="white-space: nowrap">{meter} {share:.1%}</span>')
 
 
-def _unbroken(text: str) -> frame.Markup:
-    return frame.Markup(f'<span style="white-space: nowrap">{escape(text)}</span>')
+def _unbroken(text: str) -> html_layout.Markup:
+    return html_layout.Markup(f'<span style="white-space: nowrap">{escape(text)}</span>')
 
 
 def _hours(hours: float) -> str:

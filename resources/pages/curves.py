@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from slipway.resources import frame
-from slipway.resources.trainings.curves import FIGURES, VALIDATION, CurveFold
+from slipway.resources import html_layout
+from slipway.resources.trainings.metric_series import FIGURES, VALIDATION, CurveFold
 
 TITLES = {
     "loss": "Loss",
@@ -66,7 +66,7 @@ def rounded(values: Sequence[float | None]) -> list[float | None]:
 
 def places(drawn: dict[str, Any], reading: str = READING) -> Iterator[str]:
     """The places in which the script draws, each with what it shows in words; `reading` says how to use them."""
-    yield frame.paragraph(reading if drawn["steps"] else "No step is done yet.", "quiet")
+    yield html_layout.paragraph(reading if drawn["steps"] else "No step is done yet.", "quiet")
     yield '<div class="figures">'
     for figure in drawn["figures"]:
         id, title = escape(figure["id"]), escape(figure["title"])
@@ -96,8 +96,8 @@ def said(figure: dict[str, Any], steps: Sequence[int]) -> str:
         if known:
             (first, begin), (last, end), low = known[0], known[-1], min(value for _, value in known)
             words.append(
-                f"{each['label']}: from {frame.number(begin)} at step {first:,} to {frame.number(end)} at step "
-                f"{last:,}, lowest {frame.number(low)}"
+                f"{each['label']}: from {html_layout.number(begin)} at step {first:,} to {html_layout.number(end)} "
+                f"at step {last:,}, lowest {html_layout.number(low)}"
             )
     return f"{figure['title']}. {'; '.join(words)}."
 
@@ -113,11 +113,11 @@ def table(drawn: dict[str, Any]) -> str:
         return ""
     count = len(drawn["steps"])
     chosen = sorted({round(place * (count - 1) / max(1, ROWS - 1)) for place in range(ROWS)})
-    rows = [[f"{drawn['steps'][at]:,}", *(frame.number(values[at]) for _, values in series)] for at in chosen]
-    inner = frame.table(["step", *(name for name, _ in series)], rows)
+    rows = [[f"{drawn['steps'][at]:,}", *(html_layout.number(values[at]) for _, values in series)] for at in chosen]
+    inner = html_layout.table(["step", *(name for name, _ in series)], rows)
     return f"<details><summary>The curves as a table</summary>{inner}</details>"
 
 
 def scripts() -> str:
     """The script of a page with curves."""
-    return frame.static("uplot.js") + "\n" + frame.static("page.js").replace("</script", "<\\/script")
+    return html_layout.static("uplot.js") + "\n" + html_layout.static("page.js").replace("</script", "<\\/script")

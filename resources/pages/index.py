@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from html import escape, unescape
 from pathlib import Path
 
-from slipway.resources import frame
+from slipway.resources import html_layout
 from slipway.resources.pages.reading import TrainingReader
 from slipway.resources.trainings import naming
-from slipway.resources.trainings.standing import TrainingStanding
+from slipway.resources.trainings.status import TrainingStatus
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.base import listing
 
@@ -33,24 +33,26 @@ def html(reader: TrainingReader) -> str:
     stores = sorted(Trainings(reader.durable / "trainings").stores(), key=_changed, reverse=True)
     rows = [_row(reader, store) for store in stores[:MOST]]
     live = any(is_live for is_live, _ in rows)
-    return frame.page("Slipway", _body(reader.durable, [row for _, row in rows], len(stores)), live=live, nav=NAV)
+    return html_layout.page("Slipway", _body(reader.durable, [row for _, row in rows], len(stores)), live=live, nav=NAV)
 
 
 def _body(durable: Path, trainings: list[tuple[str, ...]], all: int) -> Iterator[str]:
     yield "<h1>Slipway</h1>"
-    yield frame.section("trainings", "Trainings", _section("trainings", ("training", "where it stands"), trainings))
+    yield html_layout.section(
+        "trainings", "Trainings", _section("trainings", ("training", "where it stands"), trainings)
+    )
     if all > MOST:
-        yield frame.paragraph(f"{all - MOST:,} older ones are not listed; slipway ls has them all.", "quiet")
+        yield html_layout.paragraph(f"{all - MOST:,} older ones are not listed; slipway ls has them all.", "quiet")
     for what in ("sweeps", "datasets"):
         rows = list(_kept(durable, what))
-        yield frame.section(what, what.capitalize(), _section(what, (what[:-1], "what it has"), rows))
+        yield html_layout.section(what, what.capitalize(), _section(what, (what[:-1], "what it has"), rows))
 
 
 def _section(what: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
     if rows:
-        yield frame.table(head, rows, left=True)
+        yield html_layout.table(head, rows, left=True)
     else:
-        yield frame.paragraph(f"No {what[:-1]} yet. {EMPTY[what]}", "quiet")
+        yield html_layout.paragraph(f"No {what[:-1]} yet. {EMPTY[what]}", "quiet")
 
 
 def _row(reader: TrainingReader, store: TrainingStore) -> tuple[bool, tuple[str, ...]]:
@@ -64,11 +66,11 @@ def _row(reader: TrainingReader, store: TrainingStore) -> tuple[bool, tuple[str,
         return False, (_named(store.id, where, store.id), f"not readable: {error}")
 
 
-def _named(name: str, where: str, id: str) -> frame.Markup:
-    return frame.Markup(f"{frame.link(name, where)}<br><code>{escape(id)}</code>")
+def _named(name: str, where: str, id: str) -> html_layout.Markup:
+    return html_layout.Markup(f"{html_layout.link(name, where)}<br><code>{escape(id)}</code>")
 
 
-def _words(stands: TrainingStanding) -> str:
+def _words(stands: TrainingStatus) -> str:
     return stands.words[:1].upper() + stands.words[1:]
 
 
@@ -77,7 +79,7 @@ def _kept(durable: Path, what: str) -> Iterator[tuple[str, ...]]:
     for name in sorted(listing.names_if_there(durable / what)):
         page = durable / what / name / KEPT
         if page.is_file():
-            yield frame.link(name, f"/slipway/{what}/{name}"), _title(page).removesuffix(f": {what[:-1]} {name}")
+            yield html_layout.link(name, f"/slipway/{what}/{name}"), _title(page).removesuffix(f": {what[:-1]} {name}")
 
 
 def _title(page: Path) -> str:

@@ -5,8 +5,8 @@ It answers on one page which of two trainings is better, and why one is no champ
 
 from pathlib import Path
 
-from slipway.resources.mlflow import promotion
-from slipway.resources.mlflow.promotion import Judgement
+from slipway.resources.promotions import promotion
+from slipway.resources.promotions.promotion import Judgement
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.trainer.base import codec
 from slipway.trainer.record import files

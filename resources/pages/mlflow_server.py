@@ -20,9 +20,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from slipway.resources import access
+from slipway.resources import access, identity
 from slipway.resources.access import Access
-from slipway.resources.mlflow import identity
 from slipway.resources.pages.door import Door
 from slipway.trainer.base import proxy_bypass
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from slipway.resources import links
-from slipway.resources.mlflow import promotion
+from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.mlflow.pages import Pages
 from slipway.resources.mlflow.registry import TRAINING_TAG
-from slipway.resources.mlflow.shipped import ShippedLedger
 from slipway.resources.pages import measured
-from slipway.resources.trainings import accounts, curves, incident_reports, naming, post_mortem, updating, waits
-from slipway.resources.trainings.curves import CurveFold
+from slipway.resources.promotions import promotion
+from slipway.resources.trainings import accounts, incident_reports, metric_series, naming, updates
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.standing import TrainingStanding, standing
+from slipway.resources.trainings.metric_series import CurveFold
+from slipway.resources.trainings.status import TrainingStatus, status_of, wait_reason
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.resources.trainings.watch import ProgressWatch, Sight
 from slipway.trainer.record import files
@@ -86,7 +86,7 @@ class TrainingView:
     folder: Path
     at: float
     """When it was read, in seconds since the epoch."""
-    standing: TrainingStanding
+    standing: TrainingStatus
     fold: CurveFold
     rare: RareParts
     mlflow_run: str = ""
@@ -150,15 +150,15 @@ class TrainingReader:
                 sweep=str(facts.terms.origin.get("sweep", "")),
             )
 
-    def stands(self, facts: TrainingFacts) -> TrainingStanding:
+    def stands(self, facts: TrainingFacts) -> TrainingStatus:
         """Where the training stands now; nothing is read of the ledger of one that does not run. Raises Unreadable."""
         if not facts.running:
-            return standing(facts, CurveFold(), (), waits.reason(facts))
+            return status_of(facts, CurveFold(), (), wait_reason(facts))
         held = self._of(facts.folder)
         with held.lock:
             return self._standing(facts, held)
 
-    def glance(self, facts: TrainingFacts) -> tuple[TrainingStanding, CurveFold]:
+    def glance(self, facts: TrainingFacts) -> tuple[TrainingStatus, CurveFold]:
         """Where the training stands now, and its curves; keeps what was read for the next reader. Raises Unreadable.
 
         For the process that may write to the durable tier. Raises OSError where it cannot.
@@ -166,14 +166,14 @@ class TrainingReader:
         held = self._of(facts.folder)
         with held.lock:
             stands = self._standing(facts, held)
-            if held.new > curves.WORTH_KEEPING or (held.new and not stands.is_live):
-                curves.keep(facts.folder, held.fold)
+            if held.new > metric_series.WORTH_KEEPING or (held.new and not stands.is_live):
+                metric_series.keep(facts.folder, held.fold)
                 held.new = 0
             return stands, held.fold
 
-    def _standing(self, facts: TrainingFacts, held: _Held) -> TrainingStanding:
+    def _standing(self, facts: TrainingFacts, held: _Held) -> TrainingStatus:
         """Reads on in the ledger; the heartbeats, a file a rank, only where no step was done since the last look."""
-        held.new += curves.read_on(facts.folder, held.fold)
+        held.new += metric_series.read_on(facts.folder, held.fold)
         step, before = held.fold.last.get("step"), held.step
         held.step = step
         sights: list[Sight] = []
@@ -183,11 +183,11 @@ class TrainingReader:
                 sights = [Sight(0, RankPlace(TRAINING.name, int(step or 0)), 0.0)]
             else:
                 sights = aged(self._watch.look(facts.folder, token, facts.beats), facts.beats)
-        return standing(facts, held.fold, sights, waits.reason(facts))
+        return status_of(facts, held.fold, sights, wait_reason(facts))
 
     def _of(self, folder: Path) -> _Held:
         with self._lock:
-            held = self._held.pop(folder) if folder in self._held else _Held(curves.kept(folder))
+            held = self._held.pop(folder) if folder in self._held else _Held(metric_series.kept(folder))
             self._held[folder] = held
             while len(self._held) > MOST_HELD:
                 del self._held[next(iter(self._held))]
@@ -276,7 +276,9 @@ def _seconds(folder: Path) -> dict[str, float]:
 def _incident(report: incident_reports.IncidentReport) -> IncidentLine:
     done = f"{report.action}; {report.todo}" if report.todo else report.action
     path = links.incident(report.recipe, report.name)
-    return IncidentLine(report.at, post_mortem.happened(report), post_mortem.cost(report), done, report.state, path)
+    return IncidentLine(
+        report.at, incident_reports.happened(report), incident_reports.cost(report), done, report.state, path
+    )
 
 
 def _checkpoints(facts: TrainingFacts) -> tuple[tuple[int, float, str, str], ...]:
@@ -291,7 +293,7 @@ def _changes(folder: Path) -> tuple[str, ...]:
         f"change {each.number} by {each.by} ({each.why}): "
         + ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in each.pairs.items())
         + f"; {each.state}"
-        for each in updating.known(folder)
+        for each in updates.known(folder)
     )
 
 

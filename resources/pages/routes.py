@@ -23,17 +23,17 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from slipway.resources import frame, platform
+from slipway.resources import html_layout, platform
+from slipway.resources.daily_report import page as night_page
+from slipway.resources.daily_report.reading import NightReader
+from slipway.resources.daily_report.report import report
 from slipway.resources.mlflow.pages import Pages
-from slipway.resources.morning import page as night_page
-from slipway.resources.morning.reading import NightReader
-from slipway.resources.morning.report import report
 from slipway.resources.pages import costs, index, training
 from slipway.resources.pages.reading import TrainingReader
 from slipway.resources.trainings.spending import SpendingReader
 from slipway.resources.trainings.store import Trainings
-from slipway.trainer.base import health
-from slipway.trainer.base.health import HealthAnswer
+from slipway.trainer.base import exporting
+from slipway.trainer.base.exporting import HealthAnswer
 from slipway.trainer.record import files
 
 PAGE = "report.html"
@@ -84,15 +84,15 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
         def answer(request: Request) -> Response:
             kept_page = _path(durable / below / _part(request.path_params["id"]), PAGE)
             text = kept_page.read_text(encoding="utf-8")
-            return HTMLResponse(frame.with_navigation(text, training.NAV), headers=POLICY)
+            return HTMLResponse(html_layout.with_navigation(text, training.NAV), headers=POLICY)
 
         return answer
 
     def live(request: Request) -> Response:
-        return _said(health.live())
+        return _said(exporting.live())
 
     def wrong(request: Request) -> Response:
-        return _said(health.health(problems()))
+        return _said(exporting.health(problems()))
 
     def morning(request: Request) -> Response:
         now, hours = time.time(), _hours(request.query_params.get("hours", DAY))
@@ -110,8 +110,8 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
 
     table = {
         "/slipway": everything,
-        f"/slipway{health.LIVE}": live,
-        f"/slipway{health.HEALTH}": wrong,
+        f"/slipway{exporting.LIVE}": live,
+        f"/slipway{exporting.HEALTH}": wrong,
         "/slipway/morning": morning,
         "/slipway/costs": money,
         "/slipway/trainings/{id}": page,
@@ -124,7 +124,7 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
 
 
 def _said(answer: HealthAnswer) -> Response:
-    return Response(answer.body, answer.status, POLICY, health.KIND)
+    return Response(answer.body, answer.status, POLICY, exporting.KIND)
 
 
 def _path(folder: Path, name: str) -> Path:

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from slipway.resources import frame, links
+from slipway.resources import html_layout, links
 from slipway.resources.pages import curves
 from slipway.resources.pages.reading import TrainingView, differences
-from slipway.resources.trainings.standing import FAILED, HANGING
-from slipway.trainer.base.durations import duration
-from slipway.trainer.figures.measures import FIRST_WINDOW
+from slipway.resources.trainings.status import FAILED, HANGING
+from slipway.trainer.base.quantities import duration
+from slipway.trainer.metrics.measures import FIRST_WINDOW
 
 ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""
@@ -53,7 +53,7 @@ def html(view: TrainingView, served: bool = False) -> str:
     ]
     nav = [*NAV, ("In Dagster", links.training(view.recipe, view.id))] if served else []
     title = f"{view.standing.state}: {view.name}"
-    return frame.page(title, order, live=view.standing.is_live, served=served, scripts=curves.scripts(), nav=nav)
+    return html_layout.page(title, order, live=view.standing.is_live, served=served, scripts=curves.scripts(), nav=nav)
 
 
 def renewal(view: TrainingView) -> dict[str, Any]:
@@ -80,11 +80,11 @@ def sections(view: TrainingView, drawn: Mapping[str, Any], served: bool = True) 
     return {
         "standing": "\n".join(_standing(view)),
         "table": curves.table(dict(drawn)),
-        "incidents": frame.section("incidents", "Incidents", _incidents(view, served)),
-        "time": frame.section("time", "What the time went into", _seconds(rare.seconds)),
-        "checkpoints": frame.section("checkpoints", "Checkpoints", _checkpoints(view)),
-        "configuration": frame.section("configuration", "Configuration", _configuration(view)),
-        "links": frame.section("links", "Elsewhere", _links(view, served)),
+        "incidents": html_layout.section("incidents", "Incidents", _incidents(view, served)),
+        "time": html_layout.section("time", "What the time went into", _seconds(rare.seconds)),
+        "checkpoints": html_layout.section("checkpoints", "Checkpoints", _checkpoints(view)),
+        "configuration": html_layout.section("configuration", "Configuration", _configuration(view)),
+        "links": html_layout.section("links", "Elsewhere", _links(view, served)),
     }
 
 
@@ -97,8 +97,8 @@ def _standing(view: TrainingView) -> Iterator[str]:
             f'<progress max="{stands.steps}" value="{min(stands.step, stands.steps)}" '
             f'aria-label="step {stands.step} of {stands.steps}"></progress>'
         )
-    yield frame.tiles(_tiles(view))
-    yield frame.paragraph(_bound(view), "quiet")
+    yield html_layout.tiles(_tiles(view))
+    yield html_layout.paragraph(_bound(view), "quiet")
     if view.fold.datasets:
         yield _datasets(view.fold.datasets)
 
@@ -122,7 +122,7 @@ def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
         [name, f"{each['tokens']:,.0f}", f"{each['tokens'] / total:.1%}", f"{each['passes']:.2f}"]
         for name, each in read.items()
     ]
-    return frame.table(["dataset", "tokens", "share", "passes"], rows)
+    return html_layout.table(["dataset", "tokens", "share", "passes"], rows)
 
 
 def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
@@ -132,13 +132,13 @@ def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
     if stands.seconds_left is not None:
         yield "left, at the pace of the last steps", duration(stands.seconds_left)
     if stands.loss is not None:
-        yield f"{unit}, loss {when}", frame.number(stands.loss)
+        yield f"{unit}, loss {when}", html_layout.number(stands.loss)
     if stands.best_loss is not None:
         what = "best validation loss" if view.fold.validated else "best loss"
-        yield f"{unit}, {what}, at step {stands.best_step:,}", frame.number(stands.best_loss)
+        yield f"{unit}, {what}, at step {stands.best_step:,}", html_layout.number(stands.best_loss)
     for name, title in FIGURES.items():
         if name in figures and not (name == "samples_per_second" and "tokens_per_second" in figures):
-            yield f"{title} {when}", f"{figures[name]:.1%}" if name == "mfu" else frame.number(figures[name])
+            yield f"{title} {when}", f"{figures[name]:.1%}" if name == "mfu" else html_layout.number(figures[name])
     yield "newest checkpoint", f"step {stands.checkpoint:,}" if stands.checkpoint else "none yet"
     if stands.nodes:
         yield f"on {', '.join(stands.nodes)}", f"start {stands.incarnation}"
@@ -155,16 +155,16 @@ def _unit(view: TrainingView) -> str:
 def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
     found = view.rare.incidents
     if not found:
-        yield frame.paragraph("None.", "quiet")
+        yield html_layout.paragraph("None.", "quiet")
         return
-    yield frame.table(
+    yield html_layout.table(
         ["when", "what", "cost", "done", "state"],
         [
             [
                 moment(each.at),
-                frame.link(each.what, each.path if served else ""),
+                html_layout.link(each.what, each.path if served else ""),
                 each.cost,
-                frame.worded(each.done),
+                html_layout.worded(each.done),
                 each.state,
             ]
             for each in reversed(found)
@@ -180,17 +180,17 @@ def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
     total = sum(seconds.values())
     rows = sorted(seconds.items(), key=lambda each: -each[1])
     cells = [[name, f"{spent:,.1f}", f"{spent / total:.1%}"] for name, spent in rows]
-    yield frame.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100.0%"]])
+    yield html_layout.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100.0%"]])
 
 
 def _checkpoints(view: TrainingView) -> Iterator[str]:
     for each in view.rare.verdicts:
-        yield frame.paragraph(each)
+        yield html_layout.paragraph(each)
     rows = [[f"{step:,}", moment(at), tiers or "-", score or "-"] for step, at, tiers, score in view.rare.checkpoints]
     if rows:
-        yield frame.table(["step", "when", "held by", "evaluation"], rows, left=True)
+        yield html_layout.table(["step", "when", "held by", "evaluation"], rows, left=True)
     else:
-        yield frame.paragraph("None yet.", "quiet")
+        yield html_layout.paragraph("None yet.", "quiet")
 
 
 def _configuration(view: TrainingView) -> Iterator[str]:
@@ -199,16 +199,16 @@ def _configuration(view: TrainingView) -> Iterator[str]:
         rows = differences(rare.configuration, rare.champion)
         yield f"<h3>Beside the champion: {escape(rare.champion_name)}</h3>"
         if rows:
-            yield frame.table(["field", "this training", "champion"], rows, left=True)
+            yield html_layout.table(["field", "this training", "champion"], rows, left=True)
         else:
-            yield frame.paragraph("Nothing differs.")
+            yield html_layout.paragraph("Nothing differs.")
     elif rare.champion_name:
-        yield frame.paragraph(f"The champion is {rare.champion_name}.")
+        yield html_layout.paragraph(f"The champion is {rare.champion_name}.")
     else:
-        yield frame.paragraph("There is no champion yet to compare it with.", "quiet")
+        yield html_layout.paragraph("There is no champion yet to compare it with.", "quiet")
     for each in rare.changes:
-        yield frame.paragraph(each)
-    whole = frame.table(["field", "value"], list(rare.configuration.items()), left=True)
+        yield html_layout.paragraph(each)
+    whole = html_layout.table(["field", "value"], list(rare.configuration.items()), left=True)
     yield f"<details><summary>Every field</summary>{whole}</details>"
 
 
@@ -221,16 +221,16 @@ def _links(view: TrainingView, served: bool) -> Iterator[str]:
         ("its checkpoints in Dagster", links.asset(links.lane(view.recipe), "checkpoint")),
         ("its incidents in Dagster", links.asset(links.lane(view.recipe), "incident")),
     ]
-    yield "<ul>" + "".join(f"<li>{frame.link(name, where)}</li>" for name, where in found if where and served)
+    yield "<ul>" + "".join(f"<li>{html_layout.link(name, where)}</li>" for name, where in found if where and served)
     if view.mlflow_run and not (view.mlflow_page and served):
         yield f"<li>its run in MLflow: <code>{escape(view.mlflow_run)}</code></li>"
     for name in view.rare.profiles:
         where = f"{address(view.id)}/profiles/{name}"
-        yield f"<li>{frame.link(f'profile {name}', where if served else '')} (Perfetto opens it)</li>"
+        yield f"<li>{html_layout.link(f'profile {name}', where if served else '')} (Perfetto opens it)</li>"
     yield f"<li>its logs: <code>slipway logs {escape(view.id)}</code></li>"
     yield f"<li>its records: <code>{escape(str(view.folder))}</code></li></ul>"
     for fault in view.rare.faults:
-        yield frame.paragraph(f"Not shown, as it could not be read: {fault}", "warning")
+        yield html_layout.paragraph(f"Not shown, as it could not be read: {fault}", "warning")
 
 
 def moment(at: float) -> str:

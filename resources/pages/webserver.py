@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute, Mount
 
 from slipway.resources import access, platform
 from slipway.resources.home import Home
-from slipway.resources.mlflow.identity import USER_TAG
+from slipway.resources.identity import USER_TAG
 from slipway.resources.pages import mutations
 from slipway.resources.pages.door import Door
 from slipway.resources.pages.health import problems

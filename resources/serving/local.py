@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlparse
 
-from slipway.resources.launchers.local import detached
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
+from slipway.resources.launchers.local import local_process
 from slipway.serving.records import ServingRecords
 from slipway.trainer.base import lock
 
@@ -35,7 +35,9 @@ class LocalServing:
         if not any(each is not None and each.want == "serve" for each in wanted) or runs(records):
             return
         module = ["slipway.serving", "--durable", str(records.durable), "--detach", *self._port(records)]
-        detached.start(module, records.folder / LOG, self._code, self._environ, "the front of served models")
+        local_process.start_detached(
+            module, records.folder / LOG, self._code, self._environ, "the front of served models"
+        )
 
     def _port(self, records: ServingRecords) -> list[str]:
         """Raises Unavailable for what is no port."""

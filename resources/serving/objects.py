@@ -8,11 +8,9 @@ from typing import Any
 
 from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.kubernetes.objects import SERVICES, KubernetesObject, Resource, of
-from slipway.resources.serving import groups
 from slipway.resources.serving.settings import ServingSettings
 from slipway.serving import draining
-from slipway.serving.front.names import service_name
-from slipway.serving.records import ServedVersion
+from slipway.serving.records import ServedVersion, service_name
 from slipway.trainer.base import host_names
 
 DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments")
@@ -33,6 +31,27 @@ DRAIN_SECONDS = draining.GRACE_SECONDS
 """What answers may take that are under way when their pod is asked to end, or when it is wanted no more."""
 START_PERIOD = 10
 INGRESS_SECONDS = "300"
+MASTER_PORT = 29501
+"""Where the leader's ranks and the workers' meet: it listens until the leader's ranks have ended."""
+_RANK = (
+    f"--nnodes $LWS_GROUP_SIZE --node-rank $LWS_WORKER_INDEX --master-addr $LWS_LEADER_ADDRESS "
+    f"--master-port {MASTER_PORT}"
+)
+LEADER, WORKER = _RANK, f"{_RANK} --headless"
+"""vLLM's arguments of a pod of several; LeaderWorkerSet sets the variables."""
+FOLLOW = """
+import os, socket, sys, time
+port, until, missed = int(sys.argv[1]), time.monotonic() + float(sys.argv[2]), 0
+while missed < 3 and time.monotonic() < until:
+    try:
+        socket.create_connection((os.environ["LWS_LEADER_ADDRESS"], port), 5).close()
+        missed = 0
+    except OSError:
+        missed += 1
+    time.sleep(1)
+"""
+"""A program that ends when the leader has not listened three times in a row, or after so many seconds. It is in the
+specification because the server's image, in which it runs, is not ours."""
 
 
 def of_version(
@@ -100,12 +119,6 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
     return [*found, (INGRESSES, _ingress(settings, about))] if settings.host else found
 
 
-def _hosts(settings: ServingSettings, cluster: Cluster) -> list[str]:
-    """The names under which the front answers: its Service's, and those by which people reach it."""
-    service = [FRONT, *(f"{FRONT}.{cluster.namespace}{domain}" for domain in ("", ".svc", ".svc.cluster.local"))]
-    return [*service, *filter(None, (settings.host, *settings.hosts))]
-
-
 class _PodMaker:
     """Makes the pod templates of one version."""
 
@@ -118,7 +131,7 @@ class _PodMaker:
     def template(self, labels: dict[str, str], notes: dict[str, str], rank: str = "") -> KubernetesObject:
         """One pod; `rank` are the further arguments of a pod of several nodes."""
         settings, claims = self.settings, _claim(self._cluster, self._durable)
-        answers = rank != groups.WORKER
+        answers = rank != WORKER
         server = {
             **_container("vllm", settings.image, self._cluster),
             "command": ["/bin/sh", "-c", f"exec {self._command()} {rank}".strip()],
@@ -139,7 +152,7 @@ class _PodMaker:
                 "lifecycle": _forgotten_first(),
             }
         else:
-            server |= {"lifecycle": groups.after_the_leader()}
+            server |= {"lifecycle": after_the_leader()}
         spec = {
             **_pod(self._cluster),
             **(_apart(labels) if settings.nodes == 1 else {}),
@@ -189,6 +202,34 @@ class _PodMaker:
         }
 
 
+def group_workload(size: int, leader: KubernetesObject, worker: KubernetesObject) -> KubernetesObject:
+    """What a LeaderWorkerSet makes: groups of pods by these templates, which start and end together."""
+    return {
+        "leaderWorkerTemplate": {
+            "size": size,
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": leader,
+            "workerTemplate": worker,
+        },
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {"maxUnavailable": 0, "maxSurge": 1},
+        },
+    }
+
+
+def after_the_leader() -> KubernetesObject:
+    """The worker's server is asked to end once the leader's has ended, or has had its time."""
+    seconds = draining.FORGOTTEN_SECONDS + draining.ANSWERS_SECONDS
+    return {"preStop": {"exec": {"command": ["python3", "-c", FOLLOW, str(MASTER_PORT), str(seconds)]}}}
+
+
+def _hosts(settings: ServingSettings, cluster: Cluster) -> list[str]:
+    """The names under which the front answers: its Service's, and those by which people reach it."""
+    service = [FRONT, *(f"{FRONT}.{cluster.namespace}{domain}" for domain in ("", ".svc", ".svc.cluster.local"))]
+    return [*service, *filter(None, (settings.host, *settings.hosts))]
+
+
 def _deployment(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -> KubernetesObject:
     return {
         "selector": {"matchLabels": labels},
@@ -198,8 +239,8 @@ def _deployment(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -
 
 
 def _groups(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -> KubernetesObject:
-    leader, worker = (pod.template(labels, notes, rank) for rank in (groups.LEADER, groups.WORKER))
-    return groups.workload(pod.settings.nodes, leader, worker)
+    leader, worker = (pod.template(labels, notes, rank) for rank in (LEADER, WORKER))
+    return group_workload(pod.settings.nodes, leader, worker)
 
 
 def _one_at_a_time() -> KubernetesObject:

@@ -1,9 +1,9 @@
 """A short job and its attempts: what is to be done once, and the folder that says how each start of it ended.
 
-``<durable>/short-jobs/<name>/<attempt>/job.json``       the launcher's job, as the first who wanted it described it
-``                                     /outcome.json``   its result, or why there is none
-(`slipway.trainer.record.outcomes`) ``                                     /logs/<node>.txt`` the end of what it wrote,
-where it failed
+    <durable>/short-jobs/<name>/<attempt>/job.json          the launcher's job, as the first who wanted it described it
+                                         /outcome.json      its result, or why there is none
+                                                            (`slipway.trainer.record.job_result`)
+                                         /logs/<node>.txt   the end of what it wrote, where it failed
 
 The name is a function of what the job is about: whoever wants the same finds the attempt that is under way, or the
 result that is there. `job.json` is create-only, so that all who adopt an attempt submit one and the same job.
@@ -18,8 +18,8 @@ from typing import Any
 from slipway.resources.launchers import document
 from slipway.resources.launchers.protocol import Job
 from slipway.trainer.base import atomic, codec, digest, listing
-from slipway.trainer.record import outcomes
-from slipway.trainer.record.outcomes import ShortJobOutcome
+from slipway.trainer.record import job_result
+from slipway.trainer.record.job_result import ShortJobOutcome
 
 FOLDER = "short-jobs"
 """On the durable tier."""
@@ -95,14 +95,14 @@ class ShortJobAttempt:
     def outcome(self) -> ShortJobOutcome | None:
         """How it ended; None while it has not. One that cannot be decoded is a failure. Raises OSError."""
         try:
-            return outcomes.read(self.path / OUTCOME)
+            return job_result.read(self.path / OUTCOME)
         except codec.OtherFormat:
             raise
         except codec.UndecodableRecord as error:
             return ShortJobOutcome(failure=str(error))
 
     def fail(self, why: str) -> None:
-        outcomes.fail(self.path / OUTCOME, why)
+        job_result.fail(self.path / OUTCOME, why)
 
     def next(self) -> "ShortJobAttempt":
         return replace(self, number=self.number + 1)

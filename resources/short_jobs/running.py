@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.protocol import Fleet, by_name
 from slipway.resources.launchers.protocol import JobState, Launcher, Status
 from slipway.resources.short_jobs import attempts
 from slipway.resources.short_jobs.attempts import ShortJob, ShortJobAttempt
 from slipway.resources.trainings import faults
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import atomic
 from slipway.trainer.base.codec import UndecodableRecord
-from slipway.trainer.record.outcomes import RESTORED
+from slipway.trainer.record.job_result import RESTORED
 
 GRACE_SECONDS = 5.0
 SAY_SECONDS = 15.0

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from slipway.resources import user_queries
-from slipway.resources.trainings import accounts, costs
-from slipway.resources.trainings.cost_subjects import NOBODY, CostSubject, subject
-from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.accounts import FREE, HOUR, NOBODY, CostSubject, Prices, cost_if_any, cost_subject
 from slipway.resources.trainings.quotas import QuotaStanding
 from slipway.resources.trainings.store import TrainingStore
 
@@ -80,7 +79,7 @@ def rows(
     """The rows of each table; a training that was never wanted, or cannot be read, has none."""
     found: Rows = {name: [] for name in COLUMNS}
     for store in stores:
-        _add(found, store.id, store.folder, prices, subject(store, owners))
+        _add(found, store.id, store.folder, prices, cost_subject(store, owners))
     found["quotas"] = [
         (each.owner, each.quota.per, each.begins, each.ends, each.quota.rank_hours, each.used, each.left)
         for each in quotas
@@ -108,7 +107,7 @@ def _add(found: Rows, training: str, folder: Path, prices: Prices | None, subjec
     shares = (figures.ettr_meta, figures.ettr_bytedance, figures.goodput, figures.mfu)
     found["trainings"].append((training, account.begin, account.wall, *shares, len(account.interruptions)))
     found["spent"] += [(training, bucket, seconds) for bucket, seconds in _positive(account.seconds)]
-    held = costs.of_if_any(folder)
+    held = cost_if_any(folder)
     team = subject.team or (held.owner if held else "")
     price = prices.of(team) if prices else None
     if held is not None:
@@ -120,7 +119,7 @@ def _add(found: Rows, training: str, folder: Path, prices: Prices | None, subjec
     for each in account.interruptions:
         nodes, ranks = each.nodes or ("",), held.ranks.get(int(each.token.split(".")[0]), 0) if held else 0
         for node, (bucket, seconds) in itertools.product(nodes, _positive(each.lost)):
-            hours = 0.0 if bucket in costs.FREE else seconds * ranks / costs.HOUR / len(nodes)
+            hours = 0.0 if bucket in FREE else seconds * ranks / HOUR / len(nodes)
             money = held.money(hours, price) if held else None
             own = (training, each.token, each.kind, node, bucket, seconds / len(nodes))
             found["lost"].append((*own, team, hours, money))

@@ -1,27 +1,39 @@
-"""Accounts: what each training's time was spent on, read from its records in proportion to what is new in them.
+"""Accounts: what each training's time was spent on, and what that costs, from its records.
 
-The ledger's segments are folded one by one (`slipway.trainer.record.accounting.segments`). How far, and to what result,
-is kept beside the training's records in accounts.json, so that a ledger of a million events is read once. The file is a
-cache: one that is damaged, of another version, or gone costs a reading, and nothing else.
+The ledger's segments are folded one by one (`slipway.trainer.record.accounting.segments`), in proportion to what is new
+in them. How far, and to what result, is kept beside the training's records in accounts.json, so that a ledger of a
+million events is read once. The file is a cache: one that is damaged, of another version, or gone costs a reading, and
+nothing else.
+
+Costs are rank-hours and their price, by what the time was spent on. A rank holds its processor or GPU from the moment
+at which its job's processes begin, also while it repeats steps or waits for a restart. It holds none while the training
+waits for nodes, is queued, or is stopped. A cost has a subject: its recipe, its sweep and trial, its team, and why the
+training began.
 """
 
 import contextlib
+import datetime
 import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from slipway.resources.trainings import records
-from slipway.resources.trainings.records import Desired, SubmittedJob
+from slipway.resources.trainings import naming, records
+from slipway.resources.trainings.records import Desired, SubmittedJob, Terms
+from slipway.resources.trainings.store import TRIALS, TrainingStore
 from slipway.trainer.base import atomic, codec, journal
 from slipway.trainer.base.journal import JournalEvent
 from slipway.trainer.record import fence, files, incidents, ledger
+from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory, Wish
 from slipway.trainer.record.accounting.bookkeeper import account
-from slipway.trainer.record.accounting.figures import EffectiveTime, effective_time
+from slipway.trainer.record.accounting.effective_time import EffectiveTime, effective_time
 from slipway.trainer.record.accounting.segments import GenerationFold
+from slipway.trainer.record.claims import Token
 from slipway.trainer.record.incidents import IncidentRecord
-from slipway.trainer.record.tokens import Token
 
 KEPT = "accounts.json"
 FORMAT = "slipway.accounts/1"
@@ -32,6 +44,9 @@ WORTH_KEEPING = 256 << 10
 LEADER = "rank-0"
 MARKS = ("detected", "ranks_ready", "incident", "ended", "away")
 """What other writers' events count."""
+FREE = (buckets.WAITING, buckets.QUEUE, buckets.STOPPED)
+HOUR = 3600.0
+NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
@@ -63,7 +78,7 @@ def of_if_any(folder: Path, now: float | None = None) -> tuple[Account, Effectiv
     return None
 
 
-def costs(folder: Path) -> dict[str, InterruptionCost]:
+def interruption_costs(folder: Path) -> dict[str, InterruptionCost]:
     """What each interruption of a training has cost so far, by the token of the generation that it ended.
 
     Empty for a training that was never started. Raises Unreadable.
@@ -89,6 +104,127 @@ def folded(folder: Path) -> FoldedLedger:
         with contextlib.suppress(OSError):
             atomic.replace(folder / KEPT, codec.encode(found, FORMAT), lasting=False)
     return found
+
+
+@dataclass(frozen=True)
+class RankPrice:
+    """What a rank costs for an hour: its GPU with its part of the node."""
+
+    on_demand: float
+    spot: float
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a rank-hour costs everybody, and the teams that have prices of their own."""
+
+    currency: str
+    on_demand: float
+    spot: float
+    teams: Mapping[str, RankPrice] = field(default_factory=dict)
+    """By owner."""
+
+    def of(self, owner: str) -> RankPrice:
+        """What the owner pays."""
+        return self.teams.get(owner) or RankPrice(self.on_demand, self.spot)
+
+
+@dataclass(frozen=True)
+class CostShare:
+    """Rank-hours of one day that were spent on one thing."""
+
+    day: datetime.date
+    """In UTC, when the stretch of time began."""
+    bucket: str
+    """Of `slipway.trainer.record.accounting.buckets`."""
+    rank_hours: float
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What a training held, and what that costs."""
+
+    shares: tuple[CostShare, ...]
+    spot: bool
+    """Whether its pods may run on spot nodes."""
+    ranks: Mapping[int, int] = field(default_factory=dict)
+    """The ranks of each incarnation."""
+    owner: str = ""
+    """Who owns the training by its terms; empty where they do not say."""
+
+    @property
+    def rank_hours(self) -> float:
+        return sum(each.rank_hours for each in self.shares)
+
+    def lost_to(self, interruption: InterruptionCost) -> float:
+        """The rank-hours that an interruption took."""
+        held = sum(seconds for bucket, seconds in interruption.lost.items() if bucket not in FREE and seconds > 0)
+        return held * self.ranks.get(int(interruption.token.split(".")[0]), 0) / HOUR
+
+    def money(self, hours: float, price: RankPrice | None) -> float | None:
+        """The price of so many rank-hours; None where no prices are set."""
+        return None if price is None else hours * (price.spot if self.spot else price.on_demand)
+
+
+def cost_of(folder: Path, account: Account) -> TrainingCost:
+    """The cost of the training in a folder, whose account is given. Raises ValueError and Unreadable."""
+    terms = records.read(Terms, folder / files.TERMS)
+    claims = fence.claims(folder)
+    counts = [min(len(claim.nodes), terms.max_nodes) * terms.ranks_per_node for claim in claims]
+    starts = list(zip((claim.at for claim in claims), counts, strict=True))
+    ranks = dict(zip((claim.token.incarnation for claim in claims), counts, strict=True))
+    return TrainingCost(
+        tuple(cost_shares(account, starts)), bool(terms.kubernetes.get("spot", False)), ranks, terms.owner
+    )
+
+
+def cost_if_any(folder: Path, now: float | None = None) -> TrainingCost | None:
+    """The cost; None for a training that was never wanted, and where it cannot be read."""
+    found = of_if_any(folder, now)
+    try:
+        return cost_of(folder, found[0]) if found else None
+    except (ValueError, OSError):
+        return None
+
+
+def cost_shares(account: Account, starts: Sequence[tuple[float, int]]) -> list[CostShare]:
+    """Rank-hours by day and bucket; `starts` are when each incarnation was claimed, ascending, and its ranks."""
+    times, sums = [at for at, _ in starts], dict[tuple[datetime.date, str], float]()
+    for each in account.stretches:
+        place = bisect_right(times, (each.begin + each.end) / 2)
+        ranks = starts[place - 1][1] if place else 0
+        day = datetime.datetime.fromtimestamp(each.begin, datetime.UTC).date()
+        for bucket, seconds in each.seconds.items():
+            if bucket not in FREE and seconds > 0 and ranks:
+                sums[day, bucket] = sums.get((day, bucket), 0.0) + seconds * ranks / HOUR
+    return [CostShare(day, bucket, hours) for (day, bucket), hours in sums.items()]
+
+
+@dataclass(frozen=True)
+class CostSubject:
+    """Whom the cost of a training is for."""
+
+    recipe: str
+    sweep: str
+    """Empty for a training that is no trial."""
+    trial: int | None
+    team: str
+    """Empty where no recipe says."""
+    cause: str
+    """Why it began, as `naming.kind_of_cause` says."""
+
+
+def cost_subject(store: TrainingStore, owners: Mapping[str, str] = NOBODY) -> CostSubject:
+    """Whom a training's cost is for; `owners` are those of the recipes, by name."""
+    try:
+        specification, cause = store.specification(), naming.kind_of_cause(store.specification(), store.terms())
+    except (ValueError, OSError):
+        return CostSubject("", "", None, "", "")
+    above = store.folder.parent
+    sweep, _, number = store.id.rpartition(".") if above.name == TRIALS else ("", "", "")
+    team = owners.get(sweep.rpartition("-")[0]) or owners.get(specification.recipe, "")
+    trial = int(number) if number.isdecimal() else None
+    return CostSubject(specification.recipe, sweep, trial, team, cause)
 
 
 def _kept(folder: Path) -> FoldedLedger:

@@ -1,31 +1,41 @@
-"""Branching: a new training that continues a checkpoint of another one, with its full state.
+"""Branching: a new training that continues a checkpoint of another one, with its full state, and a replay of steps.
 
 It has the parent's numbers as they were at that step, with the changes that the parent took over while it ran, and what
-is changed for it. Its first incarnation restores the parent's checkpoint, which is held until it has one of its own.
+is changed for it. Its first incarnation restores the parent's checkpoint, which is held until it has one of its own. A
+replay is a branch that keeps nothing: processes of their own run `slipway.trainer.replay`, and what they did is
+compared with what the parent did.
 """
 
 import dataclasses
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
-from slipway.resources.trainings import course
+from slipway.resources.trainings import job
 from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.job import Paths
+from slipway.resources.trainings.metric_series import read_sample
 from slipway.resources.trainings.records import BranchRecord, Specification, Terms
 from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.trainer.base import atomic, scratch
 from slipway.trainer.base.invalid import Invalid
 from slipway.trainer.checkpoint.retention import holds
 from slipway.trainer.config import changing
 from slipway.trainer.config.resolved import NUMBERS
+from slipway.trainer.elastic import skipped_batches
 from slipway.trainer.record import changes as recorded
 from slipway.trainer.record import files, removals
 from slipway.trainer.record.fence import Commit
-from slipway.trainer.recovery import skipped
 
 ABANDONED_DAYS = 7.0
 """A branch that never saved anything, and was stopped or failed for good, holds its parent's checkpoint for so long."""
 NEAREST = 4
 """So many steps are named where there is no checkpoint of the one that was asked for."""
+WITHIN_TOLERANCE = 3
+"""The exit code of `slipway.trainer.replay` for steps that differ by less than the tolerance; 0 is for equal ones."""
 
 
 def branch(
@@ -58,7 +68,7 @@ def branch(
         holds.require_kept(parent.folder, [commit.name])
     except holds.NotKept as error:
         raise ValueError(f"{parent.id}@{commit.step}: the checkpoint {error}") from None
-    skipped.copy(parent.folder, child.folder, commit.step)
+    skipped_batches.copy(parent.folder, child.folder, commit.step)
     own = {**terms.origin, **origin} if id else origin
     return root.propose(wanted, dataclasses.replace(terms, init="", origin=own), child.id, by)
 
@@ -145,6 +155,60 @@ def commit_at(store: TrainingStore, step: int | None) -> Commit:
     return commits[step]
 
 
+def nearest(steps: Mapping[int, Any] | Sequence[int], step: int) -> list[int]:
+    """Some of these steps, the nearest to one, in their order."""
+    return sorted(sorted(steps, key=lambda each: abs(each - step))[:NEAREST])
+
+
+def revision_of(store: TrainingStore, incarnation: int) -> str:
+    """The revision of the code that an incarnation ran, empty where it is not on record."""
+    started = [each for each in read_sample(store.folder).events if each["event"] == "started"]
+    found = [str(each["revision"]) for each in started if each.get("incarnation") == incarnation and "revision" in each]
+    return found[-1] if found else ""
+
+
+def replay(
+    store: TrainingStore,
+    paths: Paths,
+    first: int,
+    steps: int,
+    ranks: int | None = None,
+    tolerance: float | None = None,
+    changes: Mapping[str, Any] | None = None,
+    as_json: bool = False,
+    output: IO[str] | None = None,
+) -> int:
+    """Do `steps` steps from the checkpoint of step `first` again; the exit code of `slipway.trainer.replay`, which
+    prints.
+
+    It prints into `output`, None for where this process does, what is wrong too where it is given.
+
+    By default with as many ranks as trained last. The shards are staged into a scratch folder, so that no node's NVMe
+    is touched. `changes` are fields that are set otherwise. Raises ValueError for a training whose loop is a script's,
+    for a step without a checkpoint, with the nearest ones, and where retention removes one that is read.
+    """
+    facts = store.read()
+    if facts.specification.script:
+        raise ValueError(f"training {store.id}: found a script's, expected one of our models: only its steps are known")
+    commit_at(store, first)
+    with scratch.folder("slipway-replay") as place:
+        config = place / "config.json"
+        apart = Paths(paths.durable, str(place / "nvme"), paths.backup)
+        config.write_bytes(atomic.readable_json(job.configuration(facts, apart)))
+        ranks = ranks or _ranks(facts)
+        python = [sys.executable, "-P", "-m"]
+        agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "--no-python", *python]
+        chosen = ["--from", str(first), "--steps", str(steps)]
+        chosen += [] if tolerance is None else ["--tolerance", str(tolerance)]
+        chosen += ["--set", json.dumps(changes)] if changes else []
+        chosen += ["--json"] if as_json else []
+        command = [*python, *(agent if ranks > 1 else []), "slipway.trainer.replay", str(config), *chosen]
+        read = [commit.name for commit in facts.commits if first <= commit.step <= first + steps]
+        with holds.held(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):
+            holds.require_kept(store.folder, read)
+            return subprocess.call(command, stdout=output, stderr=output and subprocess.STDOUT)
+
+
 def _gone(store: TrainingStore, step: int) -> str:
     """What became of the checkpoint of a step that does not count any more; empty where there was none."""
     for where, words in ((files.SET_ASIDE, "a damaged checkpoint, which was set aside"),
@@ -154,13 +218,7 @@ def _gone(store: TrainingStore, step: int) -> str:
     return ""
 
 
-def nearest(steps: Mapping[int, Any] | Sequence[int], step: int) -> list[int]:
-    """Some of these steps, the nearest to one, in their order."""
-    return sorted(sorted(steps, key=lambda each: abs(each - step))[:NEAREST])
-
-
-def revision_of(store: TrainingStore, incarnation: int) -> str:
-    """The revision of the code that an incarnation ran, empty where it is not on record."""
-    started = [each for each in course.read(store.folder).events if each["event"] == "started"]
-    found = [str(each["revision"]) for each in started if each.get("incarnation") == incarnation and "revision" in each]
-    return found[-1] if found else ""
+def _ranks(facts: TrainingFacts) -> int:
+    """With how many ranks the training was started last."""
+    worlds = [int(event["world"]) for event in read_sample(facts.folder).events if event["event"] == "started"]
+    return worlds[-1] if worlds else 1

@@ -10,9 +10,9 @@ else goes on for too long holds it back: it waits for a person, and is tried aga
 
 from collections.abc import Mapping, Sequence
 
-from slipway.resources.trainings import roots
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.trainer.base.counting import counted
+from slipway.resources.trainings.store import TRIALS
+from slipway.trainer.base.quantities import counted
 from slipway.trainer.record import causes
 
 IN_A_ROW = "in a row without a new checkpoint"
@@ -68,7 +68,7 @@ def exhausted_by(facts: TrainingFacts) -> str:
     """Which budget of a training ran out, as `exhausted`."""
     terms = facts.terms
     kinds, given = facts.kinds_without_checkpoint, terms.failures_without_checkpoint
-    if facts.folder.parent.name == roots.TRIALS:  # given up at once: its sweep starts it again, perhaps elsewhere
+    if facts.folder.parent.name == TRIALS:  # given up at once: its sweep starts it again, perhaps elsewhere
         return _spent(kinds, given, terms.policies)
     return exhausted(kinds, given, terms.policies, facts.has_checkpoint)
 

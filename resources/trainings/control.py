@@ -10,19 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from slipway.resources.fleet.protocol import Fleet, Node, by_name
 from slipway.resources.launchers.protocol import JobState, Launcher, Status
-from slipway.resources.trainings import budgets, faults, incidents, refusals, suspects
+from slipway.resources.trainings import budgets, faults, incidents, refusals
 from slipway.resources.trainings.decision import Action, TrainingObservation, decide
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.faults import TrainingFault, Waiting
-from slipway.resources.trainings.growing import Growing
-from slipway.resources.trainings.growth import GROWTHS, GrowthWatch
+from slipway.resources.trainings.growth import GROWTHS, Growing, GrowthWatch
 from slipway.resources.trainings.job import Paths, job_name
 from slipway.resources.trainings.quotas import Quotas
 from slipway.resources.trainings.store import TrainingStore
 from slipway.resources.trainings.submission import Submission
 from slipway.resources.trainings.watch import WATCH, ProgressWatch, is_writable
 from slipway.trainer.config.profiles import HardwareProfile
-from slipway.trainer.record import causes, endings
+from slipway.trainer.record import causes, rank_exit
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint. A recipe may say otherwise."""
@@ -60,7 +59,7 @@ class TrainingControl:
         """Take the one step that is due; returns it. `nodes` restricts the choice of nodes (a trial's slot).
 
         `run` is the Dagster run that asks, if there is one: a job that is submitted carries its id. Raises
-        slipway.resources.unavailable.Unavailable when the launcher or the fleet cannot be asked; nothing
+        slipway.resources.errors.Unavailable when the launcher or the fleet cannot be asked; nothing
         has happened then that a later call does not put right.
         """
         return self.act(store, store.read(), by, nodes, run)
@@ -279,9 +278,9 @@ class TrainingControl:
         """
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
         policies = facts.terms.policies
-        doubtful = suspects.on_record(facts.folder, facts.incarnation, facts.nodes, policies)
-        doubtful |= suspects.of_fault(fault, policies) if fault else frozenset()
-        ready = suspects.avoiding(ready, doubtful, facts.terms.max_nodes)
+        doubtful = incidents.suspects_on_record(facts.folder, facts.incarnation, facts.nodes, policies)
+        doubtful |= incidents.suspects_of_fault(fault, policies) if fault else frozenset()
+        ready = incidents.avoiding_suspects(ready, doubtful, facts.terms.max_nodes)
         if not self.fleet.scheduled:
             ready = sorted(ready, key=lambda node: node not in facts.nodes)[: facts.terms.max_nodes]
         return tuple(sorted(ready))
@@ -303,7 +302,7 @@ class TrainingControl:
         """Record the end of an incarnation that left no record of its own."""
         nodes = by_name(self.fleet.nodes()) if job.lost_nodes else {}
         disrupted = job.disrupted or bool(faults.lost_nodes(job.lost_nodes, nodes))
-        end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
+        end = faults.verdict(facts.wanted, job, disrupted, rank_exit.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
         what = (end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind, job.ended_at)
         store.record_exit(facts.incarnation, *what)

@@ -7,8 +7,8 @@ from slipway.resources.fleet.protocol import Node
 from slipway.resources.launchers.protocol import JobState, Status
 from slipway.resources.trainings.watch import Sight
 from slipway.trainer.record import causes
-from slipway.trainer.record.endings import RankEnd
 from slipway.trainer.record.phases import PHASES, TRAINING, VALIDATING
+from slipway.trainer.record.rank_exit import RankEnd
 
 REST = 0.1
 """A hang is found so much later than its deadline at most, as a share of it."""

@@ -3,22 +3,24 @@
 An incarnation that failed has an incident. Whoever learns of it first writes the record: the node's supervisor or the
 trainer, the control plane that gives an incarnation up or records its end, or, where all of them died before that, the
 sensor that shows incidents.
+
+Suspects are the nodes on which an incarnation's faults seem to have begun, where the answer to these is other nodes.
 """
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from slipway.resources.launchers.protocol import Launcher
-from slipway.resources.trainings import tails
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.faults import APART, HANGS, TrainingFault
+from slipway.resources.trainings.logs import keep_tails
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.base import codec
 from slipway.trainer.diagnosis import folder, requests
 from slipway.trainer.diagnosis.suspects import Suspect, suspects
-from slipway.trainer.record import causes, endings, fence, files, heartbeat, incidents
+from slipway.trainer.record import causes, fence, files, heartbeat, incidents, rank_exit
 from slipway.trainer.record.fence import Exit, Token
 from slipway.trainer.record.incidents import IncidentRecord
 
@@ -26,8 +28,6 @@ DIAGNOSIS_SECONDS = 5.0
 """How long an incarnation that hangs is left alone at least for its nodes to say where the ranks are."""
 RESTARTS = "a new incarnation goes on from the newest checkpoint"
 _RANK = re.compile(r"\brank (\d+)\b")
-
-
 _asked: dict[tuple[Path, str], float] = {}
 """Since when this process waits for the nodes of an incident, by its own monotonic clock."""
 
@@ -63,7 +63,7 @@ def note_failure(store: TrainingStore, ended: Exit, action: str = RESTARTS) -> b
 
 def note_given_up(store: TrainingStore, ended: Exit, launcher: Launcher) -> None:
     """Keep what is left of an incarnation that was given up: its logs, its incident, its end. Raises OSError."""
-    tails.keep(store, ended.incarnation, launcher)
+    keep_tails(store, ended.incarnation, launcher)
     note_failure(store, ended)
     store.note_end(ended)
 
@@ -78,6 +78,76 @@ def note_if_failed(store: TrainingStore, incarnation: int) -> None:
 def lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[Exit]:
     """Of the failed incarnations, those whose last generation has no record. Raises OSError."""
     return [each for _, each in _lacking(store, failures)]
+
+
+def suspected(store: Path, id: str) -> list[Suspect]:
+    """The ranks on which the fault may lie, as far as the nodes left evidence. Raises OSError."""
+    token = Token.parse(".".join(id.split(".")[:2]))
+    found = folder.manifests(store, id)
+    return suspects(found, heartbeat.read(store, token)) if found else []
+
+
+def began_with(
+    store: Path, token: Token, ended: Exit, suspected: list[Suspect]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The ranks and the nodes with which it began: those suspected, those that said why they ended, those named.
+
+    A hang of ranks that are all alike began with none of them, as far as is known; the only node is known all the same.
+    """
+    end = rank_exit.decisive(store, token.incarnation)
+    said = ended.reason.partition(APART)[2] if ended.reason.startswith(HANGS) else ended.reason
+    ranks = [each.rank for each in suspected] or ([end.rank] if end else [int(each) for each in _RANK.findall(said)])
+    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", said)]
+    if ended.reason.startswith(HANGS) and len(ended.nodes) == 1:
+        named = list(ended.nodes)
+    nodes = [each.node for each in suspected if each.node] or ([end.node] if end else named)
+    return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
+
+
+def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]:
+    """The incidents of a training, in order, also of failures that have no record yet; a damaged record is left out.
+
+    Raises OSError.
+    """
+    found = {}
+    for name in incidents.names(store.folder):
+        path = files.named(store.folder, files.INCIDENTS, name)
+        if (record := codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)) is not None:
+            found[name] = record
+    for token, ended in _lacking(store, facts.failures):
+        record = _of_exit(store.folder, token, ended, RESTARTS)
+        found.setdefault(record.id, record)
+    return [found[name] for name in sorted(found)]
+
+
+def suspects_of_fault(fault: TrainingFault, policies: Mapping[str, str]) -> frozenset[str]:
+    """The suspects of a fault that ends an incarnation."""
+    return frozenset(fault.suspects if causes.answer(fault.kind, policies) == causes.REPLACE else ())
+
+
+def suspects_on_record(
+    folder: Path, incarnation: int, ran_on: Collection[str], policies: Mapping[str, str]
+) -> frozenset[str]:
+    """The suspects that the incidents of an incarnation name, which ran on these nodes. Raises OSError.
+
+    An incident that cannot be decoded names none, and neither does one that names all of several nodes.
+    """
+    found: set[str] = set()
+    for id in incidents.names(folder, incarnation):
+        try:
+            incident = incidents.read(folder, id)
+        except codec.UndecodableRecord:
+            continue
+        names_all = len(ran_on) > 1 and set(ran_on) <= set(incident.nodes)
+        if causes.answer(incident.kind, policies) == causes.REPLACE and not names_all:
+            found.update(incident.nodes)
+    return frozenset(found)
+
+
+def avoiding_suspects(ready: Sequence[str], suspects: Collection[str], wanted: int) -> list[str]:
+    """The ready nodes without the suspects, unless the training would have fewer nodes then."""
+    others = [node for node in ready if node not in suspects]
+    return others if len(others) >= min(wanted, len(ready)) else list(ready)
 
 
 def _lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[tuple[Token, Exit]]:
@@ -104,46 +174,6 @@ def _of_exit(store: Path, token: Token, ended: Exit, action: str) -> IncidentRec
     )
 
 
-def suspected(store: Path, id: str) -> list[Suspect]:
-    """The ranks on which the fault may lie, as far as the nodes left evidence. Raises OSError."""
-    token = Token.parse(".".join(id.split(".")[:2]))
-    found = folder.manifests(store, id)
-    return suspects(found, heartbeat.read(store, token)) if found else []
-
-
-def began_with(
-    store: Path, token: Token, ended: Exit, suspected: list[Suspect]
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The ranks and the nodes with which it began: those suspected, those that said why they ended, those named.
-
-    A hang of ranks that are all alike began with none of them, as far as is known; the only node is known all the same.
-    """
-    end = endings.decisive(store, token.incarnation)
-    said = ended.reason.partition(APART)[2] if ended.reason.startswith(HANGS) else ended.reason
-    ranks = [each.rank for each in suspected] or ([end.rank] if end else [int(each) for each in _RANK.findall(said)])
-    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", said)]
-    if ended.reason.startswith(HANGS) and len(ended.nodes) == 1:
-        named = list(ended.nodes)
-    nodes = [each.node for each in suspected if each.node] or ([end.node] if end else named)
-    return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
-
-
 def _last_tokens(store: Path) -> dict[int, Token]:
     """The last generation of each incarnation."""
     return {claim.token.incarnation: claim.token for claim in fence.claims(store)}  # each is later than the one before
-
-
-def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]:
-    """The incidents of a training, in order, also of failures that have no record yet; a damaged record is left out.
-
-    Raises OSError.
-    """
-    found = {}
-    for name in incidents.names(store.folder):
-        path = files.named(store.folder, files.INCIDENTS, name)
-        if (record := codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)) is not None:
-            found[name] = record
-    for token, ended in _lacking(store, facts.failures):
-        record = _of_exit(store.folder, token, ended, RESTARTS)
-        found.setdefault(record.id, record)
-    return [found[name] for name in sorted(found)]

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from slipway.resources.trainings import costs, records, roots
-from slipway.resources.trainings.costs import CostShare
+from slipway.resources.trainings import records
+from slipway.resources.trainings.accounts import CostShare, cost_if_any
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.records import Terms
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, trials_below
 from slipway.trainer.record import files, ledger
 
 DAY, WEEK, MONTH = "day", "week", "month"
@@ -148,7 +148,7 @@ class Quotas:
 
     def _stores(self) -> Iterator[TrainingStore]:
         yield from Trainings(self._durable / "trainings").stores()
-        for trials in roots.trials_below(self._durable).values():
+        for trials in trials_below(self._durable).values():
             yield from trials.stores()
 
     def _of(self, store: TrainingStore, known: _Known, now: float) -> Iterator[tuple[str, datetime.date, float]]:
@@ -163,7 +163,7 @@ class Quotas:
         except (ValueError, OSError):
             return
         if held is None or held[0] != size or runs:  # what runs uses more without a word
-            cost = costs.of_if_any(store.folder, now)
+            cost = cost_if_any(store.folder, now)
             held = known.shares[store.folder] = size, cost.shares if cost else ()
         for each in held[1]:
             yield whose, each.day, each.rank_hours

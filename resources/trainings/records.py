@@ -1,20 +1,35 @@
 """Training records: what the platform writes about a training, one small JSON file each; the trainer has its own.
 
-A specification is written once and never changed. Terms may be replaced. Of the numbered files of what is desired, the
-last one holds. Each has a copy (`slipway.trainer.record.twins`): without them a training could not go on.
+A specification is written once and never changed. Terms may be replaced: `term_changes` says what differs between two
+of them, by name, and `takes_effect` when that holds. Of the numbered files of what is desired, the last one holds. Each
+has a copy (`slipway.trainer.record.mirrored_record`): without them a training could not go on.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from slipway.trainer.base import atomic, codec, digest
-from slipway.trainer.record import phases, twins
+from slipway.trainer.record import mirrored_record, phases
 
 FORMAT, LET_GO_FORMAT = "slipway.training/1", "slipway.let-go/1"
 Record = TypeVar("Record")
+AT_ONCE = (
+    "no_progress_seconds",
+    "hang_seconds",
+    "failures_without_checkpoint",
+    "pending_seconds",
+    "min_nodes",
+    "grow",
+    "owner",
+)
+"""Terms that the control plane reads at every decision; a job has all others from its start."""
+PASSED_OVER = ("origin", "edition")
+TermChanges = dict[str, tuple[Any, Any]]
+"""By the dotted name of a term, its value before and its value now; None for one that is not there."""
 
 
 @dataclass(frozen=True)
@@ -167,17 +182,55 @@ class RefusedStart:
 
 def create(value: Specification | Desired, path: Path) -> bool:
     """Write a record that is not there yet; False when another writer was first."""
-    return twins.create_only(path, value, FORMAT)
+    return mirrored_record.create_only(path, value, FORMAT)
 
 
 def replace(value: Terms, path: Path) -> None:
     """Write terms in place of those that were there. Raises OSError."""
-    twins.replace(path, value, FORMAT)
+    mirrored_record.replace(path, value, FORMAT)
 
 
 def read(kind: type[Record], path: Path) -> Record:
     """The record in a file. Raises ValueError for a training that was never proposed, and as `twins.read`."""
-    record = twins.read_if_there(path, kind, FORMAT)
+    record = mirrored_record.read_if_there(path, kind, FORMAT)
     if record is None:
         raise ValueError(f"{path}: there is no such training")
     return record
+
+
+def term_changes(old: Terms, new: Terms) -> TermChanges:
+    """What differs, without the origin, which is history, and the edition, which counts changes."""
+    before, now = (dict(_flat("", _shown_pair(each))) for each in (old, new))
+    names = [*before, *(name for name in now if name not in before)]
+    return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}
+
+
+def changes_sentence(changed: TermChanges) -> str:
+    """The changes in one line for a person."""
+    return ", ".join(f"{name}: {_value_word(old)} to {_value_word(new)}" for name, (old, new) in changed.items())
+
+
+def takes_effect(changed: TermChanges) -> str:
+    """When they take effect: what a running job was started with holds until its training is started again."""
+    later = [name for name in changed if name not in AT_ONCE]
+    if not later:
+        return "at once"
+    if len(later) == len(changed):
+        return "when the next incarnation starts"
+    return f"at once, but {', '.join(later)} when the next incarnation starts"
+
+
+def _shown_pair(terms: Terms) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(terms).items() if name not in PASSED_OVER}
+
+
+def _flat(above: str, value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, item in value.items():
+        if isinstance(item, Mapping) and item:
+            yield from _flat(f"{above}{name}.", item)
+        else:
+            yield f"{above}{name}", list(item) if isinstance(item, tuple) else item
+
+
+def _value_word(value: Any) -> str:
+    return "nothing" if value in (None, "", {}, []) else json.dumps(value, ensure_ascii=False)

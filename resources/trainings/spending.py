@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from slipway.resources.trainings import accounts, cost_subjects, costs, roots
-from slipway.resources.trainings.cost_subjects import CostSubject
-from slipway.resources.trainings.costs import Prices
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.accounts import CostSubject, Prices, cost_of, cost_subject
+from slipway.resources.trainings.store import Trainings, TrainingStore, trials_below
 from slipway.trainer.record import ledger
 
 
@@ -132,7 +131,7 @@ class SpendingReader:
 
     def _stores(self) -> Iterator[TrainingStore]:
         yield from Trainings(self.durable / "trainings").stores()
-        for trials in roots.trials_below(self.durable).values():
+        for trials in trials_below(self.durable).values():
             yield from trials.stores()
 
     def _of(self, store: TrainingStore, begin: float, now: float) -> _Known | None:
@@ -151,8 +150,8 @@ def _read(store: TrainingStore, size: tuple[int, int], now: float) -> _Known:
     found = accounts.of_if_any(store.folder, now)
     if found is None:
         return _Known(size)
-    account, held = found[0], costs.of(store.folder, found[0])
-    subject = cost_subjects.subject(store)
+    account, held = found[0], cost_of(store.folder, found[0])
+    subject = cost_subject(store)
     subject = dataclasses.replace(subject, team=subject.team or held.owner)
     lines = (SpentLine(store.id, subject, held.spot, each.day, each.bucket, each.rank_hours) for each in held.shares)
     lost = (

@@ -1,33 +1,38 @@
 """The training store: the one door to a training's durable folder. Assets and sensors know no paths.
 
-<root>/<id>/specification.json   what is trained; create-only, its hash is in the id
-            terms.json           where it may run and how it recovers; may change
-            desired/<n>.json     what should be, by whom and why; the last one holds
-            jobs/<incarnation>.json  that the job of an incarnation was submitted
-            claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
-            replicas/ withdrawn/ which tiers hold its checkpoints
-            let-go.json      that no checkpoint need be kept for itself
-            starts/ stops/       what a script's ranks agree on
-            incidents/           what interrupted the steps, a record each, with the evidence of the nodes
-            diagnoses/           which nodes are asked what their ranks do
-            tails/               the end of what the nodes of a failed incarnation wrote
-            evaluations/         the scores of its checkpoints
-            tracking.json        how far its metrics have been delivered
-            reported/            what the control plane has already shown
-<root>/.open/<duty>/<id>@<life>.<opening>  that a duty of the control plane is open towards a training
+    <root>/<id>/specification.json   what is trained; create-only, its hash is in the id
+                terms.json           where it may run and how it recovers; may change
+                desired/<n>.json     what should be, by whom and why; the last one holds
+                jobs/<incarnation>.json  that the job of an incarnation was submitted
+                claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
+                replicas/ withdrawn/ which tiers hold its checkpoints
+                let-go.json      that no checkpoint need be kept for itself
+                starts/ stops/       what a script's ranks agree on
+                incidents/           what interrupted the steps, a record each, with the evidence of the nodes
+                diagnoses/           which nodes are asked what their ranks do
+                tails/               the end of what the nodes of a failed incarnation wrote
+                evaluations/         the scores of its checkpoints
+                tracking.json        how far its metrics have been delivered
+                reported/            what the control plane has already shown
+    <root>/.open/<duty>/<id>@<life>.<opening>  that a duty of the control plane is open towards a training
+
+A duty is work that the control plane has pending for a training: from one record of what is desired to the next. Each
+opening is a file, and closing removes the openings that were looked up, up to the life that was judged. Whatever was
+opened for a later life, or meanwhile, stays open. A sensor visits only what is open for it.
 """
 
 import contextlib
 import dataclasses
+import enum
 import re
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slipway.resources.trainings import facts, records
-from slipway.resources.trainings.changes import Changes, changes
-from slipway.resources.trainings.duties import ID, Duty, OpenDuty, open_for, openings
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.records import (
     LET_GO_FORMAT,
@@ -36,13 +41,22 @@ from slipway.resources.trainings.records import (
     MissingJob,
     Specification,
     SubmittedJob,
+    TermChanges,
     Terms,
+    term_changes,
 )
 from slipway.trainer.base import atomic, codec, journal, listing
 from slipway.trainer.checkpoint.tiers import replicas
 from slipway.trainer.checkpoint.tiers.tier import DURABLE
 from slipway.trainer.record import fence, files, incidents, ledger
 from slipway.trainer.record.incidents import IncidentRecord
+
+if TYPE_CHECKING:  # it imports Dagster, which takes the command line seconds
+    from slipway.resources.tiers import Tiers
+
+ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""What is an id of a training, a trial or a sweep."""
+TRIALS = "trials"
 
 
 class TrainingStore:
@@ -188,7 +202,7 @@ class TrainingStore:
         writer = re.sub(r"[^A-Za-z0-9]+", "-", by)
         ledger.note(self.folder, fence.Token(incarnation), writer, event, by=by, **fields)
 
-    def change_terms(self, terms: Terms, by: str, source: str = "") -> Changes:
+    def change_terms(self, terms: Terms, by: str, source: str = "") -> TermChanges:
         """Replace the terms where they differ, and write into the ledger what changed, and who changed it and why.
 
         The origin stays, and so does the place of the initial weights unless `terms` have another. Where there are no
@@ -204,7 +218,7 @@ class TrainingStore:
             return {}
         kept = {"origin": held.origin or terms.origin, "init": terms.init or held.init, "edition": held.edition}
         wanted = dataclasses.replace(terms, **kept)  # type: ignore[arg-type]
-        if changed := changes(held, wanted):
+        if changed := term_changes(held, wanted):
             records.replace(dataclasses.replace(wanted, edition=held.edition + 1), path)
             if claim := self.newest_claim():
                 shown = {name: list(pair) for name, pair in changed.items()}
@@ -246,6 +260,42 @@ class TrainingStore:
     def mark_reported(self, mark: str) -> None:
         """Record that the control plane has shown this (an exit, a checkpoint)."""
         atomic.create_only(self.folder / files.REPORTED / mark, b"")
+
+
+class Duty(enum.StrEnum):
+    """One duty; its value is the name of its folder on disk."""
+
+    RUN = "run"
+    """Bring the training to its end: the job watch."""
+    CHECKPOINTS = "checkpoints"
+    """Show its checkpoints and have them evaluated: checkpoint arrivals."""
+    PROMOTION = "promotion"
+    """Judge its result once it has succeeded: promotions."""
+    INCIDENTS = "incidents"
+    """Show what interrupted its steps, what that cost, and where it went on: incidents."""
+    NOTICES = "notices"
+    """Tell people what happens to it: notifications."""
+    TRACKING = "tracking"
+    """Deliver its metrics to MLflow: metrics shipping."""
+
+
+@dataclass(frozen=True)
+class OpenDuty:
+    """A duty that is open towards one training, as it was when it was looked up."""
+
+    training: str
+    files: tuple[Path, ...]
+
+    @property
+    def life(self) -> int:
+        """The newest life for which it is open."""
+        return max((_parts(path.name)[1] for path in self.files), default=0)
+
+    def close(self, life: int) -> None:
+        """The duty is done for this life. What was opened for a later one, or after the look-up, stays open."""
+        for path in self.files:
+            if _parts(path.name)[1] <= life:
+                path.unlink(missing_ok=True)
 
 
 class Trainings:
@@ -334,6 +384,38 @@ class Trainings:
         return self.root / ".open" / duty
 
 
+def open_for(folder: Path, training: str, life: int) -> None:
+    """Open the duty of this folder towards a training. Raises OSError."""
+    atomic.create_only(folder / f"{training}@{life:06d}.{uuid.uuid4().hex[:12]}", b"")
+
+
+def openings(folder: Path) -> list[OpenDuty]:
+    """The duties that are open, by training. Raises OSError where that cannot be read."""
+    found: dict[str, list[Path]] = {}
+    names = files.entries(folder) or ()
+    for name in listing.fitting(folder, names, lambda name: ID.fullmatch(_parts(name)[0]) is not None):
+        found.setdefault(_parts(name)[0], []).append(folder / name)
+    return [OpenDuty(training, tuple(paths)) for training, paths in sorted(found.items())]
+
+
+def all_trainings(tiers: "Tiers") -> Trainings:
+    """All trainings of this platform."""
+    return Trainings(tiers.durable_path / "trainings")
+
+
+def all_trials(tiers: "Tiers") -> dict[str, Trainings]:
+    """The trials of each sweep, by the sweep's id. Raises Unreadable when the sweeps cannot be listed, and OSError."""
+    return trials_below(tiers.durable_path)
+
+
+def trials_below(durable: Path) -> dict[str, Trainings]:
+    """The same from the durable tier's folder."""
+    sweeps = durable / "sweeps"
+    names = listing.fitting(sweeps, files.entries(sweeps) or (), lambda name: ID.fullmatch(name) is not None)
+    ids = [id for id in names if listing.is_folder(sweeps / id)]
+    return {id: Trainings(sweeps / id / TRIALS) for id in ids if TRIALS in listing.names(sweeps / id)}
+
+
 def _proposed(folder: Path) -> bool:
     """Whether there is a specification in a folder, or the folder cannot be read."""
     try:
@@ -343,3 +425,10 @@ def _proposed(folder: Path) -> bool:
     except OSError:
         return True
     return True
+
+
+def _parts(name: str) -> tuple[str, int]:
+    """The training and the life; a file of the format before has no life, and counts as opened before the first."""
+    training, mark, rest = name.rpartition("@")
+    life = rest.partition(".")[0]
+    return (training, int(life)) if mark and life.isdecimal() else (name, 0)

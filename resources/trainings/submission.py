@@ -2,21 +2,48 @@
 
 What lies in the job itself ends the incarnation: a new start would end in the same way. What the platform lacks is
 waited for, and so is, by a training that has a checkpoint, hardware that it no longer fits: it fitted before.
+
+Before it is submitted, a job is checked against the plan of `slipway plan` (`check_layout`), whose measures are kept on
+the durable tier so that later trainings of the same layout find them, and against the room of its nodes for what it
+reads of its snapshot (`check_staging`). Where no measure can be made, nothing is refused: the trainer itself answers a
+step that runs out of memory, and measures the room at its start.
 """
 
-from collections.abc import Callable
+import logging
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from slipway.recipes.kubernetes import amount
 from slipway.resources import code
+from slipway.resources.errors import PlatformFault
 from slipway.resources.launchers.protocol import DoesNotFit, Job, Launcher, MissingNodes
-from slipway.resources.trainings import fit, refusals, staging_fit
 from slipway.resources.trainings import job as training_job
+from slipway.resources.trainings import refusals
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import Paths
 from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.unavailable import PlatformFault
+from slipway.trainer.base import codec
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Placement
 from slipway.trainer.config.profiles import HardwareProfile
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import contents, snapshots
+from slipway.trainer.loading.needs import SnapshotReading, need_of_script
+from slipway.trainer.plan import asking, question, room
+from slipway.trainer.plan.question import Kernels, Question
+from slipway.trainer.plan.room import Room
+from slipway.trainer.plan.verdict import judge, may_not_fit
 from slipway.trainer.record import causes
+from slipway.trainer.staging import holding
+
+PLANS_FOLDER = "plans"
+MEASURE_SECONDS = 50.0
+"""A measure that takes longer is not waited for: whoever submits has other trainings to look after."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -61,11 +88,112 @@ class Submission:
             fabric = self.hardware.fabric if self.hardware else ""
             code.keep_difference(self.paths.durable, self.revision)
             job = training_job.job(facts, self.paths, self.revision, run, fabric, grace)
-            staging_fit.check(job, self.paths.durable, self.hardware, self.sees_nodes)
+            check_staging(job, self.paths.durable, self.hardware, self.sees_nodes)
             if self.hardware is not None:
-                fit.check(job, self.paths.durable, self.hardware)
+                check_layout(job, self.paths.durable, self.hardware)
             elif self.sees_nodes:
-                fit.check_here(job, self.paths.durable)
+                check_layout_here(job, self.paths.durable)
         except ValueError as error:
             raise DoesNotFit(str(error)) from error
         return job
+
+
+def check_layout(job: Job, durable: Path, profile: HardwareProfile) -> None:
+    """Raises ValueError, with the numbers, for a job that does not fit the nodes of the profile."""
+    config = _model_config(job)
+    if config is None:
+        return
+    try:
+        profile.check_nodes(job.size, job.ranks_per_node, "placement.nodes")
+    except Invalid as fault:
+        raise ValueError(f"{fault.field}: {fault}") from None
+    asked = _question(job, config, durable, "cuda")
+    _check_plan(job, config, asked, room.of_profile(profile, _pod_bytes(job.kubernetes)), durable)
+
+
+def check_layout_here(job: Job, durable: Path) -> None:
+    """Raises ValueError, with the numbers, for a job whose nodes are all on this machine, and that does not fit it.
+
+    A small training is not kept waiting for its plan, and neither is one on a GPU, whose memory nothing here knows.
+    """
+    config = _model_config(job)
+    if config is None or has_gpus():
+        return
+    asked = _question(job, config, durable, "cpu")
+    here = room.here(asked.ranks)
+    if may_not_fit(asked, here.rank_bytes):
+        _check_plan(job, config, asked, here, durable)
+
+
+def has_gpus() -> bool:
+    """Whether this machine has a GPU of NVIDIA."""
+    return Path("/dev/nvidiactl").exists()
+
+
+def check_staging(job: Job, durable: Path, hardware: HardwareProfile | None, sees_nodes: bool) -> None:
+    """Raises ValueError, with the sizes, for a job whose nodes can hold its snapshot in no way that it allows."""
+    placement = codec.build(Placement, job.config["placement"])
+    rooms = {node: room for node in job.nodes[: job.size] if (room := _room(placement, node, hardware, sees_nodes))}
+    if len(rooms) < job.size:
+        return
+    try:
+        snapshot = snapshots.read(durable, str(job.config["snapshot"]))
+    except (OSError, ValueError):
+        return
+    if job.config.get("format") != resolved.FORMAT:
+        need = need_of_script(snapshot, job.ranks_per_node)
+        for node, room in rooms.items():
+            holding.choose(placement.staging, need, {node: room})
+        return
+    config = codec.build(Config, {name: each for name, each in job.config.items() if name != "format"})
+    reading = SnapshotReading(snapshot, config.batch, config.run, config.validation, mix=config.mix)
+    reading.hold(placement.staging, rooms)
+
+
+def _model_config(job: Job) -> Config | None:
+    """The job's configuration; None for a script, whose memory is its own."""
+    if job.config.get("format") != resolved.FORMAT:
+        return None
+    return codec.build(Config, {name: each for name, each in job.config.items() if name != "format"})
+
+
+def _question(job: Job, config: Config, durable: Path, kernels: Kernels) -> Question:
+    data = contents.data(snapshots.read(durable, config.snapshot), config.model, config.batch.length)
+    return question.of_config(config, data, job.size, job.ranks_per_node, kernels)
+
+
+def _check_plan(job: Job, config: Config, asked: Question, where: Room, durable: Path) -> None:
+    try:
+        measures = asking.ask(asked, durable / PLANS_FOLDER, MEASURE_SECONDS)
+    except asking.NotPlanned as error:
+        log.warning("%s: started without a plan: %s", job.name, error)
+        return
+    verdict = judge(asked, measures, where, config.storage)
+    if not verdict.fits:
+        on = f"{job.size} nodes of {where.name}" if where.on_gpu else f"{asked.ranks} ranks on {where.name}"
+        raise ValueError(f"it does not fit {on}: {'; '.join(verdict.problems)}; slipway plan says what to change")
+
+
+def _pod_bytes(section: Mapping[str, Any]) -> int | None:
+    """The memory that the recipe asks for its pods, None when it leaves that to the cluster."""
+    asked = (section.get("resources") or {}).get("memory")
+    return amount(asked) if asked else None
+
+
+def _room(placement: Placement, node: str, hardware: HardwareProfile | None, sees_nodes: bool) -> int | None:
+    """The most bytes that shards may ever take on a node's NVMe; None where nobody has said."""
+    known: list[float] = [] if placement.nvme_gigabytes is None else [placement.nvme_gigabytes * 1e9]
+    if hardware is not None:
+        known.append(holding.SHARE * hardware.nvme_bytes)
+    if sees_nodes and (disk := _disk(Path(placement.nvme.format(node=node)))):
+        known.append(holding.SHARE * disk)
+    return int(min(known)) if known else None
+
+
+def _disk(folder: Path) -> int | None:
+    """The bytes of the disk that a folder is on, or will be; None when that cannot be read."""
+    try:
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        return shutil.disk_usage(there).total
+    except (OSError, StopIteration):
+        return None

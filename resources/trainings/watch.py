@@ -1,10 +1,15 @@
-"""The watch over progress: for how long each rank has been seen at one place, by the clock of who looks.
+"""The watch over trainings: for how long each rank has been seen at one place, and whether anything has changed at all.
 
 The clocks of two machines order nothing, so an age is never a difference of a heartbeat's time and a clock's. A reader
 counts from when it first saw the place. What it did not watch does not count: a reader that was away, or stood still on
 a frozen store itself, adds `LONGEST_LOOK` at most. A new process begins anew, so a restart only prolongs.
+
+Who follows a hundred trainings reads those alone that have left a trace (`TrainingTraces`): a record that decides, or a
+line of the ledger. A job may die without a trace, so that a look is due after some seconds in any case.
 """
 
+import math
+import os
 import threading
 import time
 import uuid
@@ -12,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slipway.trainer.base import atomic
+from slipway.trainer.base import atomic, listing
 from slipway.trainer.record import files
 from slipway.trainer.record.fence import Token
 from slipway.trainer.record.heartbeat import Beat, RankPlace
@@ -24,6 +29,10 @@ LONGEST_REST = LONGEST_LOOK / 2
 """A look is due after so long in any case."""
 FORGOTTEN_SECONDS = 3600.0
 """After so long without a look, a training is forgotten: it has ended, or somebody else watches it."""
+LOOK_SECONDS = 5.0
+"""A job that died without a word is found so late at most."""
+DECISIVE = (files.DESIRED, files.EXITS, files.COMMITS)
+"""The folders whose records change what is to be done for a training that runs. Who claims notes it in the ledger."""
 
 
 @dataclass(frozen=True)
@@ -105,18 +114,6 @@ class ProgressWatch:
             del self._seen[key]
 
 
-def _sight(beat: Beat, before: Sight | None, passed: float) -> Sight:
-    age = before.age + passed if before and before.place == beat.place else 0.0
-    silent = before.silent + passed if before and before.stamp == beat.at else 0.0
-    longest = beat.validated if beat.phase == VALIDATING.name else beat.longest
-    return Sight(beat.rank, beat.place, age, beat.section, longest, beat.node, silent, beat.at)
-
-
-def _unseen(before: Sight | None, passed: float) -> Sight:
-    """No rank has written a heartbeat yet."""
-    return Sight(None, RankPlace(STARTING.name, 0), before.age + passed if before else 0.0)
-
-
 WATCH = ProgressWatch()
 """The watch of this process: a sensor's ticks share it."""
 
@@ -130,3 +127,74 @@ def is_writable(folder: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+@dataclass
+class _Followed:
+    """What one training was like at the last look. Paths are texts: some are asked for at each look."""
+
+    folders: tuple[str, ...]
+    ledger: str
+    looked: float = -math.inf
+    trace: tuple[int, ...] = ()
+    listed: int = -1
+    """When the folder of the ledger was changed, as the list of its segments is of then."""
+    segments: tuple[str, ...] = ()
+
+    def now(self) -> tuple[int, ...]:
+        """When each folder was changed, and how long each segment of the ledger is. Raises OSError."""
+        if (changed := _changed(self.ledger)) != self.listed:
+            self.segments = tuple(f"{self.ledger}/{name}" for name in listing.names_if_there(Path(self.ledger)))
+            self.listed = changed
+        return (changed, *map(_changed, self.folders), *map(_size, self.segments))
+
+
+@dataclass
+class TrainingTraces:
+    """What one process saw of the trainings that it follows."""
+
+    clock: Callable[[], float] = time.monotonic
+    _seen: dict[Path, _Followed] = field(default_factory=dict)
+
+    def is_new(self, folder: Path) -> bool:
+        """Whether a look at a training is due; the look counts as taken. Raises OSError."""
+        followed = self._seen.get(folder)
+        if followed is None:
+            decisive = tuple(f"{folder}/{name}" for name in DECISIVE)
+            followed = self._seen[folder] = _Followed(decisive, f"{folder}/{files.LEDGER}")
+        now, trace = self.clock(), followed.now()
+        if trace == followed.trace and now - followed.looked < LOOK_SECONDS:
+            return False
+        followed.looked, followed.trace = now, trace
+        return True
+
+    def forget(self, folder: Path) -> None:
+        """Look again the next time, whatever has changed."""
+        self._seen.pop(folder, None)
+
+
+def _sight(beat: Beat, before: Sight | None, passed: float) -> Sight:
+    age = before.age + passed if before and before.place == beat.place else 0.0
+    silent = before.silent + passed if before and before.stamp == beat.at else 0.0
+    longest = beat.validated if beat.phase == VALIDATING.name else beat.longest
+    return Sight(beat.rank, beat.place, age, beat.section, longest, beat.node, silent, beat.at)
+
+
+def _unseen(before: Sight | None, passed: float) -> Sight:
+    """No rank has written a heartbeat yet."""
+    return Sight(None, RankPlace(STARTING.name, 0), before.age + passed if before else 0.0)
+
+
+def _changed(folder: str) -> int:
+    """When a folder was changed; 0 where there is none."""
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116
+    except FileNotFoundError:
+        return 0
+
+
+def _size(file: str) -> int:
+    try:
+        return os.stat(file).st_size  # noqa: PTH116
+    except FileNotFoundError:
+        return 0

@@ -11,15 +11,15 @@ from slipway.assets import keys
 from slipway.assets.subjects import Subject
 from slipway.resources.event_log import observations
 from slipway.resources.launchers.protocol import Launcher
-from slipway.resources.trainings import tails
 from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.logs import keep_tails, kept_tails
 from slipway.resources.trainings.store import TrainingStore
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Exit
 
 NODES, LINES = 4, 30
-"""Of at most so many nodes, so many of the last lines are shown; `slipway.resources.trainings.tails` keeps more."""
+"""Of at most so many nodes, so many of the last lines are shown; `slipway.resources.trainings.logs` keeps more."""
 
 
 def unshown(
@@ -48,8 +48,8 @@ def unshown(
     found = []
     for failure in failures:
         if failure.incarnation not in logged:
-            tails.keep(store, failure.incarnation, launcher)
-            found.append(_observation(key, facts.id, failure, tails.kept(store, failure.incarnation)))
+            keep_tails(store, failure.incarnation, launcher)
+            found.append(_observation(key, facts.id, failure, kept_tails(store, failure.incarnation)))
     return found
 
 

@@ -18,10 +18,10 @@ from slipway.assets.sweeps.trials import trial_id, trials_of
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe, PlacementSection
 from slipway.resources.fleet.protocol import Node
-from slipway.resources.launchers.kubernetes.lack import Lack
+from slipway.resources.launchers.kubernetes.node_shortage import Lack
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import lacking
 from slipway.resources.trainings.quotas import Quotas
+from slipway.resources.trainings.status import node_shortage
 
 BEGINS = (Start, Continue, StartBranch)
 
@@ -65,4 +65,4 @@ def _beginning(sweep: SweepState, placement: PlacementSection) -> int:
 def _recovering(store: SweepStore, sweep: SweepState, nodes: tuple[Node, ...]) -> int:
     """The nodes of the trials that have begun and lost theirs."""
     root, begun = trials_of(store), [trial for trial in sweep.running if trial.state == "running"]
-    return sum(lacking.nodes(root.store(trial_id(store, trial.number)).read(), nodes) for trial in begun)
+    return sum(node_shortage(root.store(trial_id(store, trial.number)).read(), nodes) for trial in begun)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import dagster as dg
 
 from slipway.assets.subjects import Subject
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
 from slipway.sensors.support import runs
 from slipway.sensors.support.faults import Faults
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from slipway.serving.api.asking import BadRequest, Message, short
+from slipway.serving.api.request_parsing import BadRequest, Message, short
 from slipway.trainer.base import parsing, regular_file
 from slipway.trainer.data import vocabulary
 from slipway.trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG

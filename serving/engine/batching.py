@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 
 from slipway.serving.engine.network import InferenceDecoder
-from slipway.serving.engine.plain import Sampling
 from slipway.serving.engine.sampling import draw, generator
+from slipway.serving.engine.sampling_settings import Sampling
 
 PIECE = 512
 """Tokens of a prompt that are read between two steps: more would hold up the answers that are under way."""

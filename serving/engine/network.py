@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from slipway.serving.engine.weights import BlockWeights, DecoderWeights, Linear, Norm
-from slipway.trainer.models.decoder.positions import rotations
+from slipway.trainer.models.decoder.attention import rotations
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from slipway.serving.engine.plain import Sampling
+from slipway.serving.engine.sampling_settings import Sampling
 
 
 def generator(sampling: Sampling) -> torch.Generator | None:

@@ -16,8 +16,7 @@ from typing import Literal
 
 import aiohttp
 
-from slipway.serving.front.names import service_name
-from slipway.serving.records import ServedVersion
+from slipway.serving.records import ServedVersion, service_name
 from slipway.trainer.base import parsing
 
 DRAIN_SECONDS = 300.0

@@ -10,15 +10,15 @@ import aiohttp
 from aiohttp import web
 
 from slipway.serving.api import answering
-from slipway.serving.api.asking import shown
+from slipway.serving.api.request_parsing import shown
 from slipway.serving.front.backends import BackendMaker
 from slipway.serving.front.figures import FrontFigures, Labels, labels
 from slipway.serving.front.passing import Passing
 from slipway.serving.front.switch import ModelSwitch
 from slipway.serving.problems import as_documents, under_names
 from slipway.serving.records import ServingRecords
-from slipway.trainer.base import health, parsing
-from slipway.trainer.base.health import HealthAnswer
+from slipway.trainer.base import exporting, parsing
+from slipway.trainer.base.exporting import HealthAnswer
 
 TICK_SECONDS = 0.2
 MAX_BYTES = 16 << 20
@@ -160,13 +160,13 @@ class Front:
 
     async def _live(self, _: web.Request) -> web.Response:
         """The front itself runs."""
-        return _said(health.live())
+        return _said(exporting.live())
 
     async def _health(self, _: web.Request) -> web.Response:
         """Whether each model that is wanted is answered for."""
         problems = {name: problem for name, each in self.switches.items() if (problem := each.problem)}
         problems |= self._unreadable
-        return _said(health.health(problems))
+        return _said(exporting.health(problems))
 
     async def _serving(self, _: web.Request) -> web.Response:
         """Who answers for each model, for the page and for people."""
@@ -236,4 +236,4 @@ def _version(switch: ModelSwitch, name: object) -> str | None:
 
 
 def _said(answer: HealthAnswer) -> web.Response:
-    return web.Response(text=answer.body, status=answer.status, content_type=health.KIND)
+    return web.Response(text=answer.body, status=answer.status, content_type=exporting.KIND)

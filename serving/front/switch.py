@@ -9,9 +9,9 @@ import time
 from collections import deque
 from typing import Any
 
-from slipway.serving.front.asked import AskedCounter
 from slipway.serving.front.backends import Backend, BackendMaker
 from slipway.serving.front.quality import QualityComparison, written
+from slipway.serving.front.request_counter import AskedCounter
 from slipway.serving.front.rollout import Answered, decide, goes_to_new, waits_for
 from slipway.serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchVerdict
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slipway.assets import spent
-from slipway.resources.trainings.costs import CostShare, TrainingCost
+from slipway.resources.trainings.accounts import CostShare, TrainingCost
 from slipway.trainer.record.accounting import buckets
 
 DAYS = [datetime.date(2026, 1, day) for day in (1, 2)]

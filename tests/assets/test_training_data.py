@@ -9,7 +9,7 @@ from slipway.assets import training_data
 from slipway.assets.datasets import garbage, takedown_search
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.takedown_search import TakedownSelection
-from slipway.assets.start import start
+from slipway.assets.training_commands import start
 from slipway.operations import references
 from slipway.recipes.load import load
 from slipway.recipes.training import ModelRecipe, with_parameters

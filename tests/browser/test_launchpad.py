@@ -13,8 +13,7 @@ from playwright.sync_api import expect
 
 from slipway.assets import keys
 from slipway.resources.home import Home
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
 from tests.browser.window import Window
 from tests.cli import homes
 from tests.drills import small_recipes

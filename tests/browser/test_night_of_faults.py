@@ -11,7 +11,7 @@ from slipway.assets import keys
 from slipway.assets.incidents import OVERVIEW
 from slipway.recipes.assignments import applied
 from slipway.resources.fleet import embedded
-from slipway.resources.trainings import incident_reports, post_mortem
+from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.incident_reports import OVER, WAITING, IncidentReport
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.record import causes
@@ -66,7 +66,7 @@ def _read_the_overview(instance: Instance, window: Window, *reports: IncidentRep
     assert all(each.kind in text for each in reports)
     rank, node, hopeless = reports
     assert "node-1, rank 1" in text and hopeless.todo.replace("`", "") in text  # commands are shown as code
-    assert post_mortem.cost(rank) in text
+    assert incident_reports.cost(rank) in text
     assert f"disrupted: 1, {node.seconds_lost:,.1f} s lost" in text
     window.picture("incidents", height=1560)
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from slipway.assets import keys
-from slipway.resources.trainings.standing import HANGING
+from slipway.resources.trainings.status import HANGING
 from tests.browser.window import Window
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from slipway.resources.trainings import updating
+from slipway.resources.trainings import updates
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.record import changes, ledger
 from tests.cli.conftest import Call
@@ -45,7 +45,7 @@ def test_a_branch_repeats_its_parent_and_one_that_runs_is_changed_and_stopped(
     assert said.out == f"{store.id} optimiser.learning_rate: 0.01 to 0.002, in place, between two steps\n", said.err
     until(lambda: changes.applied(store.folder), "the ranks to take it over")
     assert slipway("stop", store.id).code == 0
-    [change] = updating.known(store.folder)
+    [change] = updates.known(store.folder)
     assert change.applied is not None
     later = {rate for step, rate in steps(store, "learning_rate").items() if step > change.applied.step}
     assert len(later) > 1 and max(later) <= 0.002

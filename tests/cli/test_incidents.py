@@ -8,7 +8,7 @@ import pytest
 from slipway.resources.home import Home
 from tests.cli import homes
 from tests.cli.conftest import Call
-from tests.resources.morning.nights import SeededNight
+from tests.resources.daily_report.nights import SeededNight
 
 
 @pytest.fixture

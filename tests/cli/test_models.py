@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from slipway.assets.gates import checks
-from slipway.assets.suites.generation import answered
+from slipway.assets.promotion import policy_checks as checks
+from slipway.assets.suites.generation import answers
 from slipway.resources.home import Home
-from slipway.resources.mlflow.promotion import Judgement, Promotions, history
 from slipway.resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions.promotion import Judgement, Promotions, history
 from slipway.serving.records import ServingRecords
 from slipway.trainer.checkpoint.disk import publication
 from tests.cli.conftest import Call
@@ -216,7 +216,7 @@ def test_a_job_of_the_launcher_lets_a_version_answer_tasks_and_each_example_is_k
     assert said.code == 0, said.err
     [found] = json.loads(said.out)
     assert (found["task"], found["examples"], set(found["metrics"])) == ("adding", 2, {"exact_match"})
-    assert (model.durable / answered.FOLDER / version.manifest / f"{found['table']}.parquet").exists()
+    assert (model.durable / answers.FOLDER / version.manifest / f"{found['table']}.parquet").exists()
     jobs = [each.name for each in (model.durable / "short-jobs").iterdir()]
     assert len(jobs) == 1 and jobs[0].startswith("generate-")
     unknown = slipway("models", "evaluate", MODEL, "1", "--task", "no_such_task")

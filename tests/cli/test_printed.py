@@ -15,7 +15,7 @@ from tests.cli import homes
 from tests.cli.conftest import Call
 from tests.commands.turn import Turn
 from tests.commands.walk import AT_ONCE
-from tests.resources.morning.nights import failed
+from tests.resources.daily_report.nights import failed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

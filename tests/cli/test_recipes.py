@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.recipes import own
+from slipway.recipes import user_folder
 from slipway.recipes.folder import BESIDE_THE_CODE, MARK, selected
 from slipway.recipes.load import load
 from slipway.resources.home import DEFAULT, Home
@@ -28,7 +28,11 @@ def test_a_new_folder_has_an_example_of_each_kind_that_passes_the_check(slipway:
     said = slipway("recipes", "check", "--json")
     assert (said.code, said.err) == (0, "")
     found = [(each["kind"], each["name"]) for each in json.loads(said.out)]
-    assert found == [("datasets", own.DATASET), ("trainings", own.TRAINING), ("sweeps", own.SWEEP)]
+    assert found == [
+        ("datasets", user_folder.DATASET),
+        ("trainings", user_folder.TRAINING),
+        ("sweeps", user_folder.SWEEP),
+    ]
     assert (folder / "README.md").read_text().startswith("# ")
 
 
@@ -80,13 +84,13 @@ def test_a_default_that_is_uncommented_changes_nothing(folder: Path):
 
 def test_a_name_that_is_taken_or_none_is_refused_and_nothing_is_written(slipway: Call, folder: Path):
     before = sorted(folder.rglob("*"))
-    assert "it exists already" in slipway("recipes", "new", "dataset", own.DATASET).err
+    assert "it exists already" in slipway("recipes", "new", "dataset", user_folder.DATASET).err
     assert "found the name 'No Name', expected lower-case" in slipway("recipes", "new", "dataset", "No Name").err
     assert sorted(folder.rglob("*")) == before
 
 
 def test_a_training_needs_a_dataset_to_train_on(slipway: Call, folder: Path):
-    (folder / "datasets" / f"{own.DATASET}.yaml").unlink()
+    (folder / "datasets" / f"{user_folder.DATASET}.yaml").unlink()
     said = slipway("recipes", "new", "training", "other")
     assert said.err == (
         f"slipway: {folder}: found no dataset recipe for the training to refer to; "
@@ -96,15 +100,15 @@ def test_a_training_needs_a_dataset_to_train_on(slipway: Call, folder: Path):
 
 def test_a_recipe_is_shown_with_every_default(slipway: Call, folder: Path):
     shown = json.loads(slipway("recipes", "show", "my-m", "--kind", "training", "--json").out)["training"]
-    assert (shown["name"], shown["optimiser"]["beta1"]) == (own.TRAINING, 0.9)
-    both = slipway("recipes", "show", own.TRAINING).out
-    assert both.startswith(f"# training {own.TRAINING}\n") and f"# sweep {own.SWEEP}\n" in both
+    assert (shown["name"], shown["optimiser"]["beta1"]) == (user_folder.TRAINING, 0.9)
+    both = slipway("recipes", "show", user_folder.TRAINING).out
+    assert both.startswith(f"# training {user_folder.TRAINING}\n") and f"# sweep {user_folder.SWEEP}\n" in both
 
 
 @pytest.mark.nightly
 def test_a_plan_tells_what_a_changed_field_comes_to(slipway: Call, folder: Path):
     small, large = (
-        json.loads(slipway("plan", own.TRAINING, f"batch.micro={micro}", "--json").out)["stages"][0]["parts"]
+        json.loads(slipway("plan", user_folder.TRAINING, f"batch.micro={micro}", "--json").out)["stages"][0]["parts"]
         for micro in (1, 4)
     )
     assert large["weights"] == small["weights"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from slipway.assets.sweeps.store import sweeps
 from slipway.resources.home import Home
-from slipway.resources.mlflow import promotion
 from slipway.resources.mlflow.registry import TRAINING_TAG
+from slipway.resources.promotions import promotion
 from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.commands import terminal

@@ -25,11 +25,11 @@ IMPORTED = [
         "mlflow",
         "optuna",
         "slipway.assets.training",
-        "slipway.assets.branching",
+        "slipway.assets.training_commands",
         "slipway.assets.sweeps.assets",
     ),
     *(
-        "slipway.assets.datasets.build",
+        "slipway.assets.datasets.assets",
         "slipway.operations.garbage",
         "slipway.operations.takedown",
         "slipway.deploy.embedded.serve",

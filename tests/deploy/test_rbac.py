@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.deploy.cluster import render, rights
+from slipway.deploy.cluster import render
 from slipway.resources.launchers.kubernetes import access
 from slipway.resources.serving.objects import KINDS
 from tests.deploy.rendering import VALUES, Object, of_kind, workloads
@@ -90,7 +90,7 @@ def test_accounts_have_the_rights_of_the_list_and_no_others(case: str):
 
 
 def test_the_chart_has_the_rights_of_every_kind_of_workload():
-    assert rights.RIGHTS.read_text() == rights.template(), "run `slipway cluster render`"
+    assert render.RIGHTS.read_text() == render.rights_template(), "run `slipway cluster render`"
 
 
 @pytest.mark.parametrize("case", VALUES)

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from slipway.resources import access
-from slipway.resources.mlflow import identity
+from slipway.resources import access, identity
 from slipway.trainer.base import host_names
 from tests.conftest import until
 from tests.deploy.browser import Browser, Page

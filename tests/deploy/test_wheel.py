@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from tests.test_files import HOUSE
 
 pytestmark = pytest.mark.slow

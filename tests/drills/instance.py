@@ -23,13 +23,11 @@ from slipway.recipes.load import Recipes, load
 from slipway.recipes.training import TrainingRecipe, with_parameters
 from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.home import NODES, Home
-from slipway.resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
+from slipway.resources.launchers.local.local_process import CONTROL_PLANE_VARIABLE
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
-from slipway.trainer.base.code_root import CODE
+from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.base.processes import carrying
 from slipway.trainer.record.phases import SAVING, VALIDATING
 from tests.drills import graphql, small_recipes
@@ -217,7 +215,7 @@ class Instance:
         assert current is not None
         fields = [] if no_progress_seconds is None else _deadlines(no_progress_seconds)
         agreed = terms(assignments.applied(recipe, fields), fields=fields)
-        store = trainings(self.tiers).propose(specification(recipe, current, self.tiers, cause), agreed)
+        store = all_trainings(self.tiers).propose(specification(recipe, current, self.tiers, cause), agreed)
         name = keys.training_partitions(recipe.name).name
         assert name is not None
         self.storage.add_dynamic_partitions(name, [store.id])
@@ -225,12 +223,12 @@ class Instance:
 
     def start_as_a_sensor_does(self, training: TrainingStore) -> str:
         """Want a training without asking for a run; returns the id of the run that the job watch asks for."""
-        trainings(self.tiers).start(training, "drill", "as a sensor does")
+        all_trainings(self.tiers).start(training, "drill", "as a sensor does")
         return wait_until(lambda: self.runs(tags_of(training)), "the job watch asks for a run")[0].run_id
 
     def open_trainings(self) -> list[str]:
         """The trainings whose duty "run" is open."""
-        return trainings(self.tiers).opened(Duty.RUN)
+        return all_trainings(self.tiers).opened(Duty.RUN)
 
     def jobs(self, training: TrainingStore) -> list[str]:
         """The names of all jobs that the training ever had."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.base.processes import carrying, parent_of
 from tests.drills import graphql
 from tests.drills.instance import free_port

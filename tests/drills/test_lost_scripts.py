@@ -9,8 +9,7 @@ from slipway.resources.fleet import embedded
 from slipway.resources.launchers.environment import JOB_VARIABLE
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore, all_trainings
 from slipway.trainer.base import processes
 from tests.drills import small_recipes
 from tests.drills.facts import causes, restored_from, steps, steps_of
@@ -76,7 +75,7 @@ def _is_shown(instance: Instance, training: TrainingStore) -> None:
 
 def _is_logged(instance: Instance, training: TrainingStore) -> None:
     """Everything owed is done, evaluation and promotion need nothing, and MLflow has the curves and the parameters."""
-    wait_until(lambda: not trainings(instance.tiers).has_open_duty(training.id), "nothing is owed any more")
+    wait_until(lambda: not all_trainings(instance.tiers).has_open_duty(training.id), "nothing is owed any more")
     tracking = Tracking(uri=instance.home.tracking_uri)
     client, run = tracking.client(), tracking.run_of(training)
     logged = {metric.step for metric in client.get_metric_history(run, "loss")}

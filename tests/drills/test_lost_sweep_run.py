@@ -6,8 +6,7 @@ from slipway.assets import keys
 from slipway.assets.sweeps import events
 from slipway.assets.sweeps.store import SweepStore, sweeps
 from slipway.assets.sweeps.trials import trial_id, trials_of
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore, all_trainings
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import Process, held, kill, wait_until
@@ -67,7 +66,7 @@ def _two_trainers(sweep: SweepStore) -> list[Process]:
 
 def _training_of(instance: Instance, sweep: SweepStore) -> TrainingStore | None:
     """The training that the sweep led to, once it has an incarnation."""
-    known = trainings(instance.tiers)
+    known = all_trainings(instance.tiers)
     stores = list(known.stores())
     led_to = [store for store in stores if store.terms().origin.get("sweep") == sweep.sweep]
     return led_to[0] if led_to and led_to[0].newest_claim() else None

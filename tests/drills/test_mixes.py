@@ -8,7 +8,7 @@ import pytest
 from slipway.assets import keys, training_data
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import tokenizer
-from slipway.assets.start import start
+from slipway.assets.training_commands import start
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.trainings.store import TrainingStore

@@ -13,8 +13,7 @@ from slipway.assets import keys
 from slipway.deploy.embedded import instance as embedded
 from slipway.resources import run_kinds
 from slipway.resources.run_kinds import RunKind
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore, all_trainings
 from tests.drills import small_recipes
 from tests.drills.conftest import TRIAL_STEPS
 from tests.drills.instance import Instance
@@ -70,7 +69,7 @@ def test_with_twice_as_many_trainings_as_slots_all_other_work_is_done_in_its_usu
 def _trained(instance: Instance, cause: str) -> TrainingStore:
     """A training that has come to its end, was evaluated and judged, and whose result was shown; by sensors alone."""
     training = instance.propose(RECIPE, cause, steps=50)
-    trainings(instance.tiers).start(training, "drill", "as a person does")
+    all_trainings(instance.tiers).start(training, "drill", "as a person does")
     key = keys.key(RECIPE, "training")
     wait_until(lambda: instance.materialisations(key, training.id), f"{cause}: its result is shown", PATIENCE)
     partition = keys.checkpoint_partition(training.id, training.commits()[-1].step)

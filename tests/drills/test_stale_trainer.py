@@ -10,8 +10,8 @@ from signal import SIGCONT, SIGSTOP
 import pytest
 
 from slipway.resources.trainings.store import TrainingStore
-from slipway.trainer.base.code_root import CODE
-from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.base.paths import CODE
+from slipway.trainer.base.processes import ExitCode
 from slipway.trainer.config import resolved
 from slipway.trainer.record import fence
 from tests.drills import small_recipes

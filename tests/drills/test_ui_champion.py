@@ -13,8 +13,8 @@ from safetensors import safe_open
 
 from slipway.assets import keys
 from slipway.recipes.assignments import applied
-from slipway.resources.mlflow import promotion
 from slipway.resources.mlflow.registry import TRAINING_TAG
+from slipway.resources.promotions import promotion
 from slipway.serving.records import ServingRecords
 from slipway.trainer.start import huggingface
 from tests.drills import small_recipes

@@ -7,8 +7,7 @@ from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.training import specification, terms
 from slipway.recipes.assignments import applied
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore, all_trainings
 from tests.drills import small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until
@@ -23,7 +22,7 @@ def waiting(instance: Instance, *causes: str) -> Iterator[list[TrainingStore]]:
     current = pointer.current(instance.home.durable, small_recipes.DATASET)
     assert current is not None
     recipe = applied(instance.recipes.trainings[small_recipes.ALONE], MORE_NODES)
-    agreed, root = terms(recipe, fields=MORE_NODES), trainings(instance.tiers)
+    agreed, root = terms(recipe, fields=MORE_NODES), all_trainings(instance.tiers)
     stores = [root.propose(specification(recipe, current, instance.tiers, cause), agreed) for cause in causes]
     try:
         instance.storage.add_dynamic_partitions(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipway.assets.datasets.building.memo import Memo
-from slipway.assets.datasets.building.whole import WholeShards
+from slipway.assets.datasets.building.step_cache import StepCache
+from slipway.assets.datasets.building.verified_shards import VerifiedShards
 from slipway.assets.datasets.documents import extracts
 from slipway.assets.datasets.texts import quoted
 from slipway.trainer.data.shards import ShardFile
@@ -30,19 +30,19 @@ def folder_of(durable: Path) -> Path:
     return folder
 
 
-def read_memo(durable: Path, data: bytes) -> None:
-    folder, memo = folder_of(durable), Memo(durable, "texts")
-    memo._path("split", INPUTS).write_bytes(data)
+def read_step(durable: Path, data: bytes) -> None:
+    folder, cache = folder_of(durable), StepCache(durable, "texts")
+    cache._path("split", INPUTS).write_bytes(data)
     (folder / "steps" / "split.json").write_bytes(data)
-    found = memo.recall("split", INPUTS)
+    found = cache.recall("split", INPUTS)
     assert found is None or (found.inputs, found.files) == (INPUTS, {}), "none of its files is there"
-    memo.latest("split")
+    cache.latest("split")
 
 
 def read_whole(durable: Path, data: bytes) -> None:
     (folder_of(durable) / "whole.json").write_bytes(data)
     shard = ShardFile("0" * 64, 12)
-    assert not WholeShards(durable, "texts").has(shard)
+    assert not VerifiedShards(durable, "texts").has(shard)
 
 
 def read_quoted(durable: Path, data: bytes) -> None:
@@ -63,7 +63,7 @@ def read_extracts(durable: Path, data: bytes) -> None:
 
 
 CACHES: dict[str, tuple[Callable[[Path, bytes], None], st.SearchStrategy[bytes]]] = {
-    "memo": (read_memo, bytes_like(RECORD)),
+    "step cache": (read_step, bytes_like(RECORD)),
     "whole shards": (read_whole, bytes_like({"0" * 64: STATE})),
     "passages": (read_quoted, bytes_like({"key": "k", "segments": {"s": [[0, 1, "b"]]}})),
     "index of extracts": (read_extracts, bytes_like({"index": "x.parquet"})),

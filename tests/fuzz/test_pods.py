@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.resources.launchers.kubernetes import pod_facts, status, waiting
+from slipway.resources.launchers.kubernetes import pod_facts, status
 from slipway.resources.launchers.kubernetes.orders import JobOrder
 from slipway.resources.launchers.kubernetes.pod_facts import INDEX
 from slipway.resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
+from slipway.resources.launchers.kubernetes.status import wait_by_pods
 from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from slipway.resources.launchers.protocol import JobState
 from tests.fuzz.test_readers import FEW, MANY
@@ -84,7 +85,7 @@ def read(pods: list[dict[str, Any]]) -> None:
     facts = [pod_facts.of(pod) for pod in pods]
     assert all(each.index >= -1 and isinstance(each.explanation, str) for each in facts)
     assert all(isinstance(pod_facts.last_words(pod), str) for pod in pods)
-    waiting.by_pods(facts)
+    wait_by_pods(facts)
     for reading in READINGS:
         found = status.of(ORDER, reading, facts, {"node-0"}, 2e9)
         assert found.state in JobState and isinstance(found.reason, str)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.serving.api.asking import UNSUPPORTED, BadRequest, Message, parse
+from slipway.serving.api.request_parsing import UNSUPPORTED, BadRequest, Message, parse
 from slipway.trainer.base import parsing
 from tests.fuzz.test_readers import FEW, MANY, VALUES, as_bytes, damaged
 

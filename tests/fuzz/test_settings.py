@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from slipway.recipes.problems import InvalidRecipes
 from slipway.resources import credentials, platform, postgresql
+from slipway.resources.errors import Unavailable
 from slipway.resources.notify import endpoints
 from slipway.resources.openlineage.target import OpenLineage
 from slipway.resources.opentelemetry import target
 from slipway.resources.opentelemetry.spans import TraceSpan
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.checkpoint.disk import encryption
 from tests.fuzz.test_readers import bytes_like
 

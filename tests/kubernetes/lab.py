@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.kubernetes.fleet import KubernetesFleet
 from slipway.resources.kubernetes.objects import KubernetesObject
 from slipway.resources.launchers.kubernetes import names
@@ -13,7 +14,6 @@ from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.job import Paths
 from slipway.resources.trainings.store import Trainings, TrainingStore
-from slipway.resources.unavailable import Unavailable
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until
 from tests.kubernetes.grounds import Ground, pods_of

@@ -17,8 +17,15 @@ import pytest
 
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.cluster import Cluster
-from slipway.resources.kubernetes.conditions import holding
-from slipway.resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, KubernetesObject, Resource
+from slipway.resources.kubernetes.objects import (
+    CONFIG_MAPS,
+    JOB,
+    NODES,
+    PODS,
+    KubernetesObject,
+    Resource,
+    holding_conditions,
+)
 from slipway.resources.launchers.kubernetes import access
 from slipway.resources.launchers.kubernetes.network import NETWORK_POLICIES
 from tests.conftest import until
@@ -36,7 +43,7 @@ class Live:
 
     def ready_nodes(self) -> list[str]:
         nodes = self.client.list(NODES, {})
-        return sorted(node["metadata"]["name"] for node in nodes if "Ready" in holding(node))
+        return sorted(node["metadata"]["name"] for node in nodes if "Ready" in holding_conditions(node))
 
     def running(self) -> list[KubernetesObject]:
         """The pods that have not ended."""

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from slipway.resources.errors import PlatformFault, Unavailable
 from slipway.resources.kubernetes import client as client_module
 from slipway.resources.kubernetes.answers import ObjectConflict, RefusedRequest
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.objects import CONFIG_MAPS, JOBS, NODES, KubernetesObject
 from slipway.resources.launchers.kubernetes.queues import POD_GROUPS
 from slipway.resources.launchers.kubernetes.workloads.jobset import JOB_SETS
-from slipway.resources.unavailable import PlatformFault, Unavailable
 from tests.kubernetes.simulated.cluster import Cluster
 
 

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from slipway.cli.main import main
+from slipway.resources import identity
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.kubernetes.cordon import CORDONED, EXEMPT, FOLDER, FORMAT, Cordon, limit
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.objects import NODES, KubernetesObject
-from slipway.resources.mlflow import identity
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import codec
 from tests.kubernetes.simulated.cluster import Cluster
 

@@ -9,7 +9,7 @@ import pytest
 from slipway.assets.sweeps.assets import open_sweep
 from slipway.assets.sweeps.decisions import decide
 from slipway.assets.sweeps.samplers import TrialSampler
-from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.recipes.load import Recipes, load
 from slipway.resources.compute.kubernetes import KubernetesCompute
 from slipway.resources.home import Home
@@ -18,7 +18,7 @@ from slipway.resources.kubernetes.objects import JOBS, PODS, KubernetesObject
 from slipway.resources.launchers.kubernetes import demand, placement
 from slipway.resources.launchers.kubernetes.demand import DEMAND, KIND
 from slipway.resources.launchers.kubernetes.demand import NODES as PLACEHOLDERS
-from slipway.resources.launchers.kubernetes.lack import Lack
+from slipway.resources.launchers.kubernetes.node_shortage import Lack
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.decision import Action
 from slipway.sensors.node_demand import node_demand

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.kubernetes.fleet import EVENTS_NAMESPACE, EVENTS_SECONDS, KubernetesFleet
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.cluster import Cluster as Settings
 from slipway.resources.kubernetes.objects import EVENTS, NODES
-from slipway.resources.unavailable import Unavailable
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster
 

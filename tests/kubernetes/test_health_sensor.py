@@ -14,8 +14,8 @@ from slipway.resources.kubernetes.objects import NODES
 from slipway.resources.tiers import Tiers
 from slipway.sensors.node_health import node_health
 from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.claims import Token
 from slipway.trainer.record.incidents import IncidentRecord
-from slipway.trainer.record.tokens import Token
 from tests.cli import homes
 from tests.conftest import until
 from tests.kubernetes.settings import settings

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.kubernetes import mirror as mirror_module
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.mirror import Mirror
 from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, KubernetesObject
-from slipway.resources.unavailable import Unavailable
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster
 

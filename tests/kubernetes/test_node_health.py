@@ -7,13 +7,12 @@ import pytest
 from slipway.resources.fleet.kubernetes import node_health, xid
 from slipway.resources.fleet.kubernetes.node_health import NodeRules
 from slipway.resources.fleet.protocol import Node
-from slipway.resources.kubernetes.conditions import seconds
-from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.kubernetes.objects import KubernetesObject, time_seconds
 
 pytestmark = pytest.mark.pure
 
 BOOTED, NOW = "2026-11-21T10:00:00Z", "2026-11-21T12:00:00Z"
-AT_NOON = seconds(NOW) or 0.0
+AT_NOON = time_seconds(NOW) or 0.0
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
 
@@ -133,7 +132,7 @@ def test_the_fleet_chooses_which_conditions_are_problems():
 def test_an_xid_of_the_machine_among_the_events_makes_its_node_lost():
     found = read(node(), warning("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."))
     assert found.lost and found.reason.startswith("Xid 79 (RESTART_BM): NVRM:")
-    assert found.since == seconds("2026-11-21T11:00:00Z")
+    assert found.since == time_seconds("2026-11-21T11:00:00Z")
 
 
 def test_an_xid_of_the_application_does_not():

@@ -19,8 +19,7 @@ from slipway.resources.serving.objects import (
     SCALED_OBJECTS,
     SCALERS,
 )
-from slipway.serving.front.names import service_name
-from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict, service_name
 from tests.kubernetes.serving import CLUSTER, QUEUED, SETTINGS
 from tests.kubernetes.simulated.cluster import Cluster
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slipway.resources.serving import groups
+from slipway.resources.serving import objects
 from tests.conftest import until
 
 
@@ -20,7 +20,7 @@ def leader() -> Iterator[socket.socket]:
 
 def followed(leader: socket.socket, seconds: float) -> subprocess.Popen[bytes]:
     port = str(leader.getsockname()[1])
-    [python, *arguments] = groups.after_the_leader()["preStop"]["exec"]["command"][:3]
+    [python, *arguments] = objects.after_the_leader()["preStop"]["exec"]["command"][:3]
     assert python == "python3"
     command = [sys.executable, *arguments, port, str(seconds)]
     return subprocess.Popen(command, env={"LWS_LEADER_ADDRESS": "127.0.0.1"})

@@ -9,8 +9,7 @@ import pytest
 
 from slipway.resources.serving import objects
 from slipway.serving import draining
-from slipway.serving.front.names import service_name
-from slipway.serving.records import ServedVersion
+from slipway.serving.records import ServedVersion, service_name
 from slipway.trainer.base.invalid import Invalid
 from tests.kubernetes.serving import CASES, CLUSTER, FILES, SETTINGS, VERSION, of, text
 from tests.kubernetes.test_golden import pod_templates

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from slipway.resources.kubernetes.objects import KubernetesObject
-from slipway.resources.launchers.kubernetes import pod_facts, status, waiting
+from slipway.resources.launchers.kubernetes import pod_facts, status
 from slipway.resources.launchers.kubernetes.orders import Cancellation, JobOrder
 from slipway.resources.launchers.kubernetes.pod_facts import PodFacts
+from slipway.resources.launchers.kubernetes.status import wait_by_events, wait_by_pods, wait_by_queue
 from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from slipway.resources.launchers.protocol import JobState, Status
-from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.base.processes import ExitCode
 from slipway.trainer.record import causes
 
 pytestmark = pytest.mark.pure
@@ -213,7 +214,7 @@ def test_a_pods_status_says_why_it_waits():
     creating = {"waiting": {"reason": "ContainerCreating"}}
     on_its_way = pod_facts.of(pod(status={"containerStatuses": [{"name": "trainer", "state": creating}]}))
     assert on_its_way.waits_for == ""
-    assert waiting.by_pods([no_place, no_place, no_image, on_its_way]) == (
+    assert wait_by_pods([no_place, no_place, no_image, on_its_way]) == (
         "2 pods: Unschedulable: 0/2 nodes; 1 pod: ErrImageNeverPull: image trainer:1 is not present"
     )
 
@@ -229,7 +230,7 @@ def test_a_pod_that_the_kubelet_ended_shows_the_kubelets_reason():
 def test_the_reason_quotes_the_queue():
     condition = {"type": "QuotaReserved", "status": "False", "message": "insufficient unused quota for cpu"}
     admission = {"spec": {"queueName": "team"}, "status": {"conditions": [condition]}}
-    assert waiting.by_queue([admission]) == "the queue team holds it: insufficient unused quota for cpu"
+    assert wait_by_queue([admission]) == "the queue team holds it: insufficient unused quota for cpu"
 
 
 def event(kind: str, name: str, at: str, message: str, type: str = "Warning") -> KubernetesObject:
@@ -251,5 +252,5 @@ def test_the_reason_is_the_latest_warning_about_an_object_of_the_job():
         event("Pod", "job-10", "2026-01-01T00:00:03Z", "of another job"),
         event("Job", "job-1-node-0", "2026-01-01T00:00:04Z", "created pod", type="Normal"),
     ]
-    assert waiting.by_events(events, "job-1") == "Job job-1-node-0: FailedCreate: exceeded quota"
-    assert waiting.by_events(events, "job-2") == ""
+    assert wait_by_events(events, "job-1") == "Job job-1-node-0: FailedCreate: exceeded quota"
+    assert wait_by_events(events, "job-2") == ""

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from dagster_k8s import k8s_job_executor
 
-from slipway.assets.execution import pods, step_pods
+from slipway.assets.execution import executor, pods
 from slipway.assets.execution.executor import ASKED, cluster_executor
 from slipway.recipes.strict import validate
 from slipway.resources.kubernetes.client import Client
@@ -65,7 +65,7 @@ def client(simulated: Simulated, namespace: str) -> Client:
 def instance(
     simulated: Simulated, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dg.DagsterInstance]:
-    monkeypatch.setattr(step_pods, "LOOK_SECONDS", 1)
+    monkeypatch.setattr(executor, "LOOK_SECONDS", 1)
     launcher = {
         "load_incluster_config": False,
         "kubeconfig_file": str(simulated.kubeconfig),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from slipway.resources.errors import PlatformFault, Unavailable
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, PODS, KubernetesObject
@@ -14,7 +15,6 @@ from slipway.resources.launchers.kubernetes.workloads.indexed_job import Indexed
 from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
 from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
 from slipway.resources.launchers.protocol import JobState, Status
-from slipway.resources.unavailable import PlatformFault, Unavailable
 from tests.conftest import Marked, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated

@@ -13,8 +13,8 @@ from slipway.resources.launchers.kubernetes.pod_facts import LOST
 from slipway.resources.launchers.kubernetes.workloads import KINDS
 from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from slipway.resources.launchers.protocol import Job, JobState
-from slipway.trainer.base.exit_code import ExitCode
-from slipway.trainer.node.generations import REPLACED
+from slipway.trainer.base.processes import ExitCode
+from slipway.trainer.elastic.generations import REPLACED
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
 
 pytestmark = pytest.mark.pure

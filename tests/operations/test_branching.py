@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 
 from slipway.assets import keys
-from slipway.resources.trainings import updating
-from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings import updates
+from slipway.resources.trainings.store import Duty
 from tests.sensors.platform import TINY, Platform
 
 
@@ -60,7 +60,7 @@ def test_a_training_that_is_chosen_is_changed(platform: Platform):
     store = platform.wanted("once more")
     result = execute(platform, "set", "set_fields", store.id, fields=["optimiser.learning_rate=0.002"], why="a test")
     assert result.success
-    [change] = updating.known(store.folder)
+    [change] = updates.known(store.folder)
     assert (change.fields, change.why) == ({"optimiser.learning_rate": 0.002}, "a test")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.assets.evaluation import evaluate
+from slipway.assets.promotion.evaluation import evaluate
 from slipway.resources.launchers.protocol import JobState
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.job import job_name

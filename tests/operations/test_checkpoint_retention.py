@@ -10,16 +10,15 @@ import dagster as dg
 import pytest
 
 from slipway.assets import keys
-from slipway.assets.evaluation import best
-from slipway.resources.mlflow import promotion
-from slipway.resources.mlflow.promotion import Promotion
+from slipway.assets.promotion.evaluation import best
 from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from slipway.resources.promotions import promotion
+from slipway.resources.promotions.promotion import Promotion
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.base import codec, patience
 from slipway.trainer.checkpoint.retention import holds
-from slipway.trainer.checkpoint.tiers import copying, faults, replicas
+from slipway.trainer.checkpoint.tiers import copying, replicas
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Commit
 from slipway.trainer.record.scores import Score
@@ -261,7 +260,7 @@ def test_what_the_backup_could_not_take_is_copied_once_after_the_training_and_sh
     platform: Platform, store: TrainingStore, backup: Path
 ):
     last = store.commits()[-1]
-    faults.note(store.folder, last.name, "backup", faults.NOT_COPIED, "no answer")
+    replicas.note_fault(store.folder, last.name, "backup", replicas.NOT_COPIED, "no answer")
     backup.rmdir()
     backup.write_bytes(b"in the way")
     retained(platform)

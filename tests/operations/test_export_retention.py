@@ -15,8 +15,7 @@ from slipway.resources.serving import wishes
 from slipway.resources.short_jobs.attempts import ShortJob, newest
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.records import Specification, Terms
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import TrainingStore, all_trainings
 from slipway.serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
 from slipway.trainer.base import codec
 from slipway.trainer.checkpoint.disk import publication
@@ -216,7 +215,7 @@ def test_a_link_among_the_exports_is_left_alone(tiers: Tiers, records: ServingRe
 def trained(tiers: Tiers, name: str, init: str = "") -> TrainingStore:
     """A training with a checkpoint of step 5."""
     terms = Terms(1, 1, 1, 30.0, 2, init=init)
-    store = trainings(tiers).propose(Specification(name, {}, "0" * 64, "1" * 64), terms)
+    store = all_trainings(tiers).propose(Specification(name, {}, "0" * 64, "1" * 64), terms)
     assert store.claim(1, ("node-0",), "first start", BY)
     commit = fence.Commit(5, fence.Token(1), f"checkpoints/{store.id}/5", "0" * 64, {"loss": 1.0}, 1e9)
     fence.commit(store.folder, commit)

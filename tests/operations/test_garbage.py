@@ -9,10 +9,10 @@ import pytest
 
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
-from slipway.resources.mlflow import promotion
-from slipway.resources.mlflow.promotion import Promotion
 from slipway.resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, Registry
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions import promotion
+from slipway.resources.promotions.promotion import Promotion
 from slipway.trainer.data import shards
 from tests.sensors.platform import BY, Platform
 

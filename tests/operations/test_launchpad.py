@@ -9,8 +9,7 @@ import pytest
 from slipway.assets import keys
 from slipway.operations import notices
 from slipway.resources.home import Home
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import Trainings
+from slipway.resources.trainings.store import Duty, Trainings
 from tests.cli import homes
 from tests.drills import small_recipes
 from tests.operations import webserver

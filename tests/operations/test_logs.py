@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from slipway.resources.trainings import tails
 from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.logs import keep_tails
 from tests.sensors.platform import Platform
 
 
@@ -43,7 +43,7 @@ def test_the_tails_that_were_kept_are_shown_when_the_job_is_gone(platform: Platf
     store, launcher = platform.finished(), platform.compute.launcher()
     [node] = launcher.poll(job_name(store.id, 1)).nodes
     (platform.home.jobs / job_name(store.id, 1) / "logs" / f"{node}.log").write_text("last words\n")
-    tails.keep(store, 1, launcher)
+    keep_tails(store, 1, launcher)
     launcher.release(job_name(store.id, 1))
     assert f"{node}:\nlast words\n" in shown(platform, training=store.id)
 

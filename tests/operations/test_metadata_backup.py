@@ -19,7 +19,7 @@ from slipway.resources.mlflow.registry import MANIFEST_TAG, Registry
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
 from slipway.trainer.base import digest
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.tiers.copying import fetch

@@ -14,8 +14,7 @@ from slipway.operations import metadata_backup, metadata_restore
 from slipway.resources import state
 from slipway.resources.home import Home
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.base import codec
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from tests.disks import mounted

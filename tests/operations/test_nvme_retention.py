@@ -9,8 +9,8 @@ from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.resources.launchers.protocol import JobState
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.duties import Duty
 from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import Duty
 from slipway.trainer.base import paths
 from slipway.trainer.staging import leases
 from slipway.trainer.staging.stage import is_staged

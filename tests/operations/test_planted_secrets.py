@@ -22,8 +22,8 @@ from slipway.operations.metadata_backup import tier_of
 from slipway.resources import metadata_backup
 from slipway.resources.mlflow.tracking import PASSWORD, USER, Tracking
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import log_lines
-from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings import logs
+from slipway.resources.trainings.store import Duty
 from tests.sensors.platform import TINY, Platform
 
 SECRET = "PLANTED-0fd2"
@@ -128,6 +128,6 @@ def test_a_key_of_checkpoints_is_only_in_its_file(guarded: Platform):
     commit = max(store.commits(), key=lambda each: each.step)
     Exporting(guarded.tiers, guarded.compute, said.append).write(commit, store.terms(), exported, None, "bf16", 1 << 30)
     assert (exported / "config.json").exists()
-    sources = log_lines.sources(store, guarded.compute.launcher())
-    assert log_lines.merged(sources) and log_lines.merged(sources, grep=KEY) == []
+    sources = logs.sources(store, guarded.compute.launcher())
+    assert logs.merged(sources) and logs.merged(sources, grep=KEY) == []
     assert left(guarded.root, KEY) == {"secrets/key", "secrets/urls"}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from slipway.assets.gate import Gate
+from slipway.assets.promotion.gate import Gate
 from slipway.cli.models import gate_of
 from slipway.operations import quality
 from slipway.resources.home import Home
-from slipway.resources.mlflow.promotion import Promotions, history
 from slipway.resources.mlflow.registry import FOLDER_TAG, Registry
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions.promotion import Promotions, history
 from tests.cli.test_models import MODEL, promoted
 
 FALL = "version 2: 2.1000 bits per byte, on record 1.9000: it has fallen"

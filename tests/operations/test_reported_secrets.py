@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from slipway.resources.morning import page, reading, text
-from slipway.resources.morning.report import report
+from slipway.resources.daily_report import page, reading, text
+from slipway.resources.daily_report.report import report
 from slipway.resources.notify.courier import NoticeCourier
 from slipway.resources.notify.notices import Notice
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 from slipway.resources.openlineage.events import TrainingEvents
-from slipway.resources.trainings import incident_reports, post_mortem
+from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.diagnosis import collection
@@ -70,7 +70,7 @@ def test_the_evidence_of_an_incident_and_all_that_is_told_of_it_hold_no_secret(f
     page.write(night, tmp_path / "pages" / "morning.html")
     written = (tmp_path / "pages" / "morning.html").read_text()
     assert failed.id in written
-    assert shown(written, text.digest(night), post_mortem.text(failed, told), repr(told)) == []
+    assert shown(written, text.digest(night), incident_reports.post_mortem(failed, told), repr(told)) == []
     assert holding(tmp_path) == {"key"}
 
 

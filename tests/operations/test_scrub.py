@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from slipway.assets.datasets.build import build
+from slipway.assets.datasets.assets import build
 from slipway.assets.datasets.documents import takedowns
 from slipway.assets.datasets.documents.takedowns import Takedown
 from slipway.assets.datasets.reading import sources

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.resources.errors import Unavailable
 from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.launchers.kubernetes import network, orders
 from slipway.resources.launchers.kubernetes.names import object_name
@@ -21,7 +22,6 @@ from slipway.resources.pages.routes import routes
 from slipway.resources.trainings.job import Paths, job
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.store import Trainings, TrainingStore
-from slipway.resources.unavailable import Unavailable
 
 KEY, SECRET = "c0ffee5ec2e7" * 5 + "beef", "PLANTED-0fd2"
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slipway.assets.datasets import takedown_search
-from slipway.assets.datasets.build import build
+from slipway.assets.datasets.assets import build
 from slipway.assets.datasets.documents import document_table, takedowns
 from slipway.assets.datasets.documents.takedowns import Takedown
 from slipway.assets.datasets.reading import sources

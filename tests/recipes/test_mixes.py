@@ -29,7 +29,7 @@ def mixed(folder: Folder) -> Folder:
 @pytest.fixture(autouse=True)
 def vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shared tokenizer is not a real one: no test here needs its size."""
-    monkeypatch.setattr("slipway.recipes.asking.vocabulary", lambda dataset: 512)
+    monkeypatch.setattr("slipway.recipes.plan_request.vocabulary", lambda dataset: 512)
 
 
 def test_a_training_on_several_datasets_names_all_of_them(mixed: Folder) -> None:

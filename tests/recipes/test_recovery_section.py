@@ -6,7 +6,7 @@ import pytest
 
 from slipway.recipes.strict import RefusedValue, validate
 from slipway.recipes.training import RecoverySection
-from slipway.trainer.config.recovery import Recovery
+from slipway.trainer.config.operation import Recovery
 
 GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
 

@@ -9,7 +9,7 @@ from slipway.resources import cost_settings
 from slipway.resources.cost_settings import CostSettings
 from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
-from slipway.resources.trainings.costs import RankPrice
+from slipway.resources.trainings.accounts import RankPrice
 from slipway.resources.trainings.quotas import Quota
 
 SETTINGS = """slipway: costs/1

@@ -13,8 +13,7 @@ from starlette.testclient import TestClient
 from slipway.resources.home import Home
 from slipway.resources.pages import costs
 from slipway.resources.pages.routes import routes
-from slipway.resources.trainings.cost_subjects import CostSubject
-from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.accounts import CostSubject, Prices
 from slipway.resources.trainings.spending import InterruptionLine, Spending, SpentLine
 from slipway.trainer.record.accounting import buckets
 from tests.cli import homes

@@ -13,9 +13,8 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from slipway.resources import access
-from slipway.resources.mlflow import identity
-from slipway.resources.mlflow.identity import CANCELLED_TAG, USER_TAG
+from slipway.resources import access, identity
+from slipway.resources.identity import CANCELLED_TAG, USER_TAG
 from tests.kubernetes import settings
 from tests.resources.served import HEADER, PEOPLE, TERMINATE, TOKEN, Served, basic, guarded_by, served
 

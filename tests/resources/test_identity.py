@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from slipway.resources.mlflow import identity
-from slipway.resources.mlflow.identity import USER_TAG, Asker
+from slipway.resources import identity
+from slipway.resources.identity import USER_TAG, Asker
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from slipway.resources.mlflow.promotion import NOT_EXAMINED, Judgement
 from slipway.resources.pages import measured
+from slipway.resources.promotions.promotion import NOT_EXAMINED, Judgement
 from slipway.trainer.record.scores import Score
 
 pytestmark = pytest.mark.pure

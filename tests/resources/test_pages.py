@@ -8,15 +8,15 @@ from types import MappingProxyType
 
 import pytest
 
-from slipway.resources import frame
+from slipway.resources import html_layout
 from slipway.resources.pages import training
 from slipway.resources.pages.reading import IncidentLine, RareParts, TrainingView, differences, flat
-from slipway.resources.trainings.curves import CurveFold
-from slipway.resources.trainings.standing import TrainingStanding
+from slipway.resources.trainings.metric_series import CurveFold
+from slipway.resources.trainings.status import TrainingStatus
 
 pytestmark = pytest.mark.pure
 NOTHING = RareParts()
-STANDS = TrainingStanding("running", "running, step 9 of 10, 1 s left", 9, 10, 8, 1, ("node-0",), 1.0, 2.5, 2.4, 8)
+STANDS = TrainingStatus("running", "running, step 9 of 10, 1 s left", 9, 10, 8, 1, ("node-0",), 1.0, 2.5, 2.4, 8)
 
 
 def view(steps: int = 9, words: str = "", rare: RareParts = NOTHING) -> TrainingView:
@@ -24,7 +24,7 @@ def view(steps: int = 9, words: str = "", rare: RareParts = NOTHING) -> Training
     more = {"learning_rate": 1e-3, "gradient_norm": 1.234567, "tokens_per_second": 12345.678, "mfu": 0.4567}
     for n in range(1, steps + 1):
         fold.add([{"event": "step", "t": float(n), "step": n, "loss": 7.654321 / n, **more}], "000001.0000", "rank-0")
-    stands = STANDS if not words else TrainingStanding("failed", words, 9, 10, 8, 1, ())
+    stands = STANDS if not words else TrainingStatus("failed", words, 9, 10, 8, 1, ())
     return TrainingView("tiny-0", "tiny", "tiny, 1 Jan", "snapshot", Path("/tier/tiny-0"), 100.0, stands, fold, rare)
 
 
@@ -127,9 +127,9 @@ def test_what_bounds_its_speed_is_reported_while_it_runs_and_before_that_when_it
     late.fold.add([{"event": "bound", "t": 31.0, "advice": "12% of the time goes into X."}], "000001.0000", "rank-0")
     assert "What bounds its speed is known from step 11 on." in training.html(early)
     assert "What bounds its speed: 12% of the time goes into X." in training.html(late)
-    ended = replace(late, standing=TrainingStanding("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))
+    ended = replace(late, standing=TrainingStatus("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))
     assert "bounds its speed" not in training.html(ended) and "goes into X" not in training.html(ended)
 
 
 def test_a_command_in_a_sentence_is_code_and_never_markup():
-    assert frame.worded("then `slipway resume <b>`") == "then <code>slipway resume &lt;b&gt;</code>"
+    assert html_layout.worded("then `slipway resume <b>`") == "then <code>slipway resume &lt;b&gt;</code>"

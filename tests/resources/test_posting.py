@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from slipway.resources import posting
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
 
 pytestmark = pytest.mark.pure
 

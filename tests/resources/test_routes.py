@@ -6,9 +6,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from slipway.resources import frame
+from slipway.resources import html_layout
 from slipway.resources.home import Home
-from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.pages.routes import routes
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.store import Trainings
@@ -52,7 +52,7 @@ def test_the_index_says_where_each_training_stands_and_what_each_page_has(client
     offered, stopped = homes.offered(home, "offered"), homes.ended(home, "by-hand", "stopped", "asked to stop", 50)
     sweep = home.durable / "sweeps" / "tiny-1" / "report.html"
     sweep.parent.mkdir(parents=True)
-    sweep.write_text(frame.page("complete, 8 of 8 trials ended: sweep tiny-1", ["<h1>Sweep</h1>"]))
+    sweep.write_text(html_layout.page("complete, 8 of 8 trials ended: sweep tiny-1", ["<h1>Sweep</h1>"]))
     page = client.get("/slipway").text
     words = {
         ended.id: "Finished at step 100 of 100",
@@ -67,7 +67,7 @@ def test_the_index_says_where_each_training_stands_and_what_each_page_has(client
 def test_a_page_that_is_kept_as_a_file_has_links_when_a_server_shows_it(client: TestClient, tmp_path: Path):
     kept = Home(tmp_path).durable / "datasets" / "texts" / "report.html"
     kept.parent.mkdir(parents=True)
-    kept.write_text(frame.page("Dataset texts", ["<h1>Dataset texts</h1>"]))
+    kept.write_text(html_layout.page("Dataset texts", ["<h1>Dataset texts</h1>"]))
     assert "<nav" not in kept.read_text()
     assert '<a href="/slipway">All pages</a>' in client.get("/slipway/datasets/texts").text
 

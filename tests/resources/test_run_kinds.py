@@ -14,7 +14,7 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster._core.workspace.load_target import EmptyWorkspaceTarget
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
-from slipway.assets.execution import advice
+from slipway.assets.execution import user_errors
 from slipway.definitions import build
 from slipway.deploy.embedded.instance import SETTINGS
 from slipway.recipes.load import Recipes, load
@@ -106,7 +106,7 @@ def limits_of(queue: Mapping[str, Any]) -> dict[str, int]:
 
 
 def test_every_asset_check_and_job_says_what_its_runs_count_as(defs: dg.Definitions):
-    found = {op.name: op.tags.get(run_kinds.TAG) for op in advice.steps(defs)}
+    found = {op.name: op.tags.get(run_kinds.TAG) for op in user_errors.steps(defs)}
     assert len(found) > 40
     assert {name: kind for name, kind in found.items() if kind not in set(RunKind)} == {}
 

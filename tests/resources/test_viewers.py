@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from websockets.asyncio.client import connect
 
-from slipway.resources.mlflow.identity import CANCELLED_TAG
+from slipway.resources.identity import CANCELLED_TAG
 from tests.drills.graphql import LAUNCH, LAUNCH_AGAIN
 from tests.resources.every_mutation import AskedMutation, every_mutation
 from tests.resources.served import HEADER, TERMINATE, Answer, Served, basic, guarded_by, launching

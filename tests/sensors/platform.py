@@ -20,8 +20,8 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import steps
-from slipway.assets.evaluation import evaluate
-from slipway.assets.measuring import Measuring
+from slipway.assets.measurement import Measuring
+from slipway.assets.promotion.evaluation import evaluate
 from slipway.assets.training import specification, terms
 from slipway.definitions import build
 from slipway.recipes.assignments import applied
@@ -36,9 +36,7 @@ from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trainings
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Duty, Trainings, TrainingStore, all_trainings
 from tests.assets.datasets.corpora import make_corpus
 from tests.conftest import until
 
@@ -151,7 +149,7 @@ class Platform:
 
     @property
     def trainings(self) -> Trainings:
-        return trainings(self.tiers)
+        return all_trainings(self.tiers)
 
     @functools.cached_property
     def recipe(self) -> ModelRecipe:

@@ -5,12 +5,12 @@ import datetime
 import dagster as dg
 import pytest
 
-from slipway.assets import start
-from slipway.assets.renewing import renew
+from slipway.assets import training_commands
+from slipway.assets.retraining import renew
 from slipway.recipes.assignments import applied
 from slipway.recipes.renewal import RenewalSection
 from slipway.resources.trainings import account_tables, naming
-from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings.accounts import Prices
 from slipway.resources.trainings.decision import Action
 from tests.sensors.platform import BY, TINY, Platform
 
@@ -33,7 +33,7 @@ def test_retrainings_of_a_schedule_of_a_person_and_of_a_fall_say_why_they_began(
     short = applied(tracked.recipe.model_copy(update={"renewal": renewal}), ["run.steps=20", "checkpoint.every=10"])
     platform, first = tracked.with_training(short), {store.id for store in tracked.trainings.stores()}
     scheduled(platform)
-    start.start(short, platform.tiers, platform.tracking, BY, "to be sure")
+    training_commands.start(short, platform.tiers, platform.tracking, BY, "to be sure")
     origin = {"renewal": "quality", "loss_now": 2.0}
     renew(short, "quality 0123456789ab", origin, platform.tiers, platform.tracking, platform.instance, BY)
     stores = [store for store in platform.trainings.stores() if store.id not in first]

@@ -6,12 +6,11 @@ import dagster as dg
 import pytest
 
 from slipway.assets import keys
-from slipway.assets.evaluation import evaluated
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.release import release
-from slipway.resources.trainings.store import TrainingStore
+from slipway.assets.promotion.evaluation import evaluated
+from slipway.resources.trainings.checkpoints import release
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.sensors.checkpoint_arrivals import EVALUATES_TAG
-from slipway.trainer.checkpoint.tiers import faults
+from slipway.trainer.checkpoint.tiers import replicas
 from slipway.trainer.record import fence
 from tests.sensors.platform import BY, EVERY, STEPS, Platform
 
@@ -196,7 +195,7 @@ def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platf
 def test_a_fault_of_a_tier_is_reported_once_on_the_checkpoint(platform: Platform):
     store = platform.finished(Duty.CHECKPOINTS)
     last = store.commits()[-1]
-    faults.note(store.folder, last.name, "backup", faults.NOT_COPIED, "s3://bucket: access denied")
+    replicas.note_fault(store.folder, last.name, "backup", replicas.NOT_COPIED, "s3://bucket: access denied")
     for _ in range(4):
         platform.apply("checkpoint_arrivals")
     [event] = metadata_of(platform, partitions(store)[-1])

@@ -17,8 +17,8 @@ from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import steps
 from slipway.assets.serving import Serving, champion_of, served_key
 from slipway.recipes.renewal import RenewalSection
-from slipway.resources.mlflow.promotion import history
 from slipway.resources.mlflow.registry import CHAMPION, Registry
+from slipway.resources.promotions.promotion import history
 from slipway.resources.serving import local
 from slipway.resources.serving.local import PORT
 from slipway.serving import client

@@ -10,8 +10,7 @@ import pytest
 
 from slipway.assets import keys
 from slipway.assets.sweeps.assets import current_subject, open_sweep
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.sensors.support import faults
 from slipway.trainer.record import files
 from tests.sensors.conftest import UNCAPTURED

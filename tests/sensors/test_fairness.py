@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.launchers.protocol import Job
 from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.unavailable import Unavailable
 from slipway.sensors.support import fairness
 from slipway.sensors.support.fairness import Newcomer, in_turn
 from tests.accesses import accesses

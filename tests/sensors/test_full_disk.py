@@ -7,9 +7,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from slipway.resources.morning import reading
-from slipway.resources.morning import report as morning
-from slipway.resources.morning.report import MorningItem
+from slipway.resources.daily_report import reading
+from slipway.resources.daily_report import report as morning
+from slipway.resources.daily_report.report import MorningItem
 from slipway.resources.notify.settings import NotificationSettings
 from slipway.resources.tiers import Tiers
 from slipway.sensors.notifications import NAME, notifications_sensor

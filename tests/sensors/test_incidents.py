@@ -9,8 +9,7 @@ import pytest
 from slipway.assets import incidents as shown
 from slipway.assets import keys
 from slipway.resources.trainings import accounts
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.base import journal
 from slipway.trainer.record import causes, files, incidents, ledger
 from slipway.trainer.record.fence import Token
@@ -65,7 +64,9 @@ def test_a_failed_incarnation_is_an_incident_with_its_cause_and_it_says_what_it_
     last, _ = metadata_of(platform, KEY, name)
     assert (last["state"], last["steps_lost"], last["resumed_from"]) == ("over", 2, 8)
     assert last["went_on"].startswith("incarnation 2 on node-0 from step 8")
-    assert last["seconds_lost"] == pytest.approx(accounts.costs(store.folder)["000001.0000"].seconds, abs=0.01)
+    assert last["seconds_lost"] == pytest.approx(
+        accounts.interruption_costs(store.folder)["000001.0000"].seconds, abs=0.01
+    )
     assert "data:image/png" in last["timeline"] and "## Seconds" in last["post_mortem"]
     written = incidents.evidence(store.folder, "000001.0000") / "post-mortem.md"
     assert written.read_text() == last["post_mortem"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.assets import keys, unseen
+from slipway.assets import holdout_filter, keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.initial import with_initial_weights
 from slipway.assets.training import specification, terms
@@ -16,7 +16,7 @@ from slipway.recipes.initial import InitSection
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.mlflow.registry import CHAMPION, MANIFEST_TAG, Registry
 from slipway.resources.trainings.store import TrainingStore
-from slipway.trainer.checkpoint.disk import ancestors
+from slipway.trainer.checkpoint.disk import progress
 from slipway.trainer.data.shards import read_manifest
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.start import export, huggingface
@@ -88,7 +88,7 @@ def test_a_training_that_is_offered_with_given_weights_trains_from_them(platform
     loss = [event["loss"] for event in store.events() if event["event"] == "step"]
     before = [event["loss"] for event in first.events() if event["event"] == "step"]
     assert [event["digest"] for event in store.events() if event["event"] == "initialised"]
-    kept = ancestors.read(platform.home.durable / store.commits()[-1].folder)
+    kept = progress.read(platform.home.durable / store.commits()[-1].folder)
     known = [first.specification().snapshot] if layout == "checkpoint" else None
     assert recipe.init is not None
     assert kept.lineage["initial"] == {"digest": recipe.init.digest, "snapshots": known}
@@ -133,7 +133,7 @@ def test_what_the_weights_were_trained_on_is_not_held_out_from_the_training_that
     recipe = settle(platform, starting(platform, checkpoint=f"{first.id}/{STEPS}"))
     made = specification(recipe, newer.sha256, platform.tiers)
     held_out = read_manifest(platform.home.durable, made.snapshot)
-    assert held_out.source[unseen.UNSEEN]["seen"] == [older]
+    assert held_out.source[holdout_filter.UNSEEN]["seen"] == [older]
     assert 0 < held_out.splits["validation"].documents < newer.splits["validation"].documents
     drawn = specification(recipe.model_copy(update={"init": None}), newer.sha256, platform.tiers)
     assert drawn.snapshot == newer.sha256

@@ -8,11 +8,11 @@ from dagster import DagsterRunStatus
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from slipway.assets import keys
+from slipway.resources.identity import CANCELLED_TAG
 from slipway.resources.launchers.protocol import JobState
-from slipway.resources.mlflow.identity import CANCELLED_TAG
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.duties import Duty
 from slipway.resources.trainings.job import job_name
+from slipway.resources.trainings.store import Duty
 from slipway.sensors.job_watch import training_request
 from slipway.sensors.support import runs
 from tests.conftest import until

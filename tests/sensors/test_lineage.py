@@ -5,9 +5,9 @@ import dataclasses
 import dagster as dg
 
 from slipway.assets import keys
-from slipway.assets.gates.checks import HAS_LINEAGE
+from slipway.assets.promotion.policy_checks import HAS_LINEAGE
 from slipway.resources import code
-from slipway.resources.mlflow import record
+from slipway.resources.promotions import model_record
 from tests.sensors.platform import STEPS, TINY, Platform
 
 
@@ -28,8 +28,8 @@ def test_a_checkpoint_of_a_training_here_has_a_complete_record(tracked: Platform
     platform = demanding(tracked)
     found = judged(platform)
     assert found.passed, found.metadata
-    kept = record.read(platform.home.durable, "tiny-model", platform.finished().commits()[-1].manifest)
-    assert kept is not None and record.missing(kept) == []
+    kept = model_record.read(platform.home.durable, "tiny-model", platform.finished().commits()[-1].manifest)
+    assert kept is not None and model_record.missing(kept) == []
     assert kept.environment["kernel"] and kept.hardware["accelerators"]
     assert kept.data["stages"].keys() == {"documents", "snapshot", "tokenizer"}
     assert kept.state["verified"]["found"] == "whole" and kept.state["parent"] == "drawn weights"
@@ -40,15 +40,15 @@ def test_a_checkpoint_of_a_training_here_has_a_complete_record(tracked: Platform
 
 
 def test_what_the_record_lacks_is_named_with_what_to_do(tracked: Platform, monkeypatch):
-    whole = record.of_checkpoint
+    whole = model_record.of_checkpoint
 
-    def lacking(*arguments: object) -> record.ModelRecord:
+    def lacking(*arguments: object) -> model_record.ModelRecord:
         """The record as a trainer of an earlier version would have left it, outside git."""
         made = whole(*arguments)  # type: ignore[arg-type]
         known = {name: value for name, value in made.environment.items() if name not in ("packages", "kernel")}
         return dataclasses.replace(made, environment=known, code={**made.code, "revision": ""})
 
-    monkeypatch.setattr(record, "of_checkpoint", lacking)
+    monkeypatch.setattr(model_record, "of_checkpoint", lacking)
     found = judged(demanding(tracked))
     assert not found.passed
     missing = str(found.metadata["missing"])

@@ -7,8 +7,7 @@ import pytest
 
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.trainings.control import TrainingControl
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.record import files
 from tests.sensors.platform import BY, Platform
 

@@ -12,17 +12,16 @@ import pytest
 
 from slipway.assets import keys
 from slipway.resources import code
-from slipway.resources.mlflow import pages, silence
+from slipway.resources.mlflow import circuit_breaker, pages
 from slipway.resources.mlflow import tracking as tracking_module
-from slipway.resources.mlflow.shipped import ShippedLedger
+from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.mlflow.tracking import Delivery, Tracking
 from slipway.resources.trainings import naming
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.base import atomic
-from slipway.trainer.figures import rank_figures
-from slipway.trainer.node import environment
+from slipway.trainer.metrics import rank_figures
+from slipway.trainer.node import runtime_info
 from slipway.trainer.record import files, ledger
 from slipway.trainer.record.fence import Token
 from tests.conftest import until
@@ -109,7 +108,7 @@ def test_a_run_says_what_it_ran_on_and_what_its_nodes_did(tracked: Platform):
     store = tracked.finished(Duty.TRACKING)
     tracked.apply("metrics_shipping")
     data = tracked.tracking.client().get_run(tracked.tracking.run_of(store)).data
-    listed = environment.packages_path(tracked.home.durable, data.tags["slipway.packages"])
+    listed = runtime_info.packages_path(tracked.home.durable, data.tags["slipway.packages"])
     assert f"numpy=={version('numpy')}\n" in listed.read_text()
     assert data.tags["slipway.kernel"].startswith("Linux ") and data.tags["slipway.accelerator"]
     assert data.tags["mlflow.source.git.commit"] == tracked.compute.revision.partition("+")[0]
@@ -124,7 +123,7 @@ def test_a_run_has_what_ran_and_in_the_end_its_page(tracked: Platform):
     ledger.note(store.folder, Token(1), "another", "started", revision=changed)
     tracked.apply("metrics_shipping")
     client, run = tracked.tracking.client(), tracked.tracking.run_of(store)
-    packages = environment.packages_path(tracked.home.durable, client.get_run(run).data.tags["slipway.packages"])
+    packages = runtime_info.packages_path(tracked.home.durable, client.get_run(run).data.tags["slipway.packages"])
     assert {each.path for each in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
     found = {each.path for each in client.list_artifacts(run, "code")}  # and the difference of this checkout, maybe
     assert {f"code/{changed}.diff", f"code/{packages.name}"} <= found
@@ -268,7 +267,7 @@ def test_a_server_that_accepts_and_never_answers_costs_one_deadline_for_all_trai
 ):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr(silence, "SECONDS", 60.0)
+    monkeypatch.setattr(circuit_breaker, "SECONDS", 60.0)
     stores = [tracked.proposed(f"cause {number}") for number in range(5)]
     for store in stores:
         tracked.trainings.open(store.id, Duty.TRACKING)

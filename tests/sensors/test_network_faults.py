@@ -10,8 +10,8 @@ from slipway.resources.compute.embedded import EmbeddedCompute
 from slipway.resources.node_tasks import network
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.claims import Token
 from slipway.trainer.record.incidents import IncidentRecord
-from slipway.trainer.record.tokens import Token
 from tests.sensors.platform import BY, Platform
 
 NODES = ("node-0", "node-1", "node-2")

@@ -16,8 +16,8 @@ from slipway.resources.trainings.store import TrainingStore
 from slipway.sensors.support.runs import PARTITION_TAG
 from slipway.trainer.diagnosis import folder
 from slipway.trainer.record import causes, incidents
+from slipway.trainer.record.claims import Token
 from slipway.trainer.record.incidents import IncidentRecord
-from slipway.trainer.record.tokens import Token
 from tests.sensors.platform import Platform
 
 

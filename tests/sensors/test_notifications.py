@@ -9,8 +9,8 @@ from slipway.resources.fleet.health.register import NodeRegister
 from slipway.resources.fleet.health.standing import NodeRecord, Standing
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
-from slipway.resources.trainings.duties import Duty
-from slipway.sensors.support import memory
+from slipway.resources.trainings.store import Duty
+from slipway.sensors.support import observation_cache
 from slipway.trainer.record import causes
 from tests.conftest import until
 from tests.resources.notify import servers
@@ -43,7 +43,7 @@ def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Pl
         platform.apply("incidents")
         for _ in range(2):
             platform.apply("notifications")
-            memory._memories.clear()  # as in another process
+            observation_cache._memories.clear()  # as in another process
         until(lambda: hook.messages, "a message")
         platform.apply("notifications")
         said = "\n".join(each["message"] for each in hook.messages)

@@ -10,8 +10,8 @@ import yaml
 
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
-from slipway.assets.evaluation import evaluate
-from slipway.assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
+from slipway.assets.promotion.evaluation import evaluate
+from slipway.assets.promotion.policy_checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
 from slipway.assets.training import specification
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.trainings.store import TrainingStore

@@ -9,10 +9,10 @@ from dagster._core.run_coordinator import SubmitRunContext
 from dagster._core.storage.tags import PARENT_BACKFILL_ID_TAG
 from dagster._core.workspace.context import WorkspaceRequestContext
 
-from slipway.resources.mlflow import holding
-from slipway.resources.mlflow.identity import USER_TAG, Asker
-from slipway.resources.mlflow.promotion import Judgement, NotAPromoter, Promotions, history
+from slipway.resources.identity import USER_TAG, Asker
 from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, TRAINING_TAG, Registry, Version
+from slipway.resources.promotions import promotion_holds
+from slipway.resources.promotions.promotion import Judgement, NotAPromoter, Promotions, history
 from slipway.resources.run_coordinator import AttributingRunCoordinator
 from tests.sensors.platform import BY, Platform
 
@@ -42,7 +42,7 @@ def test_only_a_promoter_decides_and_a_refusal_says_who_was_found_and_who_is_exp
         model.promote(version, EVE, "it is time")
     for attempt in (
         lambda: model.demote(EVE, "it is old"),
-        lambda: model.approve(version, holding.Approval(True, EVE, "it reads well")),
+        lambda: model.approve(version, promotion_holds.Approval(True, EVE, "it reads well")),
         lambda: model.thaw(EVE),
     ):
         with pytest.raises(NotAPromoter, match="found eve"):

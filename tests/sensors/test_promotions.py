@@ -9,17 +9,15 @@ from dagster import DagsterRunStatus
 
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
-from slipway.assets.evaluation import evaluate, evaluated
-from slipway.assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
+from slipway.assets.promotion.evaluation import evaluate, evaluated
+from slipway.assets.promotion.policy_checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
 from slipway.assets.suites import measured
 from slipway.assets.training import specification, terms
 from slipway.cli.main import main
 from slipway.recipes.training import ModelRecipe, with_parameters
-from slipway.resources.mlflow.promotion import Judgement, Promotions, history
 from slipway.resources.mlflow.registry import CANDIDATE, CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
-from slipway.resources.mlflow.waiting import undecided
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.promotions.promotion import Judgement, Promotions, history, undecided
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.sensors.promotions import PROMOTES_TAG
 from slipway.sensors.support import runs
 from slipway.trainer.base import atomic, codec, digest

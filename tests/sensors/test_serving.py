@@ -7,9 +7,16 @@ import dagster as dg
 import pytest
 
 from slipway.assets.serving import SERVES_TAG, Serving, served_key
-from slipway.resources.mlflow.promotion import PROMOTION, Judgement, Promotion, Promotions, champion, history
 from slipway.resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, TRAINING_TAG, Registry, Version
-from slipway.resources.mlflow.sending_back import send_back
+from slipway.resources.promotions.promotion import (
+    PROMOTION,
+    Judgement,
+    Promotion,
+    Promotions,
+    champion,
+    history,
+    send_back,
+)
 from slipway.resources.serving import local
 from slipway.resources.serving.local import PORT
 from slipway.serving import client

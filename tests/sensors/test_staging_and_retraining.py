@@ -7,7 +7,7 @@ import dagster as dg
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.recipes.renewal import RenewalSection
-from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Duty
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Token
 from slipway.trainer.staging import stage

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Duty
 from slipway.sensors import job_watch, metrics_shipping
 from tests.sensors.platform import Platform
 

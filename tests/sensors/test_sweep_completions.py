@@ -14,8 +14,7 @@ from slipway.assets.sweeps.decisions import closing
 from slipway.assets.sweeps.full_scale import led_to
 from slipway.assets.sweeps.store import SweepStore, sweeps
 from slipway.cli.main import main
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import TrainingStore
+from slipway.resources.trainings.store import Duty, TrainingStore
 from slipway.trainer.base import lock
 from tests.assets.sweeps.simulation import Curve, continued
 from tests.sensors.platform import BY, SEARCH, TINY, Platform

@@ -17,15 +17,15 @@ from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
 from slipway.assets.sweeps.decisions import closing
 from slipway.assets.sweeps.events import Asked, Ended, Started
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trials import trials_of
 from slipway.assets.training import specification, terms
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.base import lock
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.base.processes import parent_of
 from slipway.trainer.checkpoint.disk import encryption
 from slipway.trainer.record import fence, ledger

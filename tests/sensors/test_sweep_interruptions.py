@@ -11,9 +11,9 @@ from slipway.assets.sweeps import steering
 from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
 from slipway.assets.sweeps.events import Asked, Closed, Decided, Event, Paused, Resumed
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trials import trials_of
 from slipway.recipes.training import ModelRecipe
 from slipway.trainer.checkpoint.disk import encryption

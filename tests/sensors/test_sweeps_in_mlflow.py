@@ -10,8 +10,7 @@ from slipway.assets.sweeps.events import Event
 from slipway.assets.sweeps.store import SweepStore
 from slipway.resources.mlflow.sweeps import NESTED, PARENT_TAG, SWEEP_TAG
 from slipway.resources.mlflow.tracking import Tracking
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.roots import trials
+from slipway.resources.trainings.store import Duty, all_trials
 from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
 from tests.sensors.platform import TINY, Platform
 
@@ -27,7 +26,7 @@ def sweep(tracked: Platform) -> SweepStore:
     store.append(*log)
     owing.owe(store)
     shutil.copytree(tracked.finished().folder, store.folder / "trials" / f"{SWEEP}.0")
-    trials(tracked.tiers)[SWEEP].open(f"{SWEEP}.0", Duty.TRACKING)
+    all_trials(tracked.tiers)[SWEEP].open(f"{SWEEP}.0", Duty.TRACKING)
     return store
 
 

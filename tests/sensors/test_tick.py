@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from slipway.assets import keys, subjects
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
 from slipway.sensors.support import faults
 from slipway.sensors.support import tick as tick_module
 from slipway.sensors.support.tick import NAMED, Tick

@@ -9,9 +9,9 @@ import pytest
 
 from slipway.assets import keys, results
 from slipway.assets.results import result_metadata
-from slipway.resources.mlflow import identity
+from slipway.resources import identity
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.duties import Duty
+from slipway.resources.trainings.store import Duty
 from tests.conftest import Marked, until
 from tests.sensors.platform import BY, Platform
 

@@ -9,7 +9,7 @@ import torch
 from slipway.serving.engine import batching, weights
 from slipway.serving.engine.batching import AnswerEngine, Sequence
 from slipway.serving.engine.network import Cache, InferenceDecoder
-from slipway.serving.engine.plain import Sampling
+from slipway.serving.engine.sampling_settings import Sampling
 from slipway.serving.engine.weights import Refused
 from slipway.trainer.config.shapes import Data
 from slipway.trainer.models.decoder import DecoderShape

@@ -17,10 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from slipway.assets.suites.generation import asking
-from slipway.serving.front.names import service_name
+from slipway.assets.suites.generation import generate
 from slipway.serving.front.rollout import LEAST_PAIRS
-from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict, service_name
 from tests.conftest import until
 from tests.embedded.slipway import free_port
 from tests.serving.fronts import MODEL, ROOT, call, wish
@@ -92,7 +91,7 @@ class ServedCluster:
 
     def ready(self, version: ServedVersion) -> None:
         """Let the pods of a version be ready."""
-        url = self.pods.enter_context(asking.worker(self.records.durable, MODEL, version))
+        url = self.pods.enter_context(generate.worker(self.records.durable, MODEL, version))
         self.services.pods[service_name(MODEL, version)] = url
 
     def ask(self) -> str:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from slipway.serving.engine import sampling
-from slipway.serving.engine.plain import Sampling
+from slipway.serving.engine.sampling_settings import Sampling
 
 LOGITS = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
 

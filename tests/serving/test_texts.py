@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from slipway.serving.api.asking import BadRequest, Message
+from slipway.serving.api.request_parsing import BadRequest, Message
 from slipway.serving.api.texts import ServedTokenizer
 
 CHAT = [Message("system", "Be brief."), Message("user", "Hello")]

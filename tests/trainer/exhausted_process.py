@@ -16,8 +16,9 @@ import torch
 
 from slipway.trainer.config import resolved
 from slipway.trainer.config.shapes import Data
+from slipway.trainer.elastic import process_groups
 from slipway.trainer.loading.order import rank_slice
-from slipway.trainer.node import world
+from slipway.trainer.node.world import World
 from slipway.trainer.start.divided import is_divided
 from slipway.trainer.step.engine import Engine
 from slipway.trainer.step.exhaustion import OutOfMemory
@@ -26,7 +27,7 @@ from tests.trainer.layout_process import VOCABULARY, sequences
 
 def main(path: Path, mebibytes: int, limited: str, steps: int, limit_at: int) -> int:
     settings = resolved.load(path)
-    with world.join(settings) as place:
+    with process_groups.join(settings) as place:
         data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
         engine = Engine(settings, place, data, lambda event, **fields: say(place, event=event, **fields))
         small = dataclasses.replace(settings, batch=dataclasses.replace(settings.batch, micro=1, sequences=place.size))
@@ -67,7 +68,7 @@ def weights(engine: Engine) -> float:
     return float(sum(each.detach().abs().double().sum() for each in parts) or torch.zeros(()))
 
 
-def say(place: world.World, **fields: Any) -> None:
+def say(place: World, **fields: Any) -> None:
     """Print it in one write: the line of another rank may come between the two writes of an unbuffered `print`."""
     print(f"{json.dumps({'rank': place.rank, **fields})}\n", end="", flush=True)
 

@@ -10,7 +10,7 @@ import signal
 import sys
 
 from slipway.trainer.__main__ import main
-from slipway.trainer.figures.report import StepReport
+from slipway.trainer.metrics.report import StepReport
 from slipway.trainer.step import updates
 
 

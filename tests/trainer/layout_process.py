@@ -17,9 +17,10 @@ from torch.distributed.tensor import DTensor
 
 from slipway.trainer.config import layout, resolved
 from slipway.trainer.data import documents
+from slipway.trainer.elastic import process_groups
 from slipway.trainer.loading.order import rank_slice
 from slipway.trainer.models.model import Data
-from slipway.trainer.node import world
+from slipway.trainer.node.world import World
 from slipway.trainer.step.engine import Engine
 
 VOCABULARY, STEPS, VALIDATED = 64, 20, 5
@@ -41,7 +42,7 @@ def rows(settings: resolved.Config, places: Any) -> Any:
     return documents.Documented(tokens, np.array(begins, np.uint32).reshape(tokens.shape))
 
 
-def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
+def run(settings: resolved.Config, place: World) -> dict[str, Any]:
     """Twenty steps, and what can be seen of them on rank 0."""
     events: list[str] = []
     data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
@@ -98,7 +99,7 @@ def _digest(engine: Engine) -> str:
 def main(configurations: Path, results: Path) -> None:
     torch.use_deterministic_algorithms(True)
     named = json.loads(configurations.read_text())
-    with world.join() as place:
+    with process_groups.join() as place:
         for name, path in named.items():
             settings = resolved.load(Path(path))
             mesh = layout.check(settings, place.size, place.size)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from slipway.trainer import evaluate, export
 from slipway.trainer.base import codec
-from slipway.trainer.node.world import join
-from slipway.trainer.record import outcomes
+from slipway.trainer.elastic.process_groups import join
+from slipway.trainer.record import job_result
 from slipway.trainer.record.scores import Scores
 
 
@@ -33,7 +33,7 @@ def measure(megabytes: int, tiny: Path, large: Path) -> None:
         limit(megabytes)
         scores = evaluate.evaluate(second, world)
         if world.leads:
-            outcomes.succeed(Path(second["outcome"]), codec.plain(Scores(tuple(scores))))
+            job_result.succeed(Path(second["outcome"]), codec.plain(Scores(tuple(scores))))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from slipway.trainer import evaluate
 from slipway.trainer.checkpoint.disk.contents import Contents
 from slipway.trainer.data import snapshots
+from slipway.trainer.elastic.process_groups import join
 from slipway.trainer.models.model import Model
-from slipway.trainer.node.world import join
 
 
 def model_of(found: Contents, snapshot: snapshots.Snapshot) -> Model:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from slipway.trainer.__main__ import main
-from slipway.trainer.recovery import lookout
+from slipway.trainer.elastic import lookout
 from slipway.trainer.step.engine import Engine
 from slipway.trainer.step.passes import Passes, StepTotals, Sums
 from tests.trainer.frozen import freeze_after

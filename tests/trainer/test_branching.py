@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.trainer.base import atomic
-from slipway.trainer.record import causes, endings, fence
+from slipway.trainer.record import causes, fence, rank_exit
 from tests.trainer.conftest import Training, read_json
 
 
@@ -80,7 +80,7 @@ def test_a_parents_checkpoint_that_is_damaged_is_no_fault_of_the_configuration_a
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     child = branched(copy_of_finished, tmp_path_factory.mktemp("child"), mark)
     ended = child.run()
-    end = endings.decisive(child.store, 1)
+    end = rank_exit.decisive(child.store, 1)
     assert ended.code == 1 and end is not None and end.kind == causes.STORAGE
     assert "branch: tiny: checkpoint 000000010.000001.0000 cannot be loaded: durable: " in ended.err
     assert not fence.set_aside_reasons(copy_of_finished.store)

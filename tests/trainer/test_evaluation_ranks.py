@@ -10,7 +10,7 @@ from slipway.trainer.base import atomic
 from slipway.trainer.config import evaluating, resolved
 from slipway.trainer.config.layout import UnfitLayout
 from slipway.trainer.config.operation import Evaluation
-from slipway.trainer.record import outcomes
+from slipway.trainer.record import job_result
 from slipway.trainer.record.scores import Score
 from tests.trainer.conftest import Ended, Training, read_json, wait
 from tests.trainer.test_evaluate import figures, request
@@ -29,7 +29,7 @@ def run(training: Training, ranks: int, document: dict[str, Any]) -> Ended:
 
 
 def scores(outcome: Path) -> list[Score]:
-    found = outcomes.read(outcome)
+    found = job_result.read(outcome)
     assert found is not None and not found.failure
     return [Score(**each) for each in found.result["scores"]]
 

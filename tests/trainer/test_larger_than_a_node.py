@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.resources.trainings import course
+from slipway.resources.trainings.metric_series import read_sample
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Token
 from tests import disks
@@ -58,7 +58,7 @@ def test_a_dataset_three_times_a_nodes_disk_is_trained_on_in_the_order_of_a_larg
     assert held["kind"] == "window"
     staged = small.events("staged")
     assert staged[-1]["node"] == "local" and staged[-1]["bytes"] <= staged[-1]["total_bytes"] < 4600 * 1000
-    assert course.read(small.store).staging.startswith("window: the snapshot has 13.8 MB")
+    assert read_sample(small.store).staging.startswith("window: the snapshot has 13.8 MB")
     assert small.losses() == large.losses()
     assert small.tensors(80) == large.tensors(80)
 

@@ -13,7 +13,7 @@ from slipway.trainer.config import evaluating, resolved
 from slipway.trainer.config.operation import Evaluation
 from slipway.trainer.config.shapes import Data
 from slipway.trainer.models.decoder import DecoderShape
-from slipway.trainer.record import outcomes
+from slipway.trainer.record import job_result
 from slipway.trainer.start import drawing
 from tests.trainer.checkpoints import save_of
 from tests.trainer.conftest import LENGTH, VOCAB, Training, settings, wait
@@ -95,7 +95,7 @@ def test_a_model_eight_times_a_process_limit_is_exported(training: Training, tmp
     }
     code, err = limited(training, 1, MEGABYTES // 8, "export", write(tmp_path / "request.json", request))
     assert code == 0, err
-    ended = outcomes.read(outcome)
+    ended = job_result.read(outcome)
     assert ended is not None and len(ended.result["manifest"]) == 64
     index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_bytes())
     assert index["metadata"]["total_size"] == pytest.approx(MEGABYTES * 1e6 / 2, rel=0.05)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from slipway.trainer.base import processes
-from slipway.trainer.checkpoint.saving import grace
+from slipway.trainer.checkpoint.saving import schedule
 from tests.trainer.conftest import Training, wait
 
 
@@ -66,9 +66,9 @@ def test_one_rank_that_is_asked_takes_all_out_of_the_step(training: Training, as
 def test_a_save_that_is_longer_than_the_grace_is_said_beforehand_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(grace.VARIABLE, "20")
+    monkeypatch.setenv(schedule.GRACE_VARIABLE, "20")
     said: list[dict[str, object]] = []
-    warning = grace.StopGrace(lambda event, **fields: said.append({"event": event, **fields}))
+    warning = schedule.StopGrace(lambda event, **fields: said.append({"event": event, **fields}))
     warning.saved(10, 19.0, "durable")
     warning.saved(20, 300.0, "nvme")
     assert said == []
@@ -82,9 +82,9 @@ def test_a_save_that_is_longer_than_the_grace_is_said_beforehand_once(
 
 
 def test_steps_that_cannot_be_left_count_as_a_part_of_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(grace.VARIABLE, "20")
+    monkeypatch.setenv(schedule.GRACE_VARIABLE, "20")
     said: list[str] = []
-    warning = grace.StopGrace(lambda _, **fields: said.append(f"{fields['seconds']:.0f} s: {fields['reason']}"))
+    warning = schedule.StopGrace(lambda _, **fields: said.append(f"{fields['seconds']:.0f} s: {fields['reason']}"))
     warning.saved(10, 12.0, "durable", before=7.0)
     assert said == []
     warning.saved(20, 12.0, "durable", before=30.0)
@@ -94,5 +94,5 @@ def test_steps_that_cannot_be_left_count_as_a_part_of_the_stop(monkeypatch: pyte
 
 
 def test_without_a_grace_that_is_known_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(grace.VARIABLE, raising=False)
-    grace.StopGrace(lambda event, **_: pytest.fail(event)).saved(10, 1e6, "durable")
+    monkeypatch.delenv(schedule.GRACE_VARIABLE, raising=False)
+    schedule.StopGrace(lambda event, **_: pytest.fail(event)).saved(10, 1e6, "durable")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.base.processes import ExitCode
 from slipway.trainer.checkpoint.disk import verification
 from slipway.trainer.config import resolved as configuration
 from slipway.trainer.record import fence, heartbeat

@@ -18,6 +18,13 @@ def warn(line: str) -> None:
     _write(sys.stderr, line)
 
 
+def explain(module: str, does: str) -> None:
+    """With --help as the first argument, say in one line what the module does and who starts it, and exit."""
+    if sys.argv[1:2] in (["--help"], ["-h"]):
+        say(f"python -m {module} {does}. Slipway starts it; what a person calls is in slipway --help.")
+        raise SystemExit(0)
+
+
 def _write(stream: TextIO, line: str) -> None:
     stream.write(f"{line}\n")
     stream.flush()

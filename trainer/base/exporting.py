@@ -2,18 +2,27 @@
 
 Whoever scrapes waits, and nobody else: each request has a thread, and one text is made at a time. An error while the
 text is made answers 500 with its sentence, and the server stays.
+
+What a process says of itself over HTTP has one form for all of them:
+
+    GET /live     200 while the process answers: for a probe that ends what hangs
+    GET /health   200 and {"problems": {}}; 503 and what is wrong, by subject, otherwise: for people and alerts
+
+A probe that ends a process never asks for problems: a tier that is away isn't mended by another start.
 """
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from slipway.trainer.base import health
 from slipway.trainer.base.exposition import CONTENT_TYPE
-from slipway.trainer.base.health import HealthAnswer
 
 PLAIN = "text/plain; charset=utf-8"
+LIVE, HEALTH = "/live", "/health"
+KIND = "application/json"
 
 
 def server(
@@ -28,17 +37,17 @@ def server(
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
-            if path == health.LIVE:
-                self._say(health.live())
-            elif path == health.HEALTH:
-                self._say(health.health(problems()))
+            if path == LIVE:
+                self._say(live())
+            elif path == HEALTH:
+                self._say(health(problems()))
             elif path == "/metrics":
                 self._scrape()
             else:
                 self._answer(404, f"{path}: found no such page, expected /metrics, /live or /health\n", PLAIN)
 
         def _say(self, answer: HealthAnswer) -> None:
-            self._answer(answer.status, answer.body, health.KIND)
+            self._answer(answer.status, answer.body, KIND)
 
         def _scrape(self) -> None:
             try:
@@ -64,3 +73,21 @@ def server(
     made = ThreadingHTTPServer((host, port), Handler)
     made.daemon_threads = True
     return made
+
+
+@dataclass(frozen=True)
+class HealthAnswer:
+    """An answer over HTTP, as JSON."""
+
+    status: int
+    body: str
+
+
+def live() -> HealthAnswer:
+    """The answer to /live."""
+    return HealthAnswer(200, json.dumps({"live": True}))
+
+
+def health(problems: Mapping[str, str]) -> HealthAnswer:
+    """The answer to /health; `problems` says by subject what is wrong with it."""
+    return HealthAnswer(503 if problems else 200, json.dumps({"problems": dict(problems)}, ensure_ascii=False))

@@ -88,6 +88,24 @@ class Forked:
             os.kill(self.pid, number)
 
 
+def start_helper(name: str, main: Callable[[], None]) -> int:
+    """Fork a process that runs `main` and then ends; it helps this one, and dies with it. Returns its pid.
+
+    name: the module that others see in lists of processes. Call it before any thread is started. SIGTERM does not end
+    it: a node that was asked to stop still needs it until its ranks have saved.
+    """
+    parent, pid = os.getpid(), os.fork()
+    if pid:
+        return pid
+    try:
+        processes.die_with_parent(parent)
+        show_words((sys.executable, "-m", name))
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        main()
+    finally:
+        os._exit(1)
+
+
 def live(main: Main, prepare: Callable[[], None]) -> NoReturn:
     """The life of a process that was just forked with all signals blocked: prepare, heed signals again, run `main`.
 

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import slipway
 from slipway.trainer.base.digest import checked
 
 SHARDS, SNAPSHOTS, CHECKPOINTS = "shards", "snapshots", "checkpoints"
@@ -32,6 +33,7 @@ CHECKPOINT_FILE = re.compile(
     r"checkpoints/\w[\w.-]*/(\d{9}\.\d{6}\.\d{4}|\.\d{9}\.\d{6}\.\d{4}\.partial)/\w[\w.-]*", re.A
 )
 """The names of a checkpoint's files, which a node gives to the others, also while the checkpoint is being saved."""
+CODE = Path(slipway.__file__).parents[1].resolve()
 
 
 def named(folder: str, name: str) -> str:

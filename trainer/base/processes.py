@@ -2,23 +2,33 @@
 
 torchrun puts every rank into a session of its own, so neither a session nor a process group holds the
 processes of a node together. Parentage does, as long as a subreaper stands above every orphan. Linux only.
+
+`ExitCode` has the exit codes of a rank; `json_of` starts a child that measures what this process need not import for
+it.
 """
 
 import contextlib
 import ctypes
+import enum
+import functools
+import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from slipway.trainer.base import regular_file
+from slipway.trainer.base import parsing, regular_file
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
 
 # Loaded here, not at the first call: that call may be made between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True)
+LAST_LINES = 5
+"""So many of a child's last lines explain why it left no document."""
 
 
 def die_with_parent(parent: int | None = None, by: signal.Signals = signal.SIGKILL) -> None:
@@ -163,6 +173,42 @@ def begun_ticks(pid: int) -> int:
     """When a process began, in ticks since the boot; with its pid it names the process. 0 when there is none."""
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return int(fields[19]) if fields else 0
+
+
+def json_of(command: list[str], seconds: float) -> dict[str, Any]:
+    """The document that a command prints, whatever its exit code; the command dies with this process.
+
+    Raises ValueError where it prints none, or has not ended after so many seconds.
+    """
+    bind = functools.partial(die_with_parent, parent=os.getpid())
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, preexec_fn=bind
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"{command[2]}: it did not end within {seconds:g} s") from None
+    try:
+        document = parsing.value(done.stdout)
+    except json.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict):
+        said = " | ".join(done.stderr.strip().splitlines()[-LAST_LINES:])
+        raise ValueError(f"{command[2]}: it ended with exit code {done.returncode} and no result: {said}")
+    return document
+
+
+class ExitCode(enum.IntEnum):
+    DONE = 0
+    """The training is done, or was stopped as asked."""
+    FAILED = 1
+    """The training diverged, found no memory, could not write to a disk, or its node lacked something."""
+    UNUSABLE = 2
+    """The configuration cannot be trained."""
+    SUPERSEDED = 3
+    """A newer incarnation or generation has taken the training over."""
+    GIVEN_UP = 4
+    """Ranks of this node were killed again and again. A node that is killed itself ends with 128 + n, as a shell has
+    it, and a launcher that starts it anew tells the two apart."""
 
 
 def _parents() -> dict[int, int]:

@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from slipway.trainer.base import console
 from slipway.trainer.checkpoint import state
 from slipway.trainer.checkpoint.disk import contents
 from slipway.trainer.checkpoint.disk.contents import Contents
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
-from slipway.trainer.checkpoint.tiers import faults, replicas, waiting
+from slipway.trainer.checkpoint.tiers import replicas, waiting
 from slipway.trainer.checkpoint.tiers.locations import CommitPlace
 from slipway.trainer.checkpoint.tiers.node_copies import Gathering, Needed, SourceFault
 from slipway.trainer.checkpoint.tiers.waiting import Wait
 from slipway.trainer.node.world import World
 from slipway.trainer.record import fence
 from slipway.trainer.record.causes import LackingTier
+from slipway.trainer.record.fence import Commit
 
 PlacesOf = Callable[[fence.Commit], Iterable[CommitPlace]]
 """The places in which a commit can be read, in the order in which they are tried."""
+Record = Callable[..., None]
+"""Writes an event to the ledger."""
 
 
 def every_file(found: Contents) -> Iterable[str]:
@@ -88,7 +92,7 @@ def newest_verified(
                 break
             reason = f"checkpoint {commit.name}: {'; '.join(f'{tier}: {why}' for tier, why in tried.away.items())}"
             for tier, why in tried.away.items() if world.leads else ():
-                faults.note(store, commit.name, tier, faults.AWAY, why)
+                replicas.note_fault(store, commit.name, tier, replicas.AWAY, why)
             on_away(reason)
             if not world.from_leader(wait.again(reason)):
                 break
@@ -185,3 +189,42 @@ def _verified(folder: Path, manifest_sha256: str, world: World) -> Gathering:
     if damages or faults:
         return Gathering(damage=damages[0] if damages else "", away=faults[0] if faults else "")
     return Gathering(contents=found)
+
+
+class RestoreWords:
+    """The words of one rank, in the ledger and on standard error."""
+
+    def __init__(self, record: Record, leads: bool, moved: Callable[[], None]) -> None:
+        """`moved` is called while the restore waits for a tier: to wait is no hang."""
+        self._record, self._leads, self._moved = record, leads, moved
+
+    def source_fault(self, commit: Commit, fault: SourceFault) -> None:
+        """A copy of a file could not be had; the next place is asked for it."""
+        self._record("source_failed", **fault.fields(commit))
+        _say(f"{fault.node}: {fault.reason}")
+
+    def lost(self, commit: Commit, reason: str) -> None:
+        """No node gives this checkpoint whole now."""
+        self._record("passed_over", commit=commit.name, reason=reason)
+        _say(f"checkpoint {commit.name} is passed over: {reason}")
+
+    def memory_fault(self, step: int, reason: str) -> None:
+        """What the memory of the nodes holds of this step does not verify."""
+        self._record("memory_damaged", step=step, reason=reason)
+        if self._leads:
+            _say(f"step {step} in the memory of the nodes is passed over: {reason}")
+
+    def damaged(self, commit: Commit, reason: str) -> None:
+        """This checkpoint is damaged, and counts no more."""
+        self._record("set_aside", commit=commit.name, reason=reason)
+
+    def away(self, reason: str) -> None:
+        """A tier does not answer."""
+        self._moved()
+        self._record("tier_away", reason=reason)
+        if self._leads:
+            _say(f"waiting: {reason}")
+
+
+def _say(text: str) -> None:
+    console.warn(f"trainer: {text}")

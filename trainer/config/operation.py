@@ -1,9 +1,11 @@
 """The sections of a configuration that say how and where a training runs; they change its numbers by rounding alone.
 
 They are not part of a training's identity: after a change of its recipe, the same training goes on from its newest
-checkpoint, and has the new values from its next incarnation on.
+checkpoint, and has the new values from its next incarnation on. What `recovery` left out is on record in the training
+store, so that a changed answer never changes a step that was done.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -232,3 +234,64 @@ class Placement:
         require(
             self.nvme_gigabytes is None or self.nvme_gigabytes > 0, "nvme_gigabytes", "expected null or more than 0"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """How PyTorch uses the GPU and the compiler. A variable in the environment of a rank comes before a field here."""
+
+    tf32: Literal["none", "convolutions", "all"] = "convolutions"
+    """Which products of fp32 values the tensor cores compute, with 10 bits of mantissa instead of 23 and about seven
+    times as fast: none, those of convolutions (as PyTorch does by itself), or matrix products too. It has no effect
+    where `run.precision` is not fp32, nor on a CPU."""
+    cudnn_benchmark: bool = False
+    """Whether cuDNN tries its algorithms for each new shape, and takes the fastest one. It pays for convolutions over
+    pictures of one size; which one is the fastest may differ from start to start, and with it the rounding."""
+    expandable_segments: bool = True
+    """Whether PyTorch grows its blocks of GPU memory instead of adding new ones: less is lost to fragments when sizes
+    vary (PYTORCH_ALLOC_CONF)."""
+    collect_above: float = 0.0
+    """The share of the GPU's memory above which PyTorch gives back blocks that it has not used for long; 0 for never
+    before the memory is full (garbage_collection_threshold)."""
+    compile_cache: bool = True
+    """Whether what the compiler has made is kept on the node's NVMe until the training is over, so that a restart with
+    `layout.compile` compiles nothing again (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR). Where the path of the NVMe has
+    spaces or quotes, it stays among the temporary files."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.collect_above < 1, "collect_above", "expected a share from 0 up to, but not including, 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """The answers of one training."""
+
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The answer to a cause, by its name: see `slipway.trainer.record.causes.CHOICES`. Without one here, the usual one
+    holds."""
+    skips: int = 3
+    """So many batches are left out in `skip_steps` steps at most; one more ends the training."""
+    skip_steps: int = 1000
+    spike_sigmas: float = 10.0
+    """A loss is a spike where it is so many robust standard deviations above the median of the last ones; 0: never."""
+    straggler_sigmas: float = 6.0
+    """A rank is a straggler where its own part of a step takes so many robust standard deviations longer than that of
+    the others, and half as long again; 0: never."""
+
+    survivors: Literal["by_device", "stay", "leave"] = "by_device"
+    """What ranks that are well do when another one is lost: end, so that all are started anew (leave), or stay in their
+    processes and give it their state (stay): then no step is lost where a replica holds it. By device they stay on
+    GPUs, where a process pays for its context, for the network and for compilation, and leave on CPUs."""
+
+    drills: bool = False
+    """Whether an operator may ask the running ranks for faults (`slipway chaos`). A drill does real
+    harm; in a training whose weights matter it has no place."""
+
+    def __post_init__(self) -> None:
+        positive(self, "skip_steps")
+        for each in ("skips", "spike_sigmas", "straggler_sigmas"):
+            require(getattr(self, each) >= 0, each, "expected 0 or more")
+
+    def stays(self, on_gpu: bool) -> bool:
+        """Whether a rank that is well stays in its process."""
+        return on_gpu if self.survivors == "by_device" else self.survivors == "stay"

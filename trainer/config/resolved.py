@@ -1,9 +1,9 @@
 """The resolved configuration of one training: all that decides its numbers, and how and where it runs.
 
 One JSON file holds it, and there are no other settings. The sections are plain frozen dataclasses
-(`slipway.trainer.config.shapes`, `slipway.trainer.config.sections`, `slipway.trainer.config.operation`,
-`slipway.trainer.config.runtime`): recipes validate the same ones, so a field is described and checked in one place. The
-sections of `OPERATION` and `placement` are not part of a training's identity; the rest is.
+(`slipway.trainer.config.shapes`, `slipway.trainer.config.sections`, `slipway.trainer.config.operation`): recipes
+validate the same ones, so a field is described and checked in one place. The sections of `OPERATION` and `placement`
+are not part of a training's identity; the rest is.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +14,16 @@ from slipway.trainer.base import codec
 from slipway.trainer.base.invalid import require
 from slipway.trainer.config import coherence
 from slipway.trainer.config.mix import Mix, check_comes
-from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
-from slipway.trainer.config.recovery import Recovery
-from slipway.trainer.config.runtime import Runtime
+from slipway.trainer.config.operation import (
+    Evaluation,
+    Hardware,
+    Layout,
+    Observation,
+    Placement,
+    Recovery,
+    Runtime,
+    Storage,
+)
 from slipway.trainer.config.sections import Batch, Branch, Checkpoint, Communication, Init, Optimiser, Run, Validation
 from slipway.trainer.config.shapes import Shape
 

@@ -16,7 +16,7 @@ from slipway.trainer.diagnosis.commands import Lacking
 from slipway.trainer.diagnosis.folder import DiagnosisManifest
 from slipway.trainer.diagnosis.ranks import RankSeen
 from slipway.trainer.diagnosis.stacks import StackFile
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import Token
 
 SECONDS = 4.0
 """While the ranks hang: nothing else is lost by it."""

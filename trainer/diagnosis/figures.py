@@ -5,7 +5,7 @@ from typing import Any
 
 from slipway.trainer.base import atomic, codec, journal
 from slipway.trainer.record import files, heartbeat
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import Token
 
 TAIL_BYTES = 64 << 10
 """Of each segment of the ledger."""

@@ -26,6 +26,8 @@ from slipway.trainer.record.incarnation import GENERATION_VARIABLE
 VARIABLE = "SLIPWAY_STACKS"
 """The folder, for all processes of a node."""
 SIGNAL = signal.SIGUSR1
+STOPPED = "T"
+"""The state of a process that somebody has stopped (SIGSTOP)."""
 PREFIX = "slipway-stacks-"
 FORGOTTEN_SECONDS = 86_400.0
 """The folder of a node's process that was killed is removed after so long."""

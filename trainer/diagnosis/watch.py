@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.trainer.base import codec, console, parsing, regular_file
-from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.base.processes import ExitCode
 from slipway.trainer.diagnosis import collection, folder, requests
 from slipway.trainer.diagnosis.collection import DiagnosedNode
 from slipway.trainer.record import fence, incarnation

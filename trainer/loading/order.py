@@ -17,9 +17,14 @@ import numpy.typing as npt
 
 from slipway.trainer.base import digest
 from slipway.trainer.base.draws import GOLDEN, mix
+from slipway.trainer.config.layout import Mesh
 
 ROUNDS = 4
 Indices = npt.NDArray[np.uint64]
+NODES_IN_WORDS = 8
+"""A sentence names so many nodes at most; the ledger has all."""
+Span = tuple[int, int]
+"""The places of a rank's samples in the batch: the first one, and the one after the last."""
 
 
 class SampleOrder(Protocol):
@@ -116,32 +121,6 @@ class Block:
     shards: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _Epoch:
-    """One epoch: its shards in order, and its blocks."""
-
-    key: str
-    shards: Indices
-    firsts: Indices
-    """The index in `shards` at which each block begins, followed by the number of shards."""
-    begins: Indices
-    """The position at which each block begins, followed by the number of samples."""
-    ends: Indices
-    """The position at which each of `shards` ends, before the samples of a block are permuted."""
-    shifts: Indices
-    """The number that turns such a position, modulo 2^64, into the sample's number when added to it."""
-
-    def block_at(self, position: int) -> int:
-        return int(np.searchsorted(self.begins, np.uint64(position), "right")) - 1
-
-    def samples(self, block: int, position: int, count: int) -> Indices:
-        """The samples at `count` positions from `position` on, all in `block`."""
-        begin = int(self.begins[block])
-        within = np.arange(position - begin, position - begin + count, dtype=np.uint64)
-        places = permute(within, int(self.begins[block + 1]) - begin, f"{self.key}/{block}") + np.uint64(begin)
-        return places + self.shifts[np.searchsorted(self.ends, places, "right")]
-
-
 def shuffled(count: int, key: str) -> Indices:
     """0 .. count - 1 in an order chosen by `key`: sorted by the numbers that splitmix64 gives from there on.
 
@@ -176,6 +155,48 @@ def rank_slice(count: int, rank: int, world: int) -> slice:
     return slice(count * rank // world, count * (rank + 1) // world)
 
 
+def spans(sequences: int, mesh: Mesh) -> list[Span]:
+    """The samples of each rank, of a batch of so many; ranks that share matrices or sequences have the same ones."""
+    slices = (rank_slice(sequences, mesh.data_rank(rank), mesh.data) for rank in range(mesh.ranks))
+    return [(each.start, each.stop) for each in slices]
+
+
+def division_in_words(sequences: int, mesh: Mesh, ranks: Sequence[str]) -> str:
+    """Who has which samples, by node, for a person; `ranks` names the node of each rank."""
+    found = dict[str, list[Span]]()
+    for node, span in zip(ranks, spans(sequences, mesh), strict=True):
+        found.setdefault(node, []).append(span)
+    if len(found) > NODES_IN_WORDS:
+        return f"{len(found)} nodes, in the order of their ranks"
+    return ", ".join(f"{node} {_text(each)}" for node, each in found.items())
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """One epoch: its shards in order, and its blocks."""
+
+    key: str
+    shards: Indices
+    firsts: Indices
+    """The index in `shards` at which each block begins, followed by the number of shards."""
+    begins: Indices
+    """The position at which each block begins, followed by the number of samples."""
+    ends: Indices
+    """The position at which each of `shards` ends, before the samples of a block are permuted."""
+    shifts: Indices
+    """The number that turns such a position, modulo 2^64, into the sample's number when added to it."""
+
+    def block_at(self, position: int) -> int:
+        return int(np.searchsorted(self.begins, np.uint64(position), "right")) - 1
+
+    def samples(self, block: int, position: int, count: int) -> Indices:
+        """The samples at `count` positions from `position` on, all in `block`."""
+        begin = int(self.begins[block])
+        within = np.arange(position - begin, position - begin + count, dtype=np.uint64)
+        places = permute(within, int(self.begins[block + 1]) - begin, f"{self.key}/{block}") + np.uint64(begin)
+        return places + self.shifts[np.searchsorted(self.ends, places, "right")]
+
+
 def _number(key: str) -> int:
     """A hash of `key`, 64 bits long."""
     return int(digest.of_bytes(key.encode())[:16], 16)
@@ -187,3 +208,14 @@ def _feistel(values: Indices, half: int, keys: list[int]) -> Indices:
     for key in keys:
         left, right = right, left ^ (mix(right ^ np.uint64(key)) & mask)
     return (left << shift) | right
+
+
+def _text(found: Sequence[Span]) -> str:
+    """The samples of a node; those of neighbouring ranks are one range."""
+    merged: list[Span] = []
+    for first, end in sorted(set(found)):
+        if merged and merged[-1][1] >= first:
+            merged[-1] = merged[-1][0], end
+        else:
+            merged.append((first, end))
+    return " and ".join(f"{first} to {end - 1}" for first, end in merged)

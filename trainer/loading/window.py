@@ -19,9 +19,9 @@ from slipway.trainer.loading.order import SampleOrder
 from slipway.trainer.loading.sources import Sources
 from slipway.trainer.staging import retention
 from slipway.trainer.staging.copying import FaultKind, NoOrigin
-from slipway.trainer.staging.full import FULL
 from slipway.trainer.staging.leases import Lease, ShardLease
 from slipway.trainer.staging.nvme import Verified
+from slipway.trainer.staging.retention import FULL
 from slipway.trainer.staging.stage import WORKERS, Bringer
 
 STEPS_AT_ONCE = 3

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from slipway.trainer.base import console, not_by_hand
+from slipway.trainer.base import console
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 """The index of this machine in the job, from 0; Kubernetes' Indexed Jobs set it."""
@@ -50,5 +50,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.trainer.node.agent", "starts the ranks of a node of a cluster")
+    console.explain("slipway.trainer.node.agent", "starts the ranks of a node of a cluster")
     sys.exit(main())

@@ -3,7 +3,7 @@
 ``python -m slipway.trainer.node.process (rank|agent|supervisor) FOLDER COMMAND...`` runs the command in the folder
 (empty: this one): a lone rank, a torchrun agent with ranks below it, or a supervisor, which passes signals on to its
 ranks itself. SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything at once. In a pod, the last output of
-failed processes is kept (`slipway.trainer.node.last_words`). While they run and after a failure, evidence is kept of
+failed processes is kept (`LastWords`). While they run and after a failure, evidence is kept of
 what they were doing (`slipway.trainer.diagnosis`).
 """
 
@@ -14,19 +14,26 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from slipway.trainer.base import console, not_by_hand, processes
+from slipway.trainer.base import console, processes
+from slipway.trainer.diagnosis import stacks
 from slipway.trainer.diagnosis.stacks import VARIABLE as STACKS
 from slipway.trainer.diagnosis.stacks import make_folder
 from slipway.trainer.diagnosis.watch import DiagnosisWatch
-from slipway.trainer.node.last_words import FILE_VARIABLE, LastWords
-from slipway.trainer.node.standstill import Standstill
 
 POLL_SECONDS = 0.2
+LONGEST_SECONDS = 5.0
+"""A process that stands still for longer is ended. Tools that look into a process stop it for less than a second."""
+FILE_VARIABLE = "SLIPWAY_LAST_WORDS"
+"""The environment variable that names the file; without it no last words are kept."""
+BYTES = 4096
+"""Kubernetes keeps this much of a container's termination log."""
 AGENT, SUPERVISOR = "agent", "supervisor"
 NOT_STARTED = 127
 """The exit code of a command that cannot be started, as shells have it."""
@@ -127,6 +134,59 @@ def _end_as_lost() -> None:
     os._exit(128 + signal.SIGKILL)
 
 
+class Standstill:
+    """For how long each of some processes has been stopped, by the clock of who looks.
+
+    A stopped process (SIGSTOP) does not end, so that whoever waits for its end waits for ever. The other nodes of a job
+    take it for lost after `slipway.trainer.elastic.liveness.LOST_SECONDS` and go on without it; to have it back, or not
+    to lose it, it must be ended. Nothing else looks like it: a process that waits for a disk or for a processor has
+    another state.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._since = clock, dict[int, float]()
+
+    def is_over_long(self, pid: int) -> bool:
+        """Whether a process has been seen stopped, and never otherwise, for more than `LONGEST_SECONDS`."""
+        if stacks.state(pid) != stacks.STOPPED:
+            self._since.pop(pid, None)
+            return False
+        return self._clock() - self._since.setdefault(pid, self._clock()) > LONGEST_SECONDS
+
+
+class LastWords:
+    """The end of the output of a process and its descendants, kept in a file after they have failed.
+
+    It is a pipe, whose content is copied to the output of this process. The file is a container's termination log,
+    which Kubernetes shows in the pod's status even when the log itself is gone.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        self._end = b""
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+
+    def listen(self) -> None:
+        """Begin to read, once the other process has `writing`."""
+        os.close(self.writing)
+        self._listener.start()
+
+    def end(self) -> bytes:
+        """What has been remembered so far."""
+        return self._end
+
+    def write(self, file: Path) -> None:
+        """Write the end to the file, after every process that has `writing` is dead. Raises OSError."""
+        self._listener.join()
+        file.write_text(self._end.decode(errors="ignore"))
+
+    def _listen(self) -> None:
+        while output := os.read(self._reading, 1 << 16):
+            sys.stdout.buffer.write(output)
+            sys.stdout.buffer.flush()
+            self._end = (self._end + output)[-BYTES:]
+
+
 def run(command: list[str], folder: str, kind: str, last_words: Path | None, start: StartCommand = executed) -> int:
     """Run the command until no process of it is left; return its exit code. Raises OSError if it cannot start."""
     heard, stacks = LastWords() if last_words else None, make_folder()
@@ -158,5 +218,5 @@ def main(arguments: list[str], start: StartCommand = executed) -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.trainer.node.process", "holds all processes of a node together")
+    console.explain("slipway.trainer.node.process", "holds all processes of a node together")
     sys.exit(main(sys.argv[1:]))

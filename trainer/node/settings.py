@@ -10,8 +10,8 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from slipway.trainer.base import paths
+from slipway.trainer.config.operation import Runtime
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.config.runtime import Runtime
 from slipway.trainer.diagnosis import flight
 
 ALLOCATOR, EARLIER = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.trainer.base import atomic, codec, digest, parsing, regular_file
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.plan import question as questions
 from slipway.trainer.plan.measure import StageMeasure
 from slipway.trainer.plan.question import Question

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 from slipway.trainer.plan.room import Room
 from slipway.trainer.plan.verdict import PlanVerdict, gib
 

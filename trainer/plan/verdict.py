@@ -1,9 +1,15 @@
 """The verdict: whether a training fits, by how much, and what its checkpoints and its traffic take. Pure arithmetic.
 
-It compares what `slipway.trainer.plan.stages` measured with a room.
+It compares what `slipway.trainer.plan.stages` measured with a room. `advice` says what to change in a recipe that does
+not fit, each change measured like the recipe itself.
+
+A plan takes seconds, or a minute for a large model. The `floor` takes none: bytes that a rank needs in any case, by
+multiplication alone, without running the model. A recipe whose floor is above the room cannot fit, and a training whose
+floor is far below needs no plan before it starts.
 """
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +18,21 @@ from slipway.trainer.checkpoint.memory import slots
 from slipway.trainer.config.layout import in_flight, micro_batches, waiting
 from slipway.trainer.config.operation import Storage
 from slipway.trainer.plan.measure import StageMeasure
-from slipway.trainer.plan.question import Question
+from slipway.trainer.plan.question import Question, with_fields
 from slipway.trainer.plan.room import Room
 
 FRAGMENTS = 0.05
 """The part of what comes and goes in a step that an allocator cannot use, between blocks of other sizes."""
 STEADY = ("weights", "gradients", "optimiser")
 """What stays from step to step, in one piece."""
+Measured = Callable[[Question], Sequence[StageMeasure]]
+"""Answers a question. Raises ValueError for a layout that does not fit its ranks."""
+WEIGHT_BYTES = 4
+"""Weights, gradients and the optimiser's state are fp32 in every precision."""
+STREAM_BYTES = 2
+"""A number between two blocks, in the narrowest precision."""
+FAR_BELOW = 8
+"""A floor of less than one part in so many leaves room for all else: activations, logits and buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +141,49 @@ def needed_bytes(parts: Mapping[str, int], question: Question, room: Room) -> di
     }
 
 
+def gib(size: float) -> str:
+    """Bytes for people."""
+    return f"{size / 2**30:,.1f} GiB" if abs(size) >= 2**30 else f"{size / 2**20:,.1f} MiB"
+
+
+def advice(question: Question, measured: Measured, room: Room, storage: Storage) -> list[str]:
+    """The changes, as FIELD=VALUE, with which the training fits: the first ones of a fixed order that are enough.
+
+    Empty when all of them together are not enough. Changes that do not change the numbers of a step come first.
+    """
+    made: list[str] = []
+    for field, value in _changes(question, room):
+        changed = _with(question, field, value)
+        try:
+            verdict = judge(changed, measured(changed), room, storage)
+        except ValueError:  # this change does not fit the model or the ranks
+            continue
+        question = changed
+        made.append(f"{field}={value}")
+        if verdict.fits:
+            return made
+    return []
+
+
+def floor(question: Question) -> int:
+    """Bytes that a rank of an average stage takes at least; 0 for a model that says nothing of its size.
+
+    They are its part of the weights, the gradients and the optimiser's state, and the inputs of the blocks of one
+    micro-batch, which are kept even if all else is computed again. Raises ValueError for a layout that does not fit.
+    """
+    mesh, shape, data = question.mesh, question.model, question.data
+    copies = 1 if question.run.freeze else 2 + question.optimiser.copies
+    state = shape.least_weights(data) * WEIGHT_BYTES * copies * mesh.replicas // mesh.ranks
+    shares = mesh.pipeline * mesh.tensor * mesh.context
+    micro = min(question.batch.micro, -(-question.batch.sequences // mesh.data))
+    return state + micro * shape.least_kept(data) * STREAM_BYTES // shares
+
+
+def may_not_fit(question: Question, rank_bytes: int) -> bool:
+    """Whether a plan is worth its seconds for a rank with so much memory: also for a model of unknown size."""
+    return not 0 < floor(question) * FAR_BELOW < rank_bytes
+
+
 def _stage(question: Question, measure: StageMeasure, room: Room) -> StageVerdict:
     parts = needed_bytes(measure.parts, question, room)
     needed = sum(parts.values())
@@ -233,6 +290,26 @@ def _host_problems(host: HostVerdict, room: Room) -> list[str]:
     return problems
 
 
-def gib(size: float) -> str:
-    """Bytes for people."""
-    return f"{size / 2**30:,.1f} GiB" if abs(size) >= 2**30 else f"{size / 2**20:,.1f} MiB"
+def _changes(question: Question, room: Room) -> Iterator[tuple[str, Any]]:
+    layout, shape = question.layout, question.model
+    if layout.activations != "recompute" and shape.recomputes:
+        yield "layout.activations", "recompute"
+    if layout.shard != "full" and question.mesh.gradient_ranks > 1:
+        yield "layout.shard", "full"
+    if question.batch.micro > 1:
+        yield "batch.micro", 1
+    if layout.tensor < question.ranks_per_node and shape.divided:
+        yield "layout.tensor", question.ranks_per_node
+    most = room.profile.nodes if room.profile else question.nodes
+    nodes = question.nodes * 2
+    while nodes <= most:
+        yield "placement.nodes", nodes
+        nodes *= 2
+
+
+def _with(question: Question, field: str, value: Any) -> Question:
+    section, _, name = field.partition(".")
+    if section == "placement":
+        return dataclasses.replace(question, nodes=value)
+    changed: Mapping[str, Any] = {section: {name: value}}
+    return with_fields(question, **changed)

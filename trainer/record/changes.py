@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slipway.trainer.record import claims, files, numbered, twins
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record import claims, files, mirrored_record, numbered
+from slipway.trainer.record.claims import Token
 
 FORMAT = "slipway.change/1"
 
@@ -82,7 +82,9 @@ def record(store: Path, applied: AppliedChange) -> None:
     Raises Superseded when the token is not the newest claim's, before the write or after it: then the step is not done.
     """
     claims.check(store, applied.token)
-    twins.create_only(files.named(store, files.APPLIED, f"{applied.number:06d}.{applied.token}"), applied, FORMAT)
+    mirrored_record.create_only(
+        files.named(store, files.APPLIED, f"{applied.number:06d}.{applied.token}"), applied, FORMAT
+    )
     claims.check(store, applied.token)
 
 
@@ -90,7 +92,7 @@ def applied(store: Path) -> dict[int, AppliedChange]:
     """By number, from which step each change holds. Raises Unreadable."""
     found: dict[int, AppliedChange] = {}
     for name in files.names(store, files.APPLIED):
-        each = twins.read(files.named(store, files.APPLIED, name), AppliedChange, FORMAT)
+        each = mirrored_record.read(files.named(store, files.APPLIED, name), AppliedChange, FORMAT)
         if each.number not in found or found[each.number].token < each.token:
             found[each.number] = each
     return found

@@ -1,8 +1,9 @@
-"""Claims: who may commit. A claim is made in two steps, so that it drops nothing that was acknowledged before it.
+"""Claims: who may write for a training. A token orders the processes that may, so that it is known which came later.
 
-`claims/<number>.intent` says that claim <number> is being made: from then on no commit of the holder is acknowledged.
-`claims/<number>.json` is the claim, create-only: of several processes that make the same one, one wins. Nobody waits
-for a process that died between the two: whoever claims next writes the claim that was intended, with its own token.
+A claim is made in two steps, so that it drops nothing that was acknowledged before it. `claims/<number>.intent` says
+that claim <number> is being made: from then on no commit of the holder is acknowledged. `claims/<number>.json` is the
+claim, create-only: of several processes that make the same one, one wins. Nobody waits for a process that died between
+the two: whoever claims next writes the claim that was intended, with its own token.
 """
 
 import re
@@ -11,11 +12,35 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slipway.trainer.base import atomic
-from slipway.trainer.record import files, twins
-from slipway.trainer.record.tokens import Superseded, Token
+from slipway.trainer.record import files, mirrored_record
 
 FORMAT = "slipway.fence/1"
 _NAME = re.compile(r"(\d{6,})(\.json|\.copy|\.intent)")
+
+
+class Superseded(Exception):
+    """Another process has claimed a newer token, or is about to; this one must stop."""
+
+
+@dataclass(frozen=True, order=True)
+class Token:
+    """(incarnation, generation), compared in that order."""
+
+    incarnation: int
+    generation: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.incarnation:06d}.{self.generation:04d}"
+
+    @property
+    def words(self) -> str:
+        """For a person; the generation is named where ranks were started anew inside the incarnation."""
+        return f"incarnation {self.incarnation}" + (f", generation {self.generation}" if self.generation else "")
+
+    @staticmethod
+    def parse(text: str) -> "Token":
+        incarnation, generation = text.split(".")
+        return Token(int(incarnation), int(generation))
 
 
 @dataclass(frozen=True)
@@ -68,7 +93,7 @@ def newest(folder: Path) -> Claim | None:
 
 def read(folder: Path, number: int) -> Claim:
     """The claim of this number. Raises Unreadable when neither it nor its copy can be used, and OSError."""
-    return twins.read(files.numbered(folder, files.CLAIMS, number), Claim, FORMAT)
+    return mirrored_record.read(files.numbered(folder, files.CLAIMS, number), Claim, FORMAT)
 
 
 def history(folder: Path) -> list[Claim]:
@@ -89,7 +114,7 @@ def intend(folder: Path, number: int) -> None:
 
 def seal(folder: Path, claim: Claim) -> bool:
     """Make the claim; False when another process has made the one of its number. Raises OSError."""
-    return twins.create_only(files.numbered(folder, files.CLAIMS, claim.number), claim, FORMAT)
+    return mirrored_record.create_only(files.numbered(folder, files.CLAIMS, claim.number), claim, FORMAT)
 
 
 def check(folder: Path, token: Token) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from slipway.trainer.base import codec
 from slipway.trainer.record import files, removals
-from slipway.trainer.record.claims import FORMAT, Claim
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import FORMAT, Claim, Token
 
 _NAME = re.compile(r"\d{9,}\.\d{6,}\.\d{4,}")
 GIVEN_UP = "its generation is over"

@@ -10,9 +10,9 @@ the commit may count or not, and its writer knows that it lost the training. A c
 a gap for a process that sleeps between the two; a late commit lands on disk, and readers ignore it.
 
 Claims are numbered. A claim is made from what is valid under the claim before, and takes the next number, create-only.
-When two claims are made from the same one, the second fails, so that a claim never seals or drops a commit unseen.
-A success is never superseded: who claims the next incarnation ends the one before on record first (`exits`), and gives
-way when that has succeeded.
+When two claims are made from the same one, the second fails, so that a claim never seals or drops a commit unseen. A
+success is never superseded: who claims the next incarnation ends the one before on record first (`incarnation_exit`),
+and gives way when that has succeeded.
 
 Folder layout, under the training's folder:
     claims/<number>.intent       that claim <number> is being made
@@ -29,15 +29,14 @@ import time
 from pathlib import Path
 
 from slipway.trainer.base import codec
-from slipway.trainer.record import causes, exits, files, removals
+from slipway.trainer.record import causes, files, incarnation_exit, removals
 from slipway.trainer.record import claims as claimed
 from slipway.trainer.record import commits as committed
-from slipway.trainer.record.claims import FORMAT, Claim, check
+from slipway.trainer.record.claims import FORMAT, Claim, Superseded, Token, check
 from slipway.trainer.record.commits import Commit, damaged, names_under, token_of
-from slipway.trainer.record.exits import SUCCEEDED, Exit
 from slipway.trainer.record.files import Unreadable
+from slipway.trainer.record.incarnation_exit import SUCCEEDED, Exit
 from slipway.trainer.record.removals import Removal, take_back
-from slipway.trainer.record.tokens import Superseded, Token
 
 __all__ = [
     "FORMAT",
@@ -74,9 +73,9 @@ __all__ = [
 newest_claim = claimed.newest
 claims = claimed.history
 commits_under = committed.under
-read_exit = exits.read
-past_exit = exits.past
-record_exit = exits.create
+read_exit = incarnation_exit.read
+past_exit = incarnation_exit.past
+record_exit = incarnation_exit.create
 set_aside_reasons = removals.reasons
 
 
@@ -91,14 +90,14 @@ def claim(
     """
     number = claimed.numbers(folder).newest
     holder = claimed.read(folder, number) if number else None
-    if holder is not None and (token <= holder.token or exits.succeeded(folder, holder.token.incarnation)):
+    if holder is not None and (token <= holder.token or incarnation_exit.succeeded(folder, holder.token.incarnation)):
         return False
     claimed.intend(folder, number + 1)
     committed.make_folder(folder, holder)
     if holder is not None:
         if token.incarnation > holder.token.incarnation and read_exit(folder, holder.token.incarnation) is None:
             record_exit(folder, ended or _superseded(folder, holder, cause, by))
-        if exits.succeeded(folder, holder.token.incarnation):  # just now; from here on it cannot any more
+        if incarnation_exit.succeeded(folder, holder.token.incarnation):  # just now; from here on it cannot any more
             return False
     sealed, removed = _valid(folder, holder)
     value = Claim(token, tuple(sealed), nodes, cause, by, time.time(), removed, number + 1)

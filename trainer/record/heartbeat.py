@@ -1,8 +1,8 @@
 """Heartbeats: each rank's phase and place, at most once a second, in a file of its own that is replaced.
 
-The threads that work move the rank's position in memory; a thread beside them (`slipway.trainer.record.scribe`) writes
-what it sees there. So a rank whose training thread hangs still writes, and its place stays the same: a reader tells
-"alive but stuck" from "working" by the place, and for how long by its own clock. The times in a heartbeat are for
+The threads that work move the rank's position in memory; a thread beside them (`slipway.trainer.record.record_writer`)
+writes what it sees there. So a rank whose training thread hangs still writes, and its place stays the same: a reader
+tells "alive but stuck" from "working" by the place, and for how long by its own clock. The times in a heartbeat are for
 people alone.
 """
 

@@ -18,7 +18,9 @@ from slipway.trainer.record import fence, files
 
 VARIABLE = "SLIPWAY_INCARNATION"
 GENERATION_VARIABLE = "SLIPWAY_GENERATION"
-"""The generation of a rank that a supervisor started (`slipway.trainer.node.generations`)."""
+"""The generation of a rank that a supervisor started (`slipway.trainer.elastic.generations`)."""
+TRIED_VARIABLE = "SLIPWAY_TRIED"
+"""Set for a rank of a node that has had ranks in this job: they have tried what the node's file systems can do."""
 JOIN_SECONDS = 900
 """How long a rank waits for rank 0, as torchrun does for the machines of a job."""
 POLL_SECONDS = 0.05

@@ -1,12 +1,13 @@
 """The ledger: all that happened to a training, in order; the only clock.
 
-What a rank recorded last before a SIGKILL may be missing: a thread of it writes (`slipway.trainer.record.scribe`).
-It has append-only segments, one for each writer and token, so that no two processes ever write one file. A reader
-merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
+What a rank recorded last before a SIGKILL may be missing: a thread of it writes
+(`slipway.trainer.record.record_writer`). It has append-only segments, one for each writer and token, so that no two
+processes ever write one file. A reader merges them. Every figure about a training (its loss curve, its lost seconds) is
+computed from these events.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme,
-                                                                    environment (`slipway.trainer.node.environment`)
+                                                                    environment (`slipway.trainer.node.runtime_info`)
     node_usage      node, step, usage: of one rank of each node (`figures.node_usage`)
     rank_figures    rank, step, figures: of each rank of several (`figures.rank_figures`)
     phase           phase, step: rank 0 enters a phase of its work; of the first one, since: when its process began

@@ -1,4 +1,5 @@
-"""Numbered logs: `<folder>/<n>.json`, from 1 on, create-only, each with its copy (`slipway.trainer.record.twins`).
+"""Numbered logs: `<folder>/<n>.json`, from 1 on, create-only, each with its copy
+(`slipway.trainer.record.mirrored_record`).
 
 A log has no gaps, as whoever adds a record takes the number after the newest one. So a number that is missing below the
 newest one is a record that was lost. It is an error that names the file, and never read as "there is none": what a lost
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from slipway.trainer.record import files, twins
+from slipway.trainer.record import files, mirrored_record
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"(\d{6,})\.(?:json|copy)")
@@ -49,8 +50,8 @@ def numbers(folder: Path, least: int = 0) -> range:
 
 
 def read(folder: Path, number: int, kind: type[Record], format: str) -> Record:
-    """The record of this number. Raises as `twins.read`."""
-    return twins.read(path(folder, number), kind, format)
+    """The record of this number. Raises as `mirrored_record.read`."""
+    return mirrored_record.read(path(folder, number), kind, format)
 
 
 def read_all(folder: Path, kind: type[Record], format: str, least: int = 0) -> list[Record]:
@@ -63,7 +64,7 @@ def add(folder: Path, number: int, record: object, format: str) -> bool:
 
     Raises OSError.
     """
-    return twins.create_only(path(folder, number), record, format)
+    return mirrored_record.create_only(path(folder, number), record, format)
 
 
 def path(folder: Path, number: int) -> Path:

@@ -1,7 +1,7 @@
 """The recorder of a rank: where the rank is, for its heartbeats; on rank 0 the ledger and the exit too.
 
-Recording costs a step no time: a thread writes (`slipway.trainer.record.scribe`). A full disk costs the records that
-find no room, not the run: the recorder warns on standard error instead.
+Recording costs a step no time: a thread writes (`slipway.trainer.record.record_writer`). A full disk costs the records
+that find no room, not the run: the recorder warns on standard error instead.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from slipway.trainer.base import console, processes
-from slipway.trainer.record import causes, endings, fence, spans
+from slipway.trainer.record import causes, fence, rank_exit, spans
 from slipway.trainer.record.heartbeat import Heartbeat, Position
 from slipway.trainer.record.ledger import Ledger
 from slipway.trainer.record.phases import ENDING, STARTING, Phase
-from slipway.trainer.record.scribe import Scribe
+from slipway.trainer.record.record_writer import RecordWriter
 from slipway.trainer.record.spans import SpanLog
 
 BY_SIGNAL = "asked to stop by SIGTERM"
@@ -31,7 +31,7 @@ class RankRecorder:
         self._store, self._token, self._rank = store, token, rank
         self._position = Position()
         heartbeat = Heartbeat(store, token, rank)
-        self._scribe = Scribe(self._position, heartbeat, self._opened)
+        self._record_writer = RecordWriter(self._position, heartbeat, self._opened)
         self.steps_apart = spans.of_rank()
         """Between two steps that are traced; 0 where nothing is."""
         self._phase, self._since = STARTING.name, processes.begun_at()
@@ -49,14 +49,14 @@ class RankRecorder:
         """Wait until all is written, for half a minute at most."""
         self._end_phase("", self.step)
         self.record_span("end")
-        self._scribe.close()
+        self._record_writer.close()
 
     def enter(self, phase: Phase, step: int, count: Callable[[], int] | None = None) -> None:
         """This rank is in `phase` at `step`; `count` as for `Position.enter`."""
         new = phase.name != self._position.phase
         self._position.enter(phase.name, step, count)
         if new:
-            self._scribe.beat()
+            self._record_writer.beat()
             self.record("phase", phase=phase.name, step=step)
             self._end_phase(phase.name, step)
 
@@ -80,16 +80,16 @@ class RankRecorder:
     def record(self, event: str, **fields: Any) -> None:
         """Write an event to the ledger; only rank 0 does."""
         if self._rank == 0:
-            self._scribe.record("rank-0", event, fields)
+            self._record_writer.record("rank-0", event, fields)
 
     def record_own(self, writer: str, event: str, **fields: Any) -> None:
         """Write an event of this rank to a segment of its own, which the first such event creates."""
-        self._scribe.record(f"{writer}-{self._rank}", event, {"rank": self._rank, **fields})
+        self._record_writer.record(f"{writer}-{self._rank}", event, {"rank": self._rank, **fields})
 
     def record_span(self, event: str, **fields: Any) -> None:
         """Write a span of this rank, where traces are sent."""
         if self.steps_apart:
-            self._scribe.record(f"{spans.WRITER}-{self._rank}", event, {"rank": self._rank, **fields})
+            self._record_writer.record(f"{spans.WRITER}-{self._rank}", event, {"rank": self._rank, **fields})
 
     def _end_phase(self, following: str, step: int) -> None:
         self.record_span("phase", name=self._phase, step=step, begun=self._since)
@@ -102,14 +102,14 @@ class RankRecorder:
 
     def flush(self) -> None:
         """Wait until what was recorded is written."""
-        self._scribe.flush()
+        self._record_writer.flush()
 
     def record_stop(self, step: int, asked: str) -> None:
         """Record that this incarnation stopped as it was asked to; `asked` says how this rank was, if it was."""
         self.enter(ENDING, step)
         self.record("ended", outcome="stopped", kind=causes.ASKED, step=step, reason="asked to stop")
         if asked:
-            endings.note(self._store, self._token, self._rank, causes.ASKED, asked, step)
+            rank_exit.note(self._store, self._token, self._rank, causes.ASKED, asked, step)
 
     def record_end(self, outcome: str, kind: str, reason: str, step: int) -> None:
         """Write the exit of an incarnation that would end in the same way if it was started again.
@@ -119,7 +119,7 @@ class RankRecorder:
         """
         self.enter(ENDING, step)
         if self._rank == 0:
-            self._scribe.flush()
+            self._record_writer.flush()
             done = fence.Exit(self._token.incarnation, outcome, reason, step, "trainer", time.time(), kind=kind)
             fence.end(self._store, done, self._token)
         self.record("ended", outcome=outcome, kind=kind, step=step, reason=reason)

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from slipway.trainer.base import atomic, codec
 from slipway.trainer.record import claims, files
-from slipway.trainer.record.claims import FORMAT, Claim
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import FORMAT, Claim, Token
 
 BY = ".by."
 """In the name of a record, before the token of the trainer that wrote it."""

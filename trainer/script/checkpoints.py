@@ -11,10 +11,10 @@ from slipway.trainer.checkpoint.disk import publication, verification
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST
 from slipway.trainer.checkpoint.disk.progress import PROGRESS
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
-from slipway.trainer.checkpoint.tiers import faults, replicas, waiting
+from slipway.trainer.checkpoint.tiers import replicas, waiting
 from slipway.trainer.checkpoint.tiers.tier import DURABLE
 from slipway.trainer.checkpoint.tiers.waiting import Wait
-from slipway.trainer.node import environment
+from slipway.trainer.node import runtime_info
 from slipway.trainer.record import fence
 from slipway.trainer.script.settings import FORMAT, ScriptSettings
 
@@ -63,7 +63,7 @@ class ScriptCheckpoints:
                     break
                 except OSError as error:
                     reason = f"checkpoint {commit.name}: {error}"
-                    faults.note(self._store, commit.name, DURABLE, faults.AWAY, str(error))
+                    replicas.note_fault(self._store, commit.name, DURABLE, replicas.AWAY, str(error))
                     on_away(reason)
                     if not wait.again(reason):
                         break
@@ -95,7 +95,7 @@ class ScriptCheckpoints:
 
     def _progress(self, step: int, metrics: Mapping[str, float]) -> bytes:
         revision = os.environ.get("SLIPWAY_REVISION", "")
-        lineage = {"snapshot": self._settings.snapshot, "revision": revision, **environment.of_process()}
+        lineage = {"snapshot": self._settings.snapshot, "revision": revision, **runtime_info.of_process()}
         settings = {"format": FORMAT, **asdict(self._settings)}
         fields = {"step": step, "metrics": metrics, "config": settings, "lineage": lineage, "at": time.time()}
         return atomic.readable_json(fields)

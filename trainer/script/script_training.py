@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from slipway.trainer.base import console, regular_file
-from slipway.trainer.base.exit_code import ExitCode
-from slipway.trainer.base.processes import StopRequest, bind_to_launcher
+from slipway.trainer.base.processes import ExitCode, StopRequest, bind_to_launcher
 from slipway.trainer.base.progress import MOVED
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.config import resolved
 from slipway.trainer.data import shards, snapshots
 from slipway.trainer.diagnosis import stacks
-from slipway.trainer.record import causes, endings, fence, incarnation, phases
+from slipway.trainer.record import causes, fence, incarnation, phases, rank_exit
 from slipway.trainer.record.agreement import NEVER, Agreement
 from slipway.trainer.record.recorder import BY_SIGNAL, RankRecorder
 from slipway.trainer.record.scores import Diverged, require_finite
@@ -226,7 +225,7 @@ def training(path: str | Path | None = None) -> Iterator[ScriptTraining]:
         settings = resolved.read(Path(path or sys.argv[-1]), ScriptSettings, FORMAT)
     except ValueError as error:
         raise _exit_for(error) from None
-    with endings.noted(Path(settings.placement.store)):
+    with rank_exit.noted(Path(settings.placement.store)):
         yield from _trained(settings)
 
 

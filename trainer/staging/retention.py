@@ -3,21 +3,30 @@
 Retention removes the snapshots that were not used for some days, then the least recently used ones until the rest fits.
 A snapshot under a lease stays, and so does a shard that a staying snapshot names or that a window holds. When the disk
 is full, a staging makes room at once (`make_room`). By hand: `slipway nodes clean`.
+
+A write that fails on a full disk is done again, in the room that removals make (`in_room`). Stagings that find the disk
+full do so at the same moment, and each removal serves all of them. So they go on one at a time: whoever finds nothing
+left to remove knows that no other one is about to make room, and that there is none.
 """
 
+import errno
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from slipway.trainer.base import lock, paths, removal
 from slipway.trainer.data import shards, snapshots
 from slipway.trainer.staging import leases, nvme
 
 DAY = 86_400.0
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a full disk."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,28 @@ def room(node: Path, own: Collection[str]) -> int:
         held = _held(node) - set(own)
         sizes = paths.digests(node, paths.SHARDS)
         return shutil.disk_usage(node).free + sum(size for shard, size in sizes.items() if shard not in held)
+
+
+def in_room(nvme: Path, wanted: int, write: Callable[[], _T]) -> _T:
+    """The result of `write`, which puts `wanted` bytes on the NVMe; on a full disk, what no lease holds is removed.
+
+    `write` leaves the disk as it was when it fails, and is called again. Raises its OSError when all is held, and that
+    of a failed removal.
+    """
+    try:
+        return write()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+    with lock.exclusive(nvme / paths.PARTIAL):
+        if shutil.disk_usage(nvme).free < wanted:
+            make_room(nvme, wanted)
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                if error.errno not in FULL or not make_room(nvme, wanted):
+                    raise
 
 
 def _held(node: Path) -> set[str]:

@@ -19,7 +19,7 @@ from slipway.trainer.data import shards, snapshots
 from slipway.trainer.objects.origin import Missing, Origin, Unreachable, small
 from slipway.trainer.objects.origins import Folder, origin
 from slipway.trainer.record.causes import LackingTier
-from slipway.trainer.staging import copying, full, holding, leases, retention
+from slipway.trainer.staging import copying, holding, leases, retention
 from slipway.trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
 from slipway.trainer.staging.parts import WHOLE, SnapshotPart
 
@@ -158,7 +158,7 @@ class Bringer:
 
         When the disk is full, what no lease holds is removed at once. Raises as `copying.complete` does.
         """
-        return full.in_room(self.nvme, shard.bytes, lambda: self._bring(shard, meter, wait))
+        return retention.in_room(self.nvme, shard.bytes, lambda: self._bring(shard, meter, wait))
 
     def _bring(self, shard: shards.ShardFile, meter: Meter, wait: bool) -> copying.Copied | None:
         with claimed(self.nvme, shard, wait) as file:
@@ -244,4 +244,4 @@ def _leave_manifest(data: bytes, sha256: str, nvme: Path) -> snapshots.Snapshot:
 
 
 def _put(path: Path, data: bytes, nvme: Path) -> None:
-    full.in_room(nvme, len(data), lambda: put(path, data, nvme))
+    retention.in_room(nvme, len(data), lambda: put(path, data, nvme))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from slipway.trainer.models.initial_values import Computed, Constant, InitialValues, Normal, Uniform
 from slipway.trainer.models.model import Model
-from slipway.trainer.start import placement
+from slipway.trainer.start import divided
 from slipway.trainer.start.divided import is_divided
 
 ELEMENTS, COLUMNS = 65_536, 1_024
@@ -57,7 +57,7 @@ def draw(model: Model, seed: int) -> int:
     return elements
 
 
-def values(name: str, shape: tuple[int, ...], part: placement.Part, rule: Normal | Uniform, seed: int) -> Values:
+def values(name: str, shape: tuple[int, ...], part: divided.Part, rule: Normal | Uniform, seed: int) -> Values:
     """The initial values of a part of the parameter `name`, whose whole shape is `shape`: an array of the part's shape.
 
     It holds the part and one tile, whatever the shape is.
@@ -83,12 +83,12 @@ def _rule(model: Model, name: str, tensor: Tensor) -> InitialValues:
 @torch.no_grad()
 def _fill(name: str, tensor: Tensor, rule: InitialValues, seed: int) -> int:
     """Fill this rank's part of `tensor`; returns how many elements that are."""
-    local, part = placement.local_part(tensor)
+    local, part = divided.local_part(tensor)
     match rule:
         case Constant(value):
             local.fill_(value)
         case Computed(function):
-            local.copy_(placement.cut(function(), part))
+            local.copy_(divided.cut(function(), part))
         case Normal() | Uniform():
             if not local.numel():
                 return 0
@@ -100,7 +100,7 @@ def _fill(name: str, tensor: Tensor, rule: InitialValues, seed: int) -> int:
 
 
 def _draw_into(
-    target: Values, name: str, shape: tuple[int, ...], part: placement.Part, rule: Normal | Uniform, seed: int
+    target: Values, name: str, shape: tuple[int, ...], part: divided.Part, rule: Normal | Uniform, seed: int
 ) -> None:
     """Draw a part into `target`, which has its sizes, as the rows and columns of a matrix."""
     rows, columns = _as_matrix(shape)
@@ -145,7 +145,7 @@ def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
     return (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
 
 
-def _ranges(shape: tuple[int, ...], part: placement.Part) -> tuple[tuple[int, int], tuple[int, int]]:
+def _ranges(shape: tuple[int, ...], part: divided.Part) -> tuple[tuple[int, int], tuple[int, int]]:
     """The first row and column of a part, and those after its last ones."""
     if len(shape) < 2:
         begin = part.offsets[0] if shape else 0

@@ -1,8 +1,9 @@
-"""Initial weights: those of a checkpoint, or of a model in the Hugging Face layout, identified by a digest.
+"""Initial weights: those of a checkpoint, or of a model in the Hugging Face layout, identified by a digest; or drawn.
 
 `check_fit` reads only settings and headers, so that weights that do not fit are refused before anything runs.
 `source` verifies every byte, and then reads each rank's part of the model, tensor by tensor. The optimiser starts
-without state: the former state belongs to another training.
+without state: the former state belongs to another training. `initialize_weights` begins a training that has no
+checkpoint.
 """
 
 import functools
@@ -29,7 +30,14 @@ from slipway.trainer.start import huggingface
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from slipway.trainer.loading.feed import Feed
     from slipway.trainer.node.world import World
+import time
+from typing import Protocol
+
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.data import contents
+from slipway.trainer.node.world import World
 
 WeightSource = Callable[[Mapping[str, "Tensor"]], None]
 """Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
@@ -83,6 +91,49 @@ def check_fit(
         raise ValueError(f"{folder}: the weights do not fit the training: {'; '.join(faults)}")
 
 
+def source(
+    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None, world: "World"
+) -> "WeightSource":
+    """What reads the weights in `folder` into the tensors of a model; all ranks call at once.
+
+    The ranks share out the files, and have verified every byte before any reads a tensor. Raises ValueError, on all
+    ranks, for another digest than that of `init`, and for a bad fit; LackingTier while they cannot be read.
+    """
+    _check_digest(init, folder, world)
+    check_fit(init.layout, folder, model, tokenizer, data)
+    if init.layout == "huggingface":
+        return lambda targets: _read_huggingface(folder, targets)
+    from slipway.trainer.checkpoint.disk import contents
+
+    found = contents.open_unverified(folder, init.digest)
+    share = world.rank / world.size
+    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
+
+
+class WeightInitializable(Protocol):
+    """What takes the first weights, as `slipway.trainer.step.engine.Engine`."""
+
+    def draw_weights(self) -> int: ...
+
+    def load_weights(self, source: WeightSource) -> None: ...
+
+
+def initialize_weights(
+    engine: WeightInitializable, config: Config, feed: "Feed", world: World, record: Callable[..., None]
+) -> bool:
+    """Give the model its first weights; whether they were given and not drawn. `record` writes to the ledger."""
+    begun = time.time()
+    if config.init is None:
+        elements = engine.draw_weights()
+        record("drawn", elements=elements, seconds=time.time() - begun)
+        return False
+    folder = Path(config.placement.init)
+    tokenizer = contents.tokenizer(feed.snapshot)
+    engine.load_weights(source(config.init, folder, config.model, tokenizer, feed.data, world))
+    record("initialised", digest=config.init.digest, folder=str(folder), seconds=time.time() - begun)
+    return True
+
+
 def _shape_faults(found: Shape, wanted: Shape) -> list[str]:
     """The fields in which two shapes differ, but for those that say nothing of the weights."""
     there, here = asdict(found), asdict(wanted)
@@ -106,25 +157,6 @@ def _data_faults(found: Data, wanted: Data) -> list[str]:
     if wanted.classes and found.classes != wanted.classes:
         faults.append(f"classes: found {found.classes}, expected {wanted.classes}, the snapshot's")
     return faults
-
-
-def source(
-    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None, world: "World"
-) -> "WeightSource":
-    """What reads the weights in `folder` into the tensors of a model; all ranks call at once.
-
-    The ranks share out the files, and have verified every byte before any reads a tensor. Raises ValueError, on all
-    ranks, for another digest than that of `init`, and for a bad fit; LackingTier while they cannot be read.
-    """
-    _check_digest(init, folder, world)
-    check_fit(init.layout, folder, model, tokenizer, data)
-    if init.layout == "huggingface":
-        return lambda targets: _read_huggingface(folder, targets)
-    from slipway.trainer.checkpoint.disk import contents
-
-    found = contents.open_unverified(folder, init.digest)
-    share = world.rank / world.size
-    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
 
 
 def _check_digest(init: Init, folder: Path, world: "World") -> None:
@@ -170,15 +202,15 @@ def _check_huggingface(_: Init, folder: Path, world: "World") -> dict[str, str]:
 
 def _read_huggingface(folder: Path, targets: "Mapping[str, Tensor]") -> None:
     """Read this rank's part of each target from a model in the Hugging Face layout."""
-    from slipway.trainer.start import placement
+    from slipway.trainer.start import divided
 
     stored = huggingface.StoredWeights(folder, huggingface.read_settings(folder))
     entries = {entry.ours: entry for entry in stored.entries}
     whole = stored.state() if stored.is_computed else {}
     for name, target in targets.items():
-        local, part = placement.local_part(target)
+        local, part = divided.local_part(target)
         if whole:
-            local.copy_(placement.cut(whole[name], part))
+            local.copy_(divided.cut(whole[name], part))
         elif local.numel():
             local.copy_(stored.read(entries[name], part.offsets, part.sizes))
 

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.config.sections import Communication
-from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.metrics.timeline import Timeline
 from slipway.trainer.node.world import World
 from slipway.trainer.step.local_updates import LocalUpdates
 from slipway.trainer.step.powersgd import PowerSGD

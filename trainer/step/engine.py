@@ -8,40 +8,44 @@ the rounding of a sum in another order.
 import math
 import os
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.metrics.timeline import Timeline
 from slipway.trainer.models.model import Data, Rows, SampleNumbers
-from slipway.trainer.node.peers import Interrupted, Peers
-from slipway.trainer.node.world import World, read
+from slipway.trainer.node.world import Interrupted, SectionPeers, World, read
 from slipway.trainer.start import drawing
 from slipway.trainer.start.initial import WeightSource
 from slipway.trainer.step import (
     building,
-    carried,
-    choice,
     communication,
     exhaustion,
     leaving,
     optimisers,
     parallel,
     randomness,
+    step_state,
 )
-from slipway.trainer.step.carried import CarriedState, RunningStatistics, StepMark
+from slipway.trainer.step.building import DividedModel
 from slipway.trainer.step.leaving import Leaving
 from slipway.trainer.step.local_updates import LocalUpdates
 from slipway.trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
 from slipway.trainer.step.parallel import copies, gradients
-from slipway.trainer.step.passes import StepTotals, Sums
+from slipway.trainer.step.passes import Passes, StepTotals, Sums
 from slipway.trainer.step.powersgd import PowerSGD
 from slipway.trainer.step.precision import LossScale
+from slipway.trainer.step.stages import StageModule
+from slipway.trainer.step.step_state import CarriedState, RunningStatistics, StepMark
+
+if TYPE_CHECKING:
+    from slipway.trainer.step.pipeline import PipelinePasses
 
 OnEvent = Callable[..., None]
 """Receives the name of an event and its fields."""
@@ -82,7 +86,7 @@ class Engine:
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
         self._called = [self._replicated(each) for each in divided.called]
-        self._passes = choice.passes_of(divided, self._called, devices, config, self._data, world, self.timeline)
+        self._passes = passes_of(divided, self._called, devices, config, self._data, world, self.timeline)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
         self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
 
@@ -164,7 +168,7 @@ class Engine:
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
         rows, places = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
         copies = self.config.optimiser.copies
-        reserved = carried.reserve(self._parameters.values(), self.optimiser, copies)
+        reserved = step_state.reserve(self._parameters.values(), self.optimiser, copies)
         self.accumulate(rows, places, count * self.world.data_size)
         del reserved
         self.optimiser.zero_grad(set_to_none=True)
@@ -276,11 +280,11 @@ class Engine:
         if not self._mark.begun:
             self._statistics.remember()
             self._mark.extra = self.extra_state()
-        return carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+        return step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
 
     def continue_from(self, state: CarriedState) -> None:
         """Continue from such a state of the same part of the model, whose weights are then no longer in `state`."""
-        carried.give(self.model, self.optimiser, state)
+        step_state.give(self.model, self.optimiser, state)
         self._statistics.give(self.model, state.statistics)
         self.load_extra_state(state.extra)
 
@@ -346,9 +350,9 @@ class Engine:
             exhaustion.note_micro_batch(self.config, self.world.size, self._micro)
         self._on_event("out_of_memory", micro=found, retried_with=self._micro, reason=reason)
 
-    def _divide_again(self, peers: Peers) -> None:
+    def _divide_again(self, peers: SectionPeers) -> None:
         """The same weights in a new model, whose ranks talk in new process groups. All ranks call at once."""
-        self._mark.kept = carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+        self._mark.kept = step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
         del self.divided, self.model, self._called, self._passes
@@ -358,3 +362,23 @@ class Engine:
         self._lay_out()
         self.continue_from(self._mark.kept)
         self._mark.kept = None
+
+
+def passes_of(
+    divided: DividedModel,
+    called: Sequence[nn.Module],
+    devices: DeviceMesh | None,
+    config: Config,
+    data: Data,
+    world: World,
+    timeline: Timeline,
+) -> "Passes | PipelinePasses":
+    """The passes of this rank; `called` are the modules to call, one for each of its stages."""
+    if devices is None or world.mesh.pipeline == 1:
+        (whole,) = called
+        return Passes(divided.model, whole, config, world.device, timeline)
+    # Imported only here: PyTorch's pipelines import its compiler.
+    from slipway.trainer.step.pipeline import PipelinePasses
+
+    stages = [each for each in divided.called if isinstance(each, StageModule)]
+    return PipelinePasses(divided.model, stages, called, devices, config, data, world.device, timeline)

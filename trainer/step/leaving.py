@@ -1,8 +1,8 @@
 """Leaving: a stop that is heard in the middle of a long step ends it there; the weights are still those before it.
 
 A rank looks between two micro-batches whether it was asked to stop, in its own memory: that costs the others nothing.
-Only when a rank leaves, it tells the others, as for memory that ran out (`slipway.trainer.node.peers`). A step that is
-nearly done is done first: to leave it costs more than to end it.
+Only when a rank leaves, it tells the others, as for memory that ran out (`slipway.trainer.elastic.peers`). A step that
+is nearly done is done first: to leave it costs more than to end it.
 """
 
 import time

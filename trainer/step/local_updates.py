@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from slipway.trainer.config.sections import Communication
 from slipway.trainer.node.world import World
-from slipway.trainer.step.optimisers import eager
+from slipway.trainer.step.optimisers import momentum
 
 
 class LocalUpdates:
@@ -32,7 +32,7 @@ class LocalUpdates:
         self._every = config.local_steps
         self._moved = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self._anchor = {name: nn.Parameter(torch.empty_like(weight)) for name, weight in self._moved.items()}
-        self._outer = eager.SGD(
+        self._outer = momentum.SGD(
             self._anchor.values(),
             lr=config.outer_learning_rate,
             momentum=config.outer_momentum,

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.figures import usage
-from slipway.trainer.models.model import Data, Model, Rows, SampleNumbers
-from slipway.trainer.models.vocabulary import NO_TARGET, Vocabulary
+from slipway.trainer.metrics import usage
+from slipway.trainer.models.model import NO_TARGET, Data, Model, Rows, SampleNumbers, Vocabulary
 from slipway.trainer.node.world import World
 from slipway.trainer.step import building, exhaustion, parallel
 from slipway.trainer.step.parallel.replicas import free_gathered_weights

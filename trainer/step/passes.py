@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.metrics.timeline import Timeline
 from slipway.trainer.models.model import Model, Rows, SampleNumbers
 from slipway.trainer.step.microbatch import MicroBatch
 from slipway.trainer.step.parallel import replicas

@@ -21,7 +21,7 @@ from torch.distributed.pipelining import (
 from slipway.trainer import models
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.data.pictures import Labelled
-from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.metrics.timeline import Timeline
 from slipway.trainer.models.model import Data, Model, Rows
 from slipway.trainer.models.outline import without_memory
 from slipway.trainer.step.microbatch import MicroBatch, joined

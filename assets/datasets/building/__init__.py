@@ -1,1 +1,1 @@
-"""Tools of every build: its folder, its log, the memory of what was made, and worker processes."""
+"""Tools of every build: its scratch folder, its log, the cache of its steps, and worker processes."""

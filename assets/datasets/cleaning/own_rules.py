@@ -1,7 +1,9 @@
-"""Rules of one's own: functions in Python files that a recipe names, which say of a document whether it is kept.
+"""Rules of one's own: functions in Python files that a recipe names, and a classifier that was made with fastText.
 
 A rule is a pure function of the document: it is called in several processes, and its answer is kept as long as its file
-does not change.
+does not change. A classifier (Joulin et al. 2016, arXiv 1607.01759), such as DCLM's of quality, gives a score, which is
+compared with a threshold. A process reads the model once, when it cleans its first document. As in datatrove's
+`FastTextClassifierFilter`, the whole text is judged at once; a newline counts as a space.
 """
 
 import importlib.util
@@ -10,11 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from slipway.recipes.filters import require_function
-from slipway.trainer.base import digest, regular_file
+from slipway.recipes.filters import ClassifierSection, require_function
+from slipway.trainer.base import digest, regular_file, verify
 from slipway.trainer.base.invalid import Invalid
+
+LABEL_PREFIX = "__label__"
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,10 @@ OwnRule = Callable[[RuledDocument], object]
 
 def load(rules: Mapping[str, str]) -> dict[str, OwnRule]:
     """The functions of a recipe's rules. Raises ValueError, naming rule and file, for one that cannot be loaded."""
-    return {name: _loaded(name, file, digest_of(name, file)) for name, file in rules.items()}
+    return {name: _loaded(name, file, digest_of_rule(name, file)) for name, file in rules.items()}
 
 
-def digest_of(name: str, file: str) -> str:
+def digest_of_rule(name: str, file: str) -> str:
     """The BLAKE3 of a rule's file. Raises ValueError when it cannot be read."""
     try:
         return digest.of_bytes(regular_file.read(Path(file)))
@@ -78,3 +82,41 @@ def _loaded(name: str, file: str, blake3: str) -> OwnRule:
     except Exception as error:
         raise ValueError(f"cleaning.own_rules.{name}: {file}: {type(error).__name__}: {error}") from error
     return cast(OwnRule, getattr(module, name))
+
+
+class TextClassifier:
+    """Scores of one label. Raises ValueError for a file that is no model, or whose model does not know the label."""
+
+    def __init__(self, section: ClassifierSection) -> None:
+        self.at_least = section.at_least
+        self._label = LABEL_PREFIX + section.label.removeprefix(LABEL_PREFIX)
+        self._model = _model(section.file, digest_of_model(section))
+        known = self._model.predict("", k=-1)[0]
+        if self._label not in known:
+            shown = ", ".join(sorted(each.removeprefix(LABEL_PREFIX) for each in known)[:20])
+            place = f"cleaning.classifier.label: found {section.label!r}"
+            raise ValueError(f"{place}, expected a label of the model: {shown}")
+
+    def score(self, text: str) -> float:
+        """The probability of the label, from 0 to 1."""
+        line = text.strip().replace("\n", " ")
+        found = self._model.predict(line.encode(errors="replace").decode(), k=-1)
+        return min(next((float(score) for label, score in zip(*found, strict=True) if label == self._label), 0.0), 1.0)
+
+
+def digest_of_model(section: ClassifierSection) -> str:
+    """The BLAKE3 of the model's file. Raises ValueError when there is none."""
+    if not Path(section.file).is_file():
+        raise ValueError(f"cleaning.classifier.file: expected a model of fastText at {section.file}, found no file")
+    return verify.measure(Path(section.file)).blake3
+
+
+@cache
+def _model(file: str, blake3: str) -> Any:
+    """The model in the file as it is now; `blake3` keeps apart what the file was before."""
+    import fasttext  # here, because every process of Dagster loads this module and few of them clean
+
+    try:
+        return fasttext.load_model(file)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"cleaning.classifier.file: {file}: expected a model of fastText: {error}") from None

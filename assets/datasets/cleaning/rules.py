@@ -1,16 +1,30 @@
-"""Quality rules: each is a measure of a text, by which the text is kept, and has the name of its recipe field.
+"""Quality rules: measures of a text, by which the text is kept, and rules by which its lines are kept.
 
-`..._at_least` keeps a text that reaches the threshold, `..._at_most` a text that does not exceed it. Sources: Gopher is
-Rae et al. 2021 (arXiv 2112.11446, A1.1), C4 is Raffel et al. 2020 (JMLR 21, 2.2), FineWeb is Penedo et al. 2024 (arXiv
-2406.17557, 3.6), StarCoder is Li et al. 2023 (arXiv 2305.06161, 3.1). The value in a docstring is the one that its
-source uses. The runs of words are measured as datatrove measures them, which made FineWeb: on the same pieces of a
-text the decisions are the same (tests/assets/datasets/cleaning/test_rules.py).
+A measure has the name of its recipe field: `..._at_least` keeps a text that reaches the threshold, `..._at_most` a text
+that does not exceed it. Sources: Gopher is Rae et al. 2021 (arXiv 2112.11446, A1.1), C4 is Raffel et al. 2020 (JMLR 21,
+2.2), FineWeb is Penedo et al. 2024 (arXiv 2406.17557, 3.6), StarCoder is Li et al. 2023 (arXiv 2305.06161, 3.1). The
+value in a docstring is the one that its source uses. The runs of words are measured as datatrove measures them, which
+made FineWeb: on the same pieces of a text the decisions are the same (tests/assets/datasets/cleaning/test_rules.py).
+
+Lines are kept as C4 keeps them. A page of the web has sentences between menus, forms and notices, and lines tell them
+apart. The order of the rules is that of datatrove's `C4QualityFilter`, which follows the code of C4 (c4_utils.py of
+TensorFlow Datasets): on the same text the same lines stay (tests/assets/datasets/cleaning/test_lines.py). Other
+scripts' marks end a sentence too.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from slipway.assets.datasets.cleaning.statistics import TextStatistics
 from slipway.recipes.cleaning import RULE_NAMES
+from slipway.trainer.base.characters import TERMINALS
+
+LINES = "lines"
+"""Why a document is left out of which no line is left."""
+CITATION = re.compile(r"\[\d*]|\[edit]|\[citation needed]")
+"""Wikipedia's marks, as C4's code removes them."""
+ENDS, ELLIPSES = tuple(TERMINALS - {"…"}), ("...", "…")
 
 
 def words_at_least(text: TextStatistics) -> float:
@@ -187,3 +201,29 @@ def first_broken(measures: Mapping[str, float], rules: Mapping[str, float]) -> s
     """The name of the first of these rules that a text of these measures breaks, or None."""
     asked = ((name, threshold) for name, threshold in rules.items() if name in measures)
     return next((name for name, threshold in asked if not keeps(name, measures[name], threshold)), None)
+
+
+def kept_lines(text: str, settings: Mapping[str, Any]) -> str:
+    """The lines that are kept, each without the white space around it. `settings` are those of `LinesSection`.
+
+    Settings without an entry keep the text as it is.
+    """
+    if not settings:
+        return text
+    lines = (_kept_line(line.strip(), settings) for line in text.splitlines())
+    return "\n".join(line for line in lines if line is not None).strip()
+
+
+def _kept_line(line: str, settings: Mapping[str, Any]) -> str | None:
+    """The line without citations, or None for one that is left out."""
+    words, longest = line.split(), settings["longest_word_at_most"]
+    if longest is not None and any(len(word) > longest for word in words):
+        return None
+    if not settings["citations"]:
+        line = CITATION.sub("", line)
+    if settings["ended"] and (not line.endswith(ENDS) or line.endswith(ELLIPSES)):
+        return None
+    if len(words) < (settings["words_at_least"] or 0):
+        return None
+    low = line.lower()
+    return None if any(each.lower() in low for each in settings["without"]) else line

@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from slipway.assets.datasets.cleaning import stop_words, words
+from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning.language import ENGLISH, stop_word_hashes
 from slipway.assets.datasets.cleaning.words import WordHashes, WordPositions
 from slipway.trainer.base import characters
 
@@ -26,7 +27,7 @@ DOT, ELLIPSIS, NEWLINE, UNDERSCORE = map(ord, ".…\n_")
 class TextStatistics:
     """The statistics of one text in a language, as `language_of` names it."""
 
-    def __init__(self, text: str, language: str = stop_words.ENGLISH) -> None:
+    def __init__(self, text: str, language: str = ENGLISH) -> None:
         self.text, self._language = text, language
 
     @cached_property
@@ -56,7 +57,7 @@ class TextStatistics:
     @cached_property
     def stop_words(self) -> int | None:
         """How many of the language's stop words occur; None for a language without a list of them."""
-        wanted = stop_words.hashed(self._language)
+        wanted = stop_word_hashes(self._language)
         return None if wanted is None else int(np.count_nonzero((self.words == wanted[:, None]).any(axis=1)))
 
     @cached_property

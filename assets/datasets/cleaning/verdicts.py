@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.cleaning import cleaner
 from slipway.resources import sql
 from slipway.trainer.base import atomic, parsing, regular_file, verify
@@ -24,10 +24,10 @@ WAITING = 16_384
 class Verdicts:
     """The verdicts of one dataset, in the file `verdicts.parquet` of its folder; `verdicts.json` has its hash."""
 
-    def __init__(self, folder: Path, shop: Path) -> None:
-        """`shop` is the dataset's workshop."""
-        self._path, self._pointer, self._shop = folder / "verdicts.parquet", folder / "verdicts.json", shop
-        self._made = shop / "verdicts.parquet"
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        """`scratch` is the dataset's scratch folder."""
+        self._path, self._pointer, self._shop = folder / "verdicts.parquet", folder / "verdicts.json", scratch
+        self._made = scratch / "verdicts.parquet"
         with writing(self._made):
             self._writer = pq.ParquetWriter(self._made, VERDICTS, compression="zstd")
         self._keys, self._passages = list[str](), list[str | None]()

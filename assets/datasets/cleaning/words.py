@@ -1,8 +1,13 @@
-"""Words of a text and their hashes: the unit in which near-duplicates and contamination are measured.
+"""Words of a text, their hashes and fingerprints: the unit in which near-duplicates and contamination are measured.
 
 A word is a longest run of letters, marks and digits in lower case, so capitals, punctuation and white space make no
 difference. In scripts that put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) every
 character is a word.
+
+Fingerprints are a few of a text's word n-grams, by which a passage that two texts share is found. Winnowing
+(Schleimer, Wilkerson, Aiken, SIGMOD 2003, 3): of every WINDOW n-grams in a row, the one with the lowest hash is kept.
+Two texts that share PASSAGE = NGRAM + WINDOW - 1 words in a row share a whole window, so both keep the same n-gram of
+it. About 2 / (WINDOW + 1) of the n-grams are kept.
 """
 
 import itertools
@@ -21,6 +26,12 @@ BLOCK = 1 << 14
 """Characters hashed at once, so that the working set fits a cache; only as many characters of a longer word count."""
 BASE = 0x9E3779B97F4A7C15
 """The base of the polynomials; odd, so that it has an inverse modulo 2^64."""
+
+NGRAM = 8
+WINDOW = 6
+PASSAGE = NGRAM + WINDOW - 1
+"""Words in a row that two texts must share to have a common fingerprint for certain: 13, as in GPT-3 (Brown et al.
+2020)."""
 
 
 def hashes(text: str) -> WordHashes:
@@ -121,3 +132,26 @@ def _powers_of(base: int) -> WordHashes:
     factors = np.full(2 * BLOCK, base, np.uint64)
     factors[0] = 1
     return np.multiply.accumulate(factors)
+
+
+def fingerprints(text: str) -> WordHashes:
+    """The fingerprints of a text, ascending, each once; empty for a text of fewer than PASSAGE words.
+
+    Two texts with PASSAGE equal words in a row have a fingerprint in common, whatever surrounds these words.
+    """
+    return winnowed(hashes(text))
+
+
+def winnowed(words: WordHashes) -> WordHashes:
+    """The fingerprints of a text from the hashes of its words."""
+    return counted(of_passages(words))[0]
+
+
+def of_passages(words: WordHashes) -> WordHashes:
+    """The fingerprint of every PASSAGE words in a row, in order, which they have whatever surrounds them."""
+    if len(words) < PASSAGE:
+        return np.empty(0, np.uint64)
+    lowest = mixed(grams(words, NGRAM))
+    pairs = np.minimum(lowest[:-1], lowest[1:])
+    fours = np.minimum(pairs[:-2], pairs[2:])
+    return np.minimum(fours[:-2], fours[2:])

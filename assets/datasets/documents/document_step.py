@@ -8,13 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.memo import Memo, Record
-from slipway.assets.datasets.building.phase import BuildPhase
-from slipway.assets.datasets.building.workshop import workshop
-from slipway.assets.datasets.documents import document_table, extraction, takedowns, unread
+from slipway.assets.datasets.building.build import Build, DocumentKind, begin_build
+from slipway.assets.datasets.building.build_log import BuildLog, BuildPhase
+from slipway.assets.datasets.building.step_cache import Record, StepCache
+from slipway.assets.datasets.documents import document_table, extraction, quarantine, takedowns
 from slipway.assets.datasets.documents.extracts import Extracts
-from slipway.assets.datasets.documents.kind import DocumentKind
 from slipway.assets.datasets.reading import sources
 from slipway.assets.datasets.reading.sources import SourceListing
 from slipway.recipes.dataset import DatasetRecipe
@@ -27,25 +25,25 @@ STILL_SECONDS = 10.0
 """Seconds that a build waits for a corpus to which a process is writing."""
 
 
-def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: BuildLog) -> Record:
+def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, log: BuildLog) -> Record:
     """The documents table of the present source.
 
     Raises ValueError as `sources.list_source` and `document_table.write` do, and OSError when a disk or a server fails.
     """
     sources.require(recipe)  # before anything is written
-    with workshop(durable, recipe.name) as shop:
-        listing = _still_source(recipe, shop, report)
-        unread.note(durable, recipe.name, listing, shop)
+    with begin_build(recipe, kind, durable, log) as build:
+        listing = _still_source(build)
+        quarantine.note_left_out(build, listing)
         try:
-            extracts = extraction.extract(recipe, kind, listing, durable, shop, report)
+            extracts = extraction.extract(build, listing)
         except Unreachable as error:
             raise ConnectionError(f"dataset {recipe.name}: {error}") from error
 
         def write() -> tuple[dict[str, Any], list[Path]]:
-            table = document_table.write(recipe, kind, extracts, durable, shop, report)
+            table = document_table.write(build, extracts)
             return dataclasses.asdict(table), [document_table.path(durable, table.blake3), extracts.index]
 
-        return Memo(durable, recipe.name).once(STEP, _inputs(recipe, kind, listing, extracts, durable), shop, write)
+        return build.once(STEP, _inputs(recipe, kind, listing, extracts, durable), write)
 
 
 def recall(recipe: DatasetRecipe, kind: DocumentKind, durable: Path) -> Record | None:
@@ -57,12 +55,12 @@ def recall(recipe: DatasetRecipe, kind: DocumentKind, durable: Path) -> Record |
     extracts = extraction.recall(recipe, kind, listing, durable)
     if extracts is None:
         return None
-    return Memo(durable, recipe.name).recall(STEP, _inputs(recipe, kind, listing, extracts, durable))
+    return StepCache(durable, recipe.name).recall(STEP, _inputs(recipe, kind, listing, extracts, durable))
 
 
 def latest(recipe: DatasetRecipe, durable: Path) -> Record:
     """The record of the table made last. Raises ValueError when there is none."""
-    return Memo(durable, recipe.name).last_made(STEP)
+    return StepCache(durable, recipe.name).last_made(STEP)
 
 
 def index_of(record: Record, durable: Path) -> Path:
@@ -75,14 +73,15 @@ def dataset_of(record: Record) -> str:
     return next(Path(file).parts[1] for file in record.files if Path(file).parent.name == "extracts")
 
 
-def _still_source(recipe: DatasetRecipe, shop: Path, report: BuildLog) -> SourceListing:
+def _still_source(build: Build) -> SourceListing:
     """The listing of the source once its files have not changed for a moment, or as it is after `STILL_SECONDS`.
 
     A file that is written while it is read is refused, and one that changed just now is read again next time.
     """
     deadline = time.monotonic() + STILL_SECONDS
     while True:
-        listing = sources.list_source(recipe, BuildPhase(report, "listing the source", None, "files"), shop)
+        phase = BuildPhase(build.log, "listing the source", None, "files")
+        listing = sources.list_source(build.recipe, phase, build.scratch)
         if listing.settled or time.monotonic() > deadline:
             return listing
         time.sleep(0.2)

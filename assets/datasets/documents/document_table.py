@@ -19,13 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slipway.assets.datasets.building import workers
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import asking
-from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.build_log import asking
+from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.documents import held_out, quarantine, takedowns
 from slipway.assets.datasets.documents.extracts import Extracts, segments
-from slipway.assets.datasets.documents.kind import DocumentKind
-from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources import warehouse
 from slipway.trainer.base import atomic, verify
 
@@ -79,27 +77,26 @@ def path(durable: Path, blake3: str) -> Path:
     return durable / "documents" / f"{blake3}.parquet"
 
 
-def write(
-    recipe: DatasetRecipe, kind: DocumentKind, extracts: Extracts, durable: Path, shop: Path, report: BuildLog
-) -> DocumentTable:
+def write(build: Build, extracts: Extracts) -> DocumentTable:
     """Compare all documents and write the table; equal extracts give equal bytes.
 
-    `shop` is the dataset's workshop. Raises ValueError when more could not be read than the recipe's
-    `reading.quarantine` allows; then no table is written.
+    Raises ValueError when more could not be read than the recipe's `reading.quarantine` allows; then no table is
+    written.
     """
-    made = shop / "documents.parquet"
-    with connect(shop) as connection:
+    recipe, kind, durable = build.recipe, build.kind, build.durable
+    made = build.scratch / "documents.parquet"
+    with connect(build.scratch) as connection:
         paths = [str(each) for each in segments(extracts.index, durable)]
         values = {"segments": paths, "index": str(extracts.index), "held_out": held_out_below(recipe.split.validation)}
-        with asking(connection, report, "listing the documents"):
+        with asking(connection, build.log, "listing the documents"):
             connection.execute(LIVE.format(own=kind.own_columns, identity=kind.identity), values)
-        quarantine.refuse(connection, recipe, durable / "datasets" / recipe.name, shop)
+        quarantine.refuse(build, connection)
         takedowns.remove(connection, takedowns.read(durable, recipe.name), "url" in kind.table.names)
-        held_out.mark(connection, durable, recipe.name, shop)
-        with asking(connection, report, "comparing equal documents"):
+        held_out.mark(build, connection)
+        with asking(connection, build.log, "comparing equal documents"):
             connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
-        kind.compare(connection, recipe, paths, durable, shop, report)
-        with asking(connection, report, "writing the documents table"):
+        kind.compare(build, connection, paths)
+        with asking(connection, build.log, "writing the documents table"):
             rows, kept = write_rows(connection, kind.table, made)
     blake3 = verify.measure(made).blake3
     atomic.move(made, path(durable, blake3))
@@ -107,9 +104,9 @@ def write(
 
 
 @contextlib.contextmanager
-def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A duckdb with bounded memory that spills to the workshop. Raises OSError when the disk there is full."""
-    spill = shop / "spill"
+def connect(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A duckdb with bounded memory that spills to the scratch folder. Raises OSError when the disk there is full."""
+    spill = scratch / "spill"
     with warehouse.connect(spill, MEMORY, min(THREADS, workers.available())) as connection:
         connection.execute("SET TimeZone = 'UTC'")  # of dates without one, on every machine
         try:

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slipway.assets.datasets.building import workers
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import BYTES, BuildPhase
-from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.building.build import Build, DocumentKind
+from slipway.assets.datasets.building.build_log import BYTES, BuildPhase
+from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.documents.extracts import (
     Extracts,
     FileRow,
@@ -33,9 +33,8 @@ from slipway.assets.datasets.documents.extracts import (
     segment_path,
     write_index,
 )
-from slipway.assets.datasets.documents.kind import DocumentKind
 from slipway.assets.datasets.reading import sources
-from slipway.assets.datasets.reading.items import NO_TEXT, UnfitDocument
+from slipway.assets.datasets.reading.document import NO_TEXT, UnfitDocument
 from slipway.assets.datasets.reading.listed_file import UnreadFile
 from slipway.assets.datasets.reading.opened_file import OpenedFile
 from slipway.assets.datasets.reading.sorted_rows import SortedRows
@@ -70,18 +69,16 @@ FILES = b"slipway.files"
 _NO_HASHES = np.empty(0, np.uint64)
 
 
-def extract(
-    recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, durable: Path, shop: Path, report: BuildLog
-) -> Extracts:
+def extract(build: Build, listing: SourceListing) -> Extracts:
     """Read and clean the files that are new or changed since the last time.
 
-    `shop` is the dataset's workshop. Raises OSError as opening a source's file does; the next attempt finds the
-    segments that were finished.
+    Raises OSError as opening a source's file does; the next attempt finds the segments that were finished.
     """
-    key = _key(recipe, kind)
-    known = KnownFiles(durable, recipe.name, key)
-    fresh = sources.source_files(shop).extend(file for file, row in known.of(listing.files) if row is None)
-    made = iter(FreshRows(_made(recipe, kind, listing, fresh, durable, shop, report), shop))
+    key = _key(build.recipe, build.kind)
+    known = KnownFiles(build.durable, build.recipe.name, key)
+    fresh = sources.source_files(build.scratch)
+    fresh.extend(file for file, row in known.of(listing.files) if row is None)
+    made = iter(FreshRows(_made(build, listing, fresh), build.scratch))
 
     def rows() -> Iterator[FileRow]:
         """The index's row of each file, in the order of names."""
@@ -92,25 +89,17 @@ def extract(
             yield (name, version if file.settled else "", *rest)
 
     found = FilesDigest()
-    index = write_index(durable, recipe.name, key, found.of_rows(rows()), shop)
+    index = write_index(build.durable, build.recipe.name, key, found.of_rows(rows()), build.scratch)
     return Extracts(index, found.hexdigest(), len(listing.files), listing.bytes, len(fresh))
 
 
-def _made(
-    recipe: DatasetRecipe,
-    kind: DocumentKind,
-    listing: SourceListing,
-    fresh: SortedRows[SourceFile],
-    durable: Path,
-    shop: Path,
-    report: BuildLog,
-) -> Iterator[FileRow]:
+def _made(build: Build, listing: SourceListing, fresh: SortedRows[SourceFile]) -> Iterator[FileRow]:
     """The index's rows of files that are read now, in the order of names."""
     size = sum(file.bytes for file in fresh)
-    place = listing.without_names
-    units = (_Unit(recipe, kind, place, unit, durable, shop) for unit in units_of(fresh, size))
+    for_workers, place = build.for_workers, listing.without_names
+    units = (_Unit(for_workers, place, unit) for unit in units_of(fresh, size))
     tasks, begun = itertools.tee(units)  # which holds those that are begun and not done
-    phase = BuildPhase(report, "reading new and changed files", size, BYTES)
+    phase = BuildPhase(build.log, "reading new and changed files", size, BYTES)
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
     work = size + OPENING_BYTES * len(fresh)
     for task, found in zip(tasks, workers.run(_extract, begun, work, everywhere=everywhere), strict=True):
@@ -147,17 +136,14 @@ def _key(recipe: DatasetRecipe, kind: DocumentKind) -> str:
 class _Unit:
     """Files that one worker extracts into one segment."""
 
-    recipe: DatasetRecipe
-    kind: DocumentKind
+    build: Build
     listing: SourceListing
     files: tuple[SourceFile, ...]
-    durable: Path
-    shop: Path
 
     @functools.cached_property
     def key(self) -> str:
         files = [[file.name, file.version, file.bytes] for file in self.files]
-        return digest.of_bytes(atomic.canonical_json([_key(self.recipe, self.kind), files]))
+        return digest.of_bytes(atomic.canonical_json([_key(self.build.recipe, self.build.kind), files]))
 
 
 def units_of(files: Iterable[SourceFile], total: int) -> Iterator[tuple[SourceFile, ...]]:
@@ -181,12 +167,12 @@ def _extract(unit: _Unit) -> list[list[Any]]:
 
     A file that cannot be read now is quarantined: its row has no version, so that the next build reads it again.
     """
-    path = segment_path(unit.durable, unit.key)
+    path = segment_path(unit.build.durable, unit.key)
     settled = all(file.settled for file in unit.files)
     if settled and shards.made_young(path) and all(version for _, version, *_ in _files_of(path)):
         return _files_of(path)
     # A name of its own: another worker may be at the same unit, because this one was taken for dead.
-    made, broken_off = unit.shop / f"{unit.key}-{uuid.uuid4().hex}.parquet", dict[str, UnreadFile]()
+    made, broken_off = unit.build.scratch / f"{unit.key}-{uuid.uuid4().hex}.parquet", dict[str, UnreadFile]()
     while (broken := _write_segment(unit, made, broken_off)) is not None:
         broken_off |= broken
     atomic.move(made, path)
@@ -204,8 +190,9 @@ def _write_segment(unit: _Unit, path: Path, broken_off: Mapping[str, UnreadFile]
     `broken_off` are files that could not be read to their end before. When there is another one, it is returned, and
     the segment has to be written again, because the file's documents are in it.
     """
-    schema, files = unit.kind.segment, []
-    read, row_of, rows = unit.kind.reader(unit.recipe), unit.kind.row_of(unit.recipe), _Rows(schema)
+    recipe, kind = unit.build.recipe, unit.build.kind
+    schema, files = kind.segment, []
+    read, row_of, rows = kind.reader(recipe), kind.row_of(recipe), _Rows(schema)
     with writing(path), pq.ParquetWriter(path, schema, **_layout(schema)) as writer:
         for file in unit.files:
             opened, begun = OpenedFile(unit.listing, file, read), False

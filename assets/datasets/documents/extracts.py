@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.reading.sources import SourceFile
 from slipway.trainer.base import atomic, parsing, regular_file, verify
 
@@ -139,24 +139,24 @@ def _name_of(index: Path) -> str:
     return f"{verify.measure(index).blake3[:16]}.parquet"
 
 
-def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], shop: Path) -> Path:
+def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], scratch: Path) -> Path:
     """Write an index, named by its hash, and make it the dataset's newest one; memory holds a batch of the rows."""
-    folder, made = durable / "datasets" / dataset, shop / "extracts.parquet"
+    folder, made = durable / "datasets" / dataset, scratch / "extracts.parquet"
     _write_rows(rows, INDEX.with_metadata({KEY: key}), made)
     path = folder / "extracts" / _name_of(made)
     atomic.move(made, path)  # the same bytes if it is there, and young
     pointer = atomic.readable_json({"index": path.name})
     if not (folder / "extracts.json").exists() or regular_file.read(folder / "extracts.json") != pointer:
-        atomic.replace(folder / "extracts.json", pointer, shop)
+        atomic.replace(folder / "extracts.json", pointer, scratch)
     return path
 
 
 class FreshRows:
     """The rows of files that are read now, in the order of names, until the index is written: in a file of the
-    workshop, because of a first build they are all."""
+    scratch folder, because of a first build they are all."""
 
-    def __init__(self, rows: Iterable[FileRow], shop: Path) -> None:
-        self._path = shop / "fresh.parquet"
+    def __init__(self, rows: Iterable[FileRow], scratch: Path) -> None:
+        self._path = scratch / "fresh.parquet"
         _write_rows(rows, INDEX, self._path)
 
     def __iter__(self) -> Iterator[FileRow]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 
+from slipway.assets.datasets.building.build import Build
 from slipway.trainer.base import atomic, codec, regular_file
 
 LARGEST = 0.1
@@ -30,16 +31,17 @@ class HeldOut:
     """The BLAKE3 of the document's text as it was read, or of its pixels."""
 
 
-def mark(connection: duckdb.DuckDBPyConnection, durable: Path, dataset: str, shop: Path) -> None:
+def mark(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
     """Move the document into the validation split of the table `live`; a new dataset's is chosen now, if it needs one.
 
-    `shop` is the dataset's workshop. Raises ValueError when the note makes no sense.
+    Raises ValueError when the note makes no sense.
     """
+    durable, dataset = build.durable, build.recipe.name
     # A model may have read any document of a snapshot that the dataset has ever pointed at.
-    if (durable / "datasets" / dataset / "history.journal").exists():
+    if (build.folder / "history.journal").exists():
         noted = read(durable, dataset)
     else:
-        noted = _choose(connection, path(durable, dataset), shop)
+        noted = _choose(connection, path(durable, dataset), build.scratch)
     if noted is not None:
         connection.execute(MOVE, {"identity": noted.identity})
 
@@ -65,7 +67,7 @@ def path(durable: Path, dataset: str) -> Path:
     return durable / "datasets" / dataset / "held_out.json"
 
 
-def _choose(connection: duckdb.DuckDBPyConnection, note: Path, shop: Path) -> HeldOut | None:
+def _choose(connection: duckdb.DuckDBPyConnection, note: Path, scratch: Path) -> HeldOut | None:
     """The document of the lowest hash, noted, if the share of the recipe holds out none; else no note is left."""
     [natural] = connection.execute(NATURAL).fetchone() or (0,)
     found = None if natural else connection.execute(CHOSEN).fetchone()
@@ -73,5 +75,5 @@ def _choose(connection: duckdb.DuckDBPyConnection, note: Path, shop: Path) -> He
         note.unlink(missing_ok=True)
         return None
     chosen = HeldOut(found[0])
-    atomic.replace(note, codec.encode(chosen), shop)
+    atomic.replace(note, codec.encode(chosen), scratch)
     return chosen

@@ -1,16 +1,23 @@
 """Quarantine: what could not be read, and the message when that is more than a build may go on without.
 
 A part that cannot be read counts as one document, whatever was lost with it: so files that broke off are counted too.
+Files that a recipe selects and that the last listing of its source left out are not even opened: a snapshot's
+provenance has how many there were; the names, each with the reason, are kept beside the dataset, in `left_out.jsonl`, a
+line a file, replaced by each listing.
 """
 
+import filecmp
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
-from slipway.assets.datasets.reading.items import ADVICE, LOSES_THE_REST
-from slipway.recipes.dataset import DatasetRecipe
-from slipway.trainer.base import atomic
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.scratch_dir import writing
+from slipway.assets.datasets.reading.document import ADVICE, LOSES_THE_REST
+from slipway.assets.datasets.reading.sources import SourceListing
+from slipway.trainer.base import atomic, parsing, regular_file
 
 DOCUMENTS = "SELECT count(*) FILTER (removed LIKE 'unreadable: %'), count(*) FROM live"
 FILES = "SELECT count(DISTINCT name) FILTER (list_contains($lost, removed)), count(DISTINCT name) FROM live"
@@ -22,15 +29,19 @@ ALL = "SELECT name, number, substr(removed, 13) FROM live WHERE removed LIKE 'un
 LISTED = 100_000
 """The most documents that are written down."""
 
+SHOWN = 20
+"""Left-out files that the UI shows; `slipway data inspect` shows all."""
 
-def refuse(connection: duckdb.DuckDBPyConnection, recipe: DatasetRecipe, folder: Path, shop: Path) -> None:
+
+def refuse(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
     """Raise ValueError when more than the share `reading.quarantine` of the documents of `live` is unreadable, or of
     the files broke off.
 
-    It has the reasons and some names; the first LISTED of all are in `unreadable.jsonl` of `folder`, the dataset's,
-    until a build is not refused. `shop` is the dataset's workshop.
+    It has the reasons and some names; the first LISTED of all are in `unreadable.jsonl` of the dataset's folder,
+    until a build is not refused.
     """
-    path, limit = folder / "unreadable.jsonl", recipe.reading.quarantine
+    recipe, path = build.recipe, build.folder / "unreadable.jsonl"
+    limit = recipe.reading.quarantine
     unreadable, rows = connection.execute(DOCUMENTS).fetchall()[0]
     broken = [f"unreadable: {reason}" for reason in sorted(LOSES_THE_REST)]
     lost, files = connection.execute(FILES, {"lost": broken}).fetchall()[0] if unreadable else (0, 0)
@@ -43,7 +54,7 @@ def refuse(connection: duckdb.DuckDBPyConnection, recipe: DatasetRecipe, folder:
         found = f"{lost} of {files} files break off, and the rest of them is lost, {lost / files:.1%}"
     every = connection.execute(ALL).fetchmany(LISTED)
     lines = (json.dumps(dict(zip(("name", "number", "reason"), row, strict=True))) + "\n" for row in every)
-    atomic.replace(path, "".join(lines).encode(), shop)
+    atomic.replace(path, "".join(lines).encode(), build.scratch)
     raise ValueError(
         f"dataset {recipe.name}: {found}, expected at most {limit:.1%} (reading.quarantine): {_named(connection)}; "
         f"all of them: {path}"
@@ -56,3 +67,53 @@ def _named(connection: duckdb.DuckDBPyConnection) -> str:
         f"{reason} ({count}, such as {name}{': ' + ADVICE[reason] if reason in ADVICE else ''})"
         for reason, count, name in connection.execute(REASONS).fetchall()
     )
+
+
+class LeftOutFile(NamedTuple):
+    """The name of a file in its source, and why it is not read."""
+
+    name: str
+    reason: str
+
+
+def note_left_out(build: Build, listing: SourceListing) -> None:
+    """Write down which files a listing left out."""
+    path, made = _left_out_path(build.durable, build.recipe.name), build.scratch / "left_out.jsonl"
+    with writing(made), made.open("w", encoding="utf-8") as file:
+        for name, reason in listing.unread:
+            file.write(json.dumps({"name": name, "reason": reason}, ensure_ascii=False) + "\n")
+    if not path.exists() or not filecmp.cmp(path, made, shallow=False):
+        atomic.move(made, path)
+
+
+def left_out_files(durable: Path, dataset: str) -> list[LeftOutFile]:
+    """The files that the last listing left out; none for a dataset that was built before they were written down.
+
+    Raises ValueError for a list that is damaged; the next build writes it anew.
+    """
+    path = _left_out_path(durable, dataset)
+    try:
+        return [LeftOutFile(**parsing.value(line)) for line in regular_file.read(path).splitlines()]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError):
+        raise ValueError(f"{path}: damaged: expected a JSON object in each line; build the dataset again") from None
+
+
+def left_out_table(durable: Path, dataset: str) -> str:
+    """The first of these files as a table in Markdown."""
+    found = left_out_files(durable, dataset)
+    rows = [
+        "| file | why it is not read |",
+        "|---|---|",
+        *(f"| {_in_a_cell(each.name)} | {each.reason} |" for each in found[:SHOWN]),
+    ]
+    return "\n".join(rows + ([f"| and {len(found) - SHOWN} more | |"] if len(found) > SHOWN else []))
+
+
+def _in_a_cell(name: str) -> str:
+    return " ".join(name.split()).replace("|", "\\|")
+
+
+def _left_out_path(durable: Path, dataset: str) -> Path:
+    return durable / "datasets" / dataset / "left_out.jsonl"

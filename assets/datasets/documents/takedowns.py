@@ -1,12 +1,16 @@
 """Takedowns: documents that a dataset must not contain any more, whatever its source says.
 
-Each names a URL, an area of the web (a part of a site), or documents by the hash of their texts as they were read,
-before rules and masks. So the same text stays out from any file, and a page stays out whatever it says by then. They
-are only ever added to, in `takedowns.journal` beside the dataset; every build reads them all, and none is made without
-them.
+Each names a URL, an area of the web, or documents by the hash of their texts as they were read, before rules and masks.
+So the same text stays out from any file, and a page stays out whatever it says by then. They are only ever added to, in
+`takedowns.journal` beside the dataset; every build reads them all, and none is made without them.
+
+An area is a domain, or a part of a site, as SQL that duckdb answers. `https://example.org/blog/` means that page and
+all below it, and not `/blogger`; `example.org` means the domain and its subdomains. Scheme, user, port, a slash at the
+end, and capitals in the host make no difference: the same as in `cleaning.urls.blocked`.
 """
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from slipway.assets.datasets.building.workshop import workshop
-from slipway.assets.datasets.documents import areas
+from slipway.assets.datasets.building.scratch_dir import scratch_dir
 from slipway.trainer.base import atomic, digest, journal
 
 REASON = "takedown"
@@ -35,6 +38,13 @@ OF_AREAS = """
     SELECT live.row, taken.number, taken.why
     FROM live JOIN ({urls_under}) AS under ON live.url = under.url
     JOIN taken_down AS taken ON taken.kind = 'under' AND taken.value = under.area
+"""
+
+URL_PARTS = r"^\s*(?:[a-zA-Z][a-zA-Z0-9+.-]*://)?(?:[^/?#@]*@)?(\[[^/?#\]]*\]?|[^/?#:]*)[^/?#]*([^?#]*)"
+"""A URL with its host and its path as groups; Python's `re` and duckdb's RE2 read it alike."""
+WITHIN_AREA = """
+    (place.host = area.host OR (area.path = '' AND ends_with(place.host, '.' || area.host)))
+    AND (area.path = '' OR place.path = area.path OR starts_with(place.path, area.path || '/'))
 """
 
 
@@ -77,7 +87,7 @@ def read(durable: Path, dataset: str) -> list[Takedown]:
 
 def add(durable: Path, takedowns: Iterable[Takedown], dataset: str) -> None:
     """Note takedowns in one write, without those that were noted before; waits for a build of the dataset."""
-    with workshop(durable, dataset):
+    with scratch_dir(durable, dataset):
         known = {(each.url, each.under, each.identities) for each in read(durable, dataset)}
         new = [each for each in takedowns if (each.url, each.under, each.identities) not in known]
         if new:
@@ -91,12 +101,12 @@ def restore(durable: Path, dataset: str, backup: Path) -> int:
     Damaged lines of the dataset's journal go once the backup has as many takedowns that it lacks: these are they.
     Otherwise they stay, and every build goes on to be refused. Waits for a build of the dataset. Raises OSError.
     """
-    with workshop(durable, dataset) as shop:
+    with scratch_dir(durable, dataset) as scratch:
         here, place = journal.read(path(durable, dataset)), path(durable, dataset)
         lacking = [event for event in journal.read(backup).events if event not in here.events]
         if here.damaged and len(lacking) >= here.damaged:
             events = sorted([*here.events, *lacking], key=lambda event: event["time"])
-            atomic.replace(place, b"".join(map(journal.frame, events)), shop)
+            atomic.replace(place, b"".join(map(journal.frame, events)), scratch)
         elif lacking:
             with journal.Journal(place) as noted:
                 noted.append(*lacking)
@@ -124,7 +134,7 @@ def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown],
     if of_texts:
         matches += [MATCHES.format(kind="text", column="live.whole"), MATCHES.format(kind="url", column="live.url")]
     under = sorted({value for _, kind, value, _ in rows if kind == "under"}) if of_texts else []
-    matches += [OF_AREAS.format(urls_under=areas.urls_under("live"))] if under else []
+    matches += [OF_AREAS.format(urls_under=urls_under("live"))] if under else []
     query = TAKEN_DOWN.format(reason=REASON, matches=" UNION ALL ".join(matches))
     connection.execute(query, {"under": under} if under else {})
     connection.unregister("taken_down")
@@ -139,3 +149,32 @@ def _wanted(takedown: Takedown) -> Iterator[tuple[str, str, str]]:
 def path(durable: Path, dataset: str) -> Path:
     """The journal of a dataset's takedowns."""
     return durable / "datasets" / dataset / "takedowns.journal"
+
+
+def require_area(text: str, where: str) -> None:
+    """Raise ValueError, naming `where` it was given, for a text that is no area."""
+    found = re.match(URL_PARTS, text)
+    host = found[1] if found else ""
+    known = "." in host.strip(".") or ("://" in text and host)
+    if not known or re.search(r"[?#*\s]", text.strip()):
+        expected = "expected a domain or the beginning of URLs up to a slash, without ?, # and *"
+        raise ValueError(f"{where}: found {text!r}, {expected}: https://example.org/blog/")
+
+
+def urls_under(rows: str) -> str:
+    """A query for the URLs of `rows`, a table with a column `url`, that are in an area of the list $under: `url` and
+    `area`, each pair once."""
+    return f"""
+        SELECT DISTINCT place.url, area.area
+        FROM (SELECT url, {_host("url")} AS host, {_path("url")} AS path FROM {rows} WHERE url <> '') place
+        JOIN (SELECT area, {_host("area")} AS host, {_path("area")} AS path FROM (SELECT unnest($under) AS area)) area
+        ON {WITHIN_AREA}
+    """
+
+
+def _host(column: str) -> str:
+    return f"rtrim(lower(regexp_extract({column}, '{URL_PARTS}', 1)), '.')"
+
+
+def _path(column: str) -> str:
+    return f"rtrim(regexp_extract({column}, '{URL_PARTS}', 2), '/')"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from slipway.assets.datasets.building.build_log import BuildLog, quiet
-from slipway.assets.datasets.images.classes import ClassCounts, count_classes
+from slipway.assets.datasets.images.documents import ClassCounts, count_classes
 from slipway.assets.datasets.snapshots import losses
 from slipway.assets.datasets.snapshots.outcomes import (
     Outcome,
@@ -44,7 +44,7 @@ def outcomes(
     made: images.ImageSnapshot,
     parent: images.ImageSnapshot | None,
     durable: Path,
-    report: BuildLog = quiet,
+    log: BuildLog = quiet,
 ) -> list[Outcome]:
     """The outcomes of `CHECKS`, in their order."""
     table = table_of(made, durable)
@@ -58,7 +58,7 @@ def outcomes(
         lambda: losses.removals_are_steady(recipe, made, parent, durable),
         lambda: _every_class_is_in_both_splits(count_classes(table)),
     ]
-    return in_turn(checks, report)
+    return in_turn(checks, log)
 
 
 def _no_split_is_empty(recipe: DatasetRecipe, made: images.ImageSnapshot) -> Outcome:

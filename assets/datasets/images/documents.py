@@ -1,12 +1,16 @@
-"""Documents of images: the columns of their table, and the equal pixels that were found with two labels."""
+"""Documents of images: the columns of their table, equal pixels that were found with two labels, and the classes."""
 
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.assets.datasets.building.build import Build, DocumentKind, Reader, RowOf
+from slipway.assets.datasets.documents.document_table import SPLITS
 from slipway.assets.datasets.images import segments
 from slipway.recipes.dataset import DatasetRecipe
 
@@ -43,33 +47,72 @@ RELABELLED = """
 """
 
 
-def compare(
-    connection: duckdb.DuckDBPyConnection,
-    recipe: DatasetRecipe,
-    paths: list[str],
-    durable: Path,
-    shop: Path,
-    report: BuildLog,
-) -> None:
-    """Tell a duplicate whose label differs from that of the kept image from other duplicates."""
-    connection.execute(RELABELLED)
+class ImageDocuments(DocumentKind):
+    """Labelled images, which are compared with each other by their pixels and with no evaluation set."""
+
+    segment = segments.SCHEMA
+    table = SCHEMA
+    table_key = f"images/{VERSION}"
+    own_columns = "d.label"
+    identity = "d.blake3"
+
+    def reader(self, recipe: DatasetRecipe) -> Reader:
+        return segments.reader(recipe)
+
+    def row_of(self, recipe: DatasetRecipe) -> RowOf:
+        return segments.row_of(recipe)
+
+    def configuration(self, recipe: DatasetRecipe) -> list[Any]:
+        return segments.configuration(recipe)
+
+    def evaluation_sets(self, recipe: DatasetRecipe) -> list[str]:
+        return []
+
+    def kept_first(self, recipe: DatasetRecipe) -> str:
+        return "row"
+
+    def compare(self, build: Build, connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
+        """Tell a duplicate whose label differs from that of the kept image from other duplicates."""
+        connection.execute(RELABELLED)
 
 
-def evaluation_sets(_: DatasetRecipe) -> list[str]:
-    """Images are compared with no evaluation set."""
-    return []
+IMAGE_DOCUMENTS = ImageDocuments()
 
 
-IMAGE_DOCUMENTS = DocumentKind(
-    segment=segments.SCHEMA,
-    reader=segments.reader,
-    row_of=segments.row_of,
-    configuration=segments.configuration,
-    table=SCHEMA,
-    own_columns="d.label",
-    identity="d.blake3",
-    kept_first=lambda recipe: "row",
-    table_key=f"images/{VERSION}",
-    compare=compare,
-    evaluation_sets=evaluation_sets,
-)
+@dataclass(frozen=True)
+class ClassCounts:
+    """The kept images of each class by split."""
+
+    by_split: dict[str, dict[str, int]]
+
+    @property
+    def totals(self) -> list[tuple[str, int]]:
+        """The images of each class in both splits together."""
+        return sorted(sum((Counter(counts) for counts in self.by_split.values()), Counter()).items())
+
+    def lacking(self) -> list[str]:
+        """The classes that one of the splits has no image of."""
+        return [name for name, _ in self.totals if not all(counts.get(name) for counts in self.by_split.values())]
+
+
+def count_classes(table: Path) -> ClassCounts:
+    """The kept images of each class in a documents table."""
+    found = pq.read_table(table, columns=["split", "label"]).group_by(["split", "label"]).aggregate([([], "count_all")])
+    by_split: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    for row in found.to_pylist():
+        if row["split"] is not None:
+            by_split[row["split"]][row["label"]] = row["count_all"]
+    return ClassCounts(by_split)
+
+
+def class_names(table: Path) -> tuple[str, ...]:
+    """The classes of a table's kept images: in numerical order if all are whole numbers, else in alphabetical order."""
+    columns = pq.read_table(table, columns=["label"], filters=pa.compute.field("removed").is_null())
+    names = sorted(columns["label"].unique().to_pylist())
+    return tuple(sorted(names, key=int) if all(_is_number(name) for name in names) else names)
+
+
+def _is_number(name: str) -> bool:
+    """Whether a name is a whole number as it is written in decimals."""
+    digits = name.removeprefix("-")
+    return digits.isdecimal() and name == str(int(name))

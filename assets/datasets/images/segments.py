@@ -6,9 +6,9 @@ from typing import Any, BinaryIO
 import PIL
 import pyarrow as pa
 
-from slipway.assets.datasets.documents.kind import Reader, RowOf
+from slipway.assets.datasets.building.build import Reader, RowOf
 from slipway.assets.datasets.reading import pictures
-from slipway.assets.datasets.reading.items import UnfitDocument
+from slipway.assets.datasets.reading.document import UnfitDocument
 from slipway.assets.datasets.reading.pictures import Picture
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.trainer.base import digest

@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import BuildPhase
-from slipway.assets.datasets.building.whole import WholeShards
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.build_log import BuildPhase
+from slipway.assets.datasets.building.verified_shards import VerifiedShards
 from slipway.assets.datasets.documents import document_table
 from slipway.assets.datasets.documents.document_table import SPLITS, DocumentTable
 from slipway.assets.datasets.documents.extracts import segment_path
-from slipway.assets.datasets.images.classes import class_names
+from slipway.assets.datasets.images.documents import class_names
 from slipway.assets.datasets.snapshots import packing
-from slipway.assets.datasets.snapshots.entropy import entropy
+from slipway.assets.datasets.snapshots.snapshot_step import entropy
 from slipway.recipes.dataset import ImagesSection
 from slipway.trainer.base import digest
 from slipway.trainer.data import images, shards
@@ -55,20 +55,19 @@ class ImagePlan:
     images: ImagesSection
 
 
-def build(
-    plan: ImagePlan, index: Path, parent: images.ImageSnapshot | None, durable: Path, shop: Path, report: BuildLog
-) -> images.ImageSnapshot:
+def write(build: Build, plan: ImagePlan, index: Path, parent: images.ImageSnapshot | None) -> images.ImageSnapshot:
     """Write the shards that `parent` lacks, and then the manifest.
 
-    `index` is the index of the pixels, and `shop` is the dataset's workshop. Equal plans give equal bytes, with any
-    parent or none. Memory holds one shard, and about 200 bytes for each image.
+    `index` is the index of the pixels. Equal plans give equal bytes, with any parent or none. Memory holds one shard,
+    and about 200 bytes for each image.
     """
-    table = document_table.path(durable, plan.table.blake3)
+    table = document_table.path(build.durable, plan.table.blake3)
     names = class_names(table)
-    with document_table.connect(shop) as connection:
-        known, whole = _in_parent(parent, connection, durable), WholeShards(durable, plan.dataset)
-        pack = _Packing(connection, plan.images, index, names, known, whole, durable, shop)
-        phase = BuildPhase(report, "packing", plan.table.kept, "images")
+    with document_table.connect(build.scratch) as connection:
+        known = _in_parent(parent, connection, build.durable)
+        verified = VerifiedShards(build.durable, plan.dataset)
+        pack = _Packing(build, connection, plan.images, index, names, known, verified)
+        phase = BuildPhase(build.log, "packing", plan.table.kept, "images")
         splits = {split: pack.split(kept(connection, table, split), phase) for split in SPLITS}
     snapshot = images.ImageSnapshot(
         dataset=plan.dataset,
@@ -81,7 +80,7 @@ def build(
         classes=names,
         splits=splits,
     )
-    shards.write_manifest(durable, snapshot, shop)
+    shards.write_manifest(build.durable, snapshot, build.scratch)
     return snapshot
 
 
@@ -122,14 +121,13 @@ def _in_parent(
 class _Packing:
     """Puts the images of a split into shards."""
 
+    build: Build
     connection: duckdb.DuckDBPyConnection
     recipe: ImagesSection
     index: Path
     classes: tuple[str, ...]
     known: dict[str, images.ImageShard]
-    whole: WholeShards
-    durable: Path
-    shop: Path
+    verified: VerifiedShards
 
     def split(self, rows: pa.Table, phase: BuildPhase) -> images.ImageSplit:
         """Write a split's shards, one at a time, except those that the parent has."""
@@ -138,8 +136,8 @@ class _Packing:
         for cut in self._cuts(rows, size):
             part, here = rows.slice(cut.start, cut.stop - cut.start), labels[cut]
             shard = self.known.get(_content(part, here))
-            if shard is None or not self.whole.has(shard):
-                shard = images.write_shard(self.durable, self._pixels(part), here, self.shop)
+            if shard is None or not self.verified.has(shard):
+                shard = images.write_shard(self.build.durable, self._pixels(part), here, self.build.scratch)
             written.append(shard)
             phase.add(part.num_rows)
         return images.ImageSplit(rows.num_rows, tuple(written))
@@ -158,7 +156,7 @@ class _Packing:
         self.connection.register("part", part)
         files = set(part["name"].unique().to_pylist())
         names = pq.read_table(self.index, columns=["segment"], filters=pa.compute.field("name").isin(files))
-        segments = [str(segment_path(self.durable, name)) for name in names["segment"].unique().to_pylist()]
+        segments = [str(segment_path(self.build.durable, name)) for name in names["segment"].unique().to_pylist()]
         values = {"segments": segments, "index": str(self.index)}
         found = self.connection.sql(PIXELS, params=values).to_arrow_table()
         data = b"".join(found["pixels"].to_pylist())

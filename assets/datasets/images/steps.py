@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from slipway.assets.datasets.building.build import begin_build
 from slipway.assets.datasets.building.build_log import BuildLog, quiet
-from slipway.assets.datasets.building.memo import Record
+from slipway.assets.datasets.building.step_cache import Record
 from slipway.assets.datasets.documents import document_step
 from slipway.assets.datasets.documents.document_table import DocumentTable
 from slipway.assets.datasets.images import snapshot
@@ -14,21 +15,23 @@ from slipway.recipes.dataset import DatasetRecipe
 from slipway.trainer.data import images
 
 
-def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+def make_documents(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
     """The documents table of the present source. Raises as `document_step.make` does."""
-    return document_step.make(recipe, IMAGE_DOCUMENTS, durable, report)
+    return document_step.make(recipe, IMAGE_DOCUMENTS, durable, log)
 
 
-def make_snapshot(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+def make_snapshot(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
     """The snapshot of the latest documents. Raises ValueError when they are not made yet."""
     documents = document_step.latest(recipe, durable)
     plan = _plan(recipe, documents)
 
-    def build(shop: Path) -> images.ImageSnapshot:
-        index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
-        return snapshot.build(plan, index, parent, durable, shop, report)
+    with begin_build(recipe, IMAGE_DOCUMENTS, durable, log) as build:
 
-    return snapshot_step.make(recipe.name, durable, _snapshot_inputs(plan), build)
+        def write() -> images.ImageSnapshot:
+            index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
+            return snapshot.write(build, plan, index, parent)
+
+        return snapshot_step.make(build, _snapshot_inputs(plan), write)
 
 
 def up_to_date(recipe: DatasetRecipe, durable: Path) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Self, cast
 
 from slipway.assets.datasets.reading.compression import DamagedFile
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Text, UnfitDocument
 
 BUFFER = 1 << 18
 LONGEST_HEADER = 1 << 20

@@ -7,10 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slipway.assets.datasets.reading import limits
-from slipway.assets.datasets.reading.about import about
 from slipway.assets.datasets.reading.compression import made_by_content
-from slipway.assets.datasets.reading.items import Reason, Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Reason, Text, UnfitDocument, about, document_of, longest_text
 from slipway.recipes.dataset import ReadingSection
 
 MAGIC = b"PAR1"
@@ -24,12 +22,12 @@ Document = TypeVar("Document")
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
     """The texts of the column `text_field`, and what other columns say of them. Raises as `rows` does."""
-    limit, named = limits.text_bytes(reading), reading.metadata
+    limit, named = longest_text(reading), reading.metadata
     beside = [field for field in dict.fromkeys((named.url, named.licence, named.date)) if field]
 
     def document(number: int, text: Any, *values: Any) -> Text | UnfitDocument:
         value_of = dict(zip(beside, map(_value, values), strict=True)).get
-        return limits.document(number, _value(text), limit, about=about(reading, value_of))
+        return document_of(number, _value(text), limit, about=about(reading, value_of))
 
     return rows(stream, [reading.text_field, *beside], document)
 

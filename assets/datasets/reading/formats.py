@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal, cast
 
 from slipway.assets.datasets.reading import encodings
 from slipway.assets.datasets.reading.compression import DamagedFile
-from slipway.assets.datasets.reading.items import Reason
+from slipway.assets.datasets.reading.document import Reason
 
 Format = Literal["text", "lines", "array", "object", "csv", "html", "warc", "tar"]
 HEAD = 1 << 16

@@ -7,7 +7,7 @@ the content of the file.
 import io
 import os
 
-from slipway.assets.datasets.reading.items import Reason
+from slipway.assets.datasets.reading.document import Reason
 from slipway.trainer.objects.bucket import AlreadyThere
 
 BUFFER = 1 << 18

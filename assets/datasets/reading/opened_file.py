@@ -4,12 +4,15 @@ import io
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Generic, TypeVar, cast
 
-from slipway.assets.datasets.reading.hashing import Hashing
+from blake3 import blake3
+
 from slipway.assets.datasets.reading.readers import has_index
 from slipway.assets.datasets.reading.sources import SourceFile, SourceListing
 
 BUFFER = 1 << 18
 Document = TypeVar("Document")
+
+CHUNK = 1 << 16
 
 
 class OpenedFile(Generic[Document]):
@@ -44,3 +47,26 @@ class OpenedFile(Generic[Document]):
         """BLAKE3 of the whole file, 64 hex digits, once the iteration has ended."""
         assert self._blake3 is not None, "not read to the end yet"
         return self._blake3
+
+
+class Hashing(io.RawIOBase):
+    """A stream that hashes what is read through it. It cannot seek, and closing it leaves the inner stream open."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__()
+        self._stream, self._hasher = stream, blake3()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        count: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]
+        self._hasher.update(memoryview(buffer)[:count])
+        return count
+
+    def digest_of_the_rest(self) -> str:
+        """Read to the end; returns the BLAKE3 of everything that was read, 64 hex digits."""
+        buffer = bytearray(CHUNK)
+        while self.readinto(buffer):
+            pass
+        return self._hasher.hexdigest()

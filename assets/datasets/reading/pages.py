@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from slipway.assets.datasets.reading import encodings, limits, plain
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading import encodings, plain
+from slipway.assets.datasets.reading.document import Text, UnfitDocument, document_of
 from slipway.recipes.dataset import ReadingSection
 
 BLOCKS = re.compile("<(/?)(?:div|article)(?![a-z0-9])", re.IGNORECASE)
@@ -40,7 +40,7 @@ def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
     page = data.decode(encoding, "replace")
     main = _depth(page) <= DEEPEST and extract_plain_text(_nested(page), main_content=True, alt_texts=False)
     text = main or extract_plain_text(page, alt_texts=False)
-    return limits.document(number, text, limit) if text else UnfitDocument(number, "empty")
+    return document_of(number, text, limit) if text else UnfitDocument(number, "empty")
 
 
 def _nested(page: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from slipway.assets.datasets.reading import columns
-from slipway.assets.datasets.reading.items import Reason, UnfitDocument
+from slipway.assets.datasets.reading.document import Reason, UnfitDocument
 from slipway.recipes.dataset import ImagesSection, ReadingSection
 
 if TYPE_CHECKING:

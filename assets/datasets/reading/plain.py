@@ -1,23 +1,36 @@
-"""Plain files: each file is one document, such as text, Markdown or source code; a very long one is several.
+"""Plain files, such as text, Markdown or source code: each is one document, a very long one is several.
 
 A plain file of megabytes is mostly a collection: a dictionary, a log, all books in one. As one document it would be in
-one split as a whole, and its shard and its row as long as it is.
+one split as a whole, and its shard and its row as long as it is. So it is cut where a paragraph or a line ends. The
+content decides where: of the ends of paragraphs, or else of lines, that leave a part between half and one and a half
+times its size, the one whose last bytes have the lowest hash. So a change in a file changes the parts around it, and
+all others are the same documents as before. A recipe may also name a separator that stands between documents, such as a
+newline or `<|endoftext|>`.
 """
 
 import codecs
 import io
 import itertools
+import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, cast
 
-from slipway.assets.datasets.reading import encodings, limits, parts
+from slipway.assets.datasets.reading import encodings
 from slipway.assets.datasets.reading.compression import DamagedFile
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Text, UnfitDocument, document_of, longest_text, longest_whole_file
 from slipway.recipes.dataset import ReadingSection
 
 CHUNK = 1 << 18
 PARTS = 16
 """Parts that the longest file that is one document would have: those of a longer file have the size of one."""
+
+VERSION = "1"
+"""The version of this code, raised when the same file would be cut elsewhere."""
+ENDS = (re.compile(rb"\n\r?\n"), re.compile(rb"\n"))
+"""Of paragraphs, and of lines."""
+HASHED = 64
+"""The last bytes of a part, whose hash decides where it ends."""
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -26,27 +39,27 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     Where the beginning of a long file is no text, it is set aside as a whole. A damaged file gives none, or the parts
     before the damage, because its missing part is not known.
     """
-    longest, limit = limits.whole_bytes(reading), limits.text_bytes(reading)
+    longest, limit = longest_whole_file(reading), longest_text(reading)
     try:
         head = stream.read(limit + 1)
     except DamagedFile as damage:
         yield UnfitDocument(0, damage.args[0])
         return
-    document = limits.document(0, head, limit, reading.encoding, detect=True)
+    document = document_of(0, head, limit, reading.encoding, detect=True)
     if len(head) <= longest or reading.whole_megabytes is None:
         yield document
         return
     whole = document.text if isinstance(document, Text) else None
-    for part in _divided(head, stream, max(1, longest // PARTS), reading):
+    for part in _in_parts(head, stream, max(1, longest // PARTS), reading):
         yield part._replace(whole=whole) if isinstance(part, Text) else part
 
 
-def _divided(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
+def _in_parts(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
     """The documents of the parts, numbered through."""
-    limit, number = limits.text_bytes(reading), 0
+    limit, number = longest_text(reading), 0
     try:
         chunks = itertools.chain([head], iter(lambda: cast(io.BufferedReader, stream).read1(CHUNK), b""))
-        for part in parts.cut(_in_one_byte(head, chunks), size, limit):
+        for part in cut(_in_one_byte(head, chunks), size, limit):
             if part is None or part.strip():
                 found = _of_part(number, part, limit, reading)
                 yield found
@@ -64,7 +77,7 @@ def _divided(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection) 
 def _of_part(number: int, part: bytes | None, limit: int, reading: ReadingSection) -> Text | UnfitDocument:
     if part is None:
         return UnfitDocument(number, "longer than the limit")
-    return limits.document(number, part, limit, reading.encoding, detect=True)
+    return document_of(number, part, limit, reading.encoding, detect=True)
 
 
 def _in_one_byte(head: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -82,10 +95,74 @@ def whole(
     stream: BinaryIO, reading: ReadingSection, document: Callable[[int, bytes, int], Text | UnfitDocument]
 ) -> Iterator[Text | UnfitDocument]:
     """What `document` makes of all bytes of a file, up to one more than the limit."""
-    limit = limits.text_bytes(reading)
+    limit = longest_text(reading)
     try:
         data = stream.read(limit + 1)
     except DamagedFile as damage:
         yield UnfitDocument(0, damage.args[0])
         return
     yield document(0, data, limit)
+
+
+def read_divided(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
+    """The document of each part that is not blank, numbered by its place among all parts.
+
+    A part that is longer than the limit is not kept in memory.
+    """
+    assert reading.separator is not None, "only files of a recipe with a separator are divided"
+    limit, number = longest_text(reading), -1
+    try:
+        for number, part in enumerate(_between_separators(stream, reading.separator.encode(), limit)):
+            if part is None:
+                yield UnfitDocument(number, "longer than the limit")
+            elif part.strip():
+                yield document_of(number, part, limit, reading.encoding)
+    except DamagedFile as damage:
+        yield UnfitDocument(number + 1, damage.args[0])
+
+
+def _between_separators(stream: BinaryIO, separator: bytes, longest: int) -> Iterator[bytes | None]:
+    """What stands between separators, with None for more than `longest` bytes."""
+    waiting, too_long = b"", False
+    while chunk := cast(io.BufferedReader, stream).read1(CHUNK):  # what is there, up to damage
+        # The part before the first separator may have begun in earlier chunks, and a separator may be cut in two.
+        *ended, waiting = (waiting + chunk).split(separator)
+        for part in ended:
+            yield None if too_long or len(part) > longest else part
+            too_long = False
+        if len(waiting) > longest + len(separator):
+            waiting, too_long = waiting[-len(separator) :], True
+    yield None if too_long or len(waiting) > longest else waiting
+
+
+def cut(chunks: Iterable[bytes], size: int, longest: int) -> Iterator[bytes | None]:
+    """The bytes of a file in parts of about `size` bytes, in any chunks; no line is cut in two.
+
+    A part is longer than one and a half times `size` if a line is. A line of more than `longest` bytes is not kept in
+    memory: None stands for it.
+    """
+    held, skipping, most = bytearray(), False, size + size // 2
+    for chunk in chunks:
+        searched = max(len(held), most)
+        held += chunk
+        while len(held) > most or skipping:
+            end = 0 if skipping else _end_of_part(bytes(held[:most]), size // 2)
+            end = end or held.find(b"\n", 0 if skipping else searched) + 1  # of a long line
+            if not end:
+                skipping = skipping or len(held) > longest
+                held = bytearray() if skipping else held
+                break
+            yield None if skipping or end > longest else bytes(held[:end])
+            del held[:end]
+            skipping, searched = False, most
+    if held or skipping:
+        yield None if skipping or len(held) > longest else bytes(held)
+
+
+def _end_of_part(window: bytes, least: int) -> int:
+    """Where the part ends with which `window` begins; 0 if its first line goes on behind the window."""
+    for pattern in ENDS:
+        ends = [found.end() for found in pattern.finditer(window, least - 1)]
+        if ends:
+            return min(ends, key=lambda end: zlib.crc32(window[max(0, end - HASHED) : end]))
+    return window.rfind(b"\n") + 1

@@ -10,14 +10,11 @@ from typing import BinaryIO
 
 from slipway.assets.datasets.reading import (
     archives,
-    arrays,
     columns,
     compression,
-    divided,
     encodings,
     formats,
-    lines,
-    objects,
+    json_files,
     pages,
     plain,
     tables,
@@ -25,16 +22,16 @@ from slipway.assets.datasets.reading import (
     zips,
 )
 from slipway.assets.datasets.reading.compression import DamagedFile
+from slipway.assets.datasets.reading.document import Text, UnfitDocument
 from slipway.assets.datasets.reading.formats import Format
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
 from slipway.recipes.dataset import ReadingSection
 
 PARQUET, ZIP = ".parquet", ".zip"
 READERS: Mapping[Format, Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]] = {
     "text": plain.read,
-    "lines": lines.read,
-    "array": arrays.read,
-    "object": objects.read,
+    "lines": json_files.read_lines,
+    "array": json_files.read_array,
+    "object": json_files.read_object,
     "csv": tables.read,
     "html": pages.read,
     "warc": web_archives.read,
@@ -85,7 +82,7 @@ def _documents(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator
 def _reader(
     found: Format, reading: ReadingSection
 ) -> Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]:
-    return divided.read if found == "text" and reading.separator is not None else READERS[found]
+    return plain.read_divided if found == "text" and reading.separator is not None else READERS[found]
 
 
 def _of_member(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.building.scratch_dir import writing
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 ROWS_AT_ONCE = 1 << 15

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
-from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.building.build_log import BuildPhase
 from slipway.assets.datasets.reading.listed_file import BUFFER, LocalFile, StoredFile, UnreadFile, version_of
 from slipway.assets.datasets.reading.sorted_rows import SortedRows
 from slipway.recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource

@@ -6,10 +6,8 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
-from slipway.assets.datasets.reading import limits
-from slipway.assets.datasets.reading.about import about
 from slipway.assets.datasets.reading.compression import DamagedFile
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Text, UnfitDocument, about, document_of, longest_text
 from slipway.recipes.dataset import ReadingSection
 
 SEPARATORS = ",\t;|"
@@ -25,7 +23,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     A table without the column is set aside as one document: it is no table of texts. What follows a field that is too
     long is lost, and what a quotation mark without its end has swallowed.
     """
-    csv.field_size_limit(max(limits.text_bytes(reading), 1 << 17))
+    csv.field_size_limit(max(longest_text(reading), 1 << 17))
     # Bytes that are not UTF-8 stay what they are, so that they cost their row and no other one.
     text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     number = -1
@@ -34,7 +32,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
         if reading.text_field not in columns:
             yield UnfitDocument(0, "no text field")
             return
-        lines = _Lines(text, 2 * limits.text_bytes(reading) + BESIDES)
+        lines = _Lines(text, 2 * longest_text(reading) + BESIDES)
         for number, row in enumerate(csv.reader(lines, delimiter=separator)):
             if lines.ended:
                 yield UnfitDocument(number, "malformed table")
@@ -67,8 +65,8 @@ def _columns(head: str, wanted: str) -> tuple[list[str], str]:
 
 def _document(number: int, row: Mapping[str, str], reading: ReadingSection) -> Text | UnfitDocument:
     fields = about(reading, functools.partial(_value, row))
-    limit = limits.text_bytes(reading)
-    return limits.document(number, row.get(reading.text_field), limit, reading.encoding, about=fields)
+    limit = longest_text(reading)
+    return document_of(number, row.get(reading.text_field), limit, reading.encoding, about=fields)
 
 
 def _value(row: Mapping[str, str], column: str) -> str | None:

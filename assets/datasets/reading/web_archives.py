@@ -8,10 +8,9 @@ decompress for a page: here these are damage.
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from slipway.assets.datasets.reading import limits, pages
-from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading import pages
 from slipway.assets.datasets.reading.compression import DamagedFile
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.document import About, Text, UnfitDocument, document_of, longest_text
 from slipway.recipes.dataset import ReadingSection
 
 PAGES, TEXTS = ("text/html", "application/xhtml+xml"), ("text/plain",)
@@ -30,7 +29,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     from warcio.archiveiterator import ArchiveIterator
     from warcio.exceptions import ArchiveLoadFailed
 
-    limit = limits.text_bytes(reading)
+    limit = longest_text(reading)
     number = 0
     try:
         archive = ArchiveIterator(stream)
@@ -111,7 +110,7 @@ def _document(number: int, record: Any, limit: int) -> Text | UnfitDocument | No
         return UnfitDocument(number, "truncated")
     if data.startswith(UNDONE):
         return UnfitDocument(number, "malformed compression")
-    read = pages.document(number, data, limit) if kind in PAGES else limits.document(number, data, limit)
+    read = pages.document(number, data, limit) if kind in PAGES else document_of(number, data, limit)
     return read._replace(about=_about(record)) if isinstance(read, Text) else read
 
 

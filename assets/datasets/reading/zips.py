@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, BinaryIO, cast
 
 from slipway.assets.datasets.reading.compression import DamagedFile, made_by_content
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Text, UnfitDocument
 
 MAGIC = b"PK"
 ENCRYPTED = 0x1

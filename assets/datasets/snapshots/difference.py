@@ -1,16 +1,47 @@
-"""Difference: how documents, tokens and shards changed from one snapshot of a dataset to another."""
+"""Difference: how documents, tokens and shards changed from one snapshot of a dataset to another.
 
+The documents of a table and their bytes are compared in groups too: those of each rule, language and source.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from slipway.assets.datasets.documents import document_table
-from slipway.assets.datasets.snapshots import groups
-from slipway.assets.datasets.snapshots.groups import GroupChange
 from slipway.resources import warehouse
 from slipway.resources.warehouse import Changes
 from slipway.trainer.data import images, shards
 from slipway.trainer.data.snapshots import Snapshot
+
+TOP = "."
+"""Stands for the files that are in no folder: otherwise each of them would be a source of its own."""
+GROUP_KINDS = {
+    "rule": ("coalesce(removed, '')", "removed IS NOT NULL"),
+    "language": ("coalesce(language, 'unknown')", "removed IS NULL"),
+    "source": (f"CASE WHEN contains(name, '/') THEN split_part(name, '/', 1) ELSE '{TOP}' END", "removed IS NULL"),
+}
+"""By kind, the name of a document's group, and which documents count: those that a rule left out, else those kept."""
+COUNTED = "SELECT {group}, count(*), coalesce(sum(bytes), 0)::BIGINT FROM read_parquet($table) WHERE {which} GROUP BY 1"
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Documents and their bytes of cleaned text, or of pixels."""
+
+    documents: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class GroupChange:
+    """One rule, language or source in two tables."""
+
+    name: str
+    before: Amount
+    now: Amount
 
 
 @dataclass(frozen=True)
@@ -50,7 +81,7 @@ def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifferenc
         shared_shards=len(new.shards()) - len(fresh),
         new_bytes=sum(shard.bytes for shard in fresh),
         same_tokenizer=_tokenizer(old) == _tokenizer(new),
-        groups={kind: groups.changes(kind, before, after) for kind in groups.KINDS} if there else {},
+        groups={kind: group_changes(kind, before, after) for kind in GROUP_KINDS} if there else {},
     )
 
 
@@ -79,3 +110,22 @@ def _tokens(snapshot: Snapshot) -> int:
 
 def _tokenizer(snapshot: Snapshot) -> shards.TokenizerRecord | None:
     return snapshot.tokenizer if isinstance(snapshot, shards.TextSnapshot) else None
+
+
+def group_amounts(kind: str, table: Path) -> Mapping[str, Amount]:
+    """What each group of a kind has, by name; nothing for a kind whose column the table does not have."""
+    group, which = GROUP_KINDS[kind]
+    with warehouse.connect() as connection:
+        try:
+            found = connection.execute(COUNTED.format(group=group, which=which), {"table": str(table)}).fetchall()
+        except duckdb.BinderException:  # images have no language
+            return {}
+    return {name: Amount(documents, size) for name, documents, size in found}
+
+
+def group_changes(kind: str, before: Path, now: Path) -> tuple[GroupChange, ...]:
+    """The groups that differ between two tables, those whose documents differ most first."""
+    old, new = (group_amounts(kind, table) for table in (before, now))
+    found = [GroupChange(name, old.get(name, Amount()), new.get(name, Amount())) for name in old.keys() | new.keys()]
+    differing = [each for each in found if each.before != each.now]
+    return tuple(sorted(differing, key=lambda each: (-abs(each.now.documents - each.before.documents), each.name)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from slipway.assets.datasets.snapshots import groups
+from slipway.assets.datasets.snapshots.difference import group_amounts
 from slipway.assets.datasets.snapshots.outcomes import Outcome, table_of
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources import warehouse
@@ -116,11 +116,11 @@ def _amount(value: float) -> str:
 
 def _removal_shares(table: Path) -> dict[str, float]:
     """The share of all documents that each rule left out."""
-    counts = {rule: amount.documents for rule, amount in groups.amounts("rule", table).items()}
+    counts = {rule: amount.documents for rule, amount in group_amounts("rule", table).items()}
     total = sum(counts.values()) + warehouse.kept(table).documents
     return {rule: count / total for rule, count in counts.items()}
 
 
 def _bytes(group: str, table: Path) -> dict[str, int]:
     """The bytes of kept documents in each group."""
-    return {name: amount.bytes for name, amount in groups.amounts(group, table).items()}
+    return {name: amount.bytes for name, amount in group_amounts(group, table).items()}

@@ -1,4 +1,10 @@
-"""Outcomes of a snapshot's checks, and the checks that are the same for texts and for images."""
+"""Outcomes of a snapshot's checks, the checks that are the same for texts and for images, and a team's own checks.
+
+A team's own checks are queries of a recipe over the documents table, each of which holds when it gives no row.
+`documents` is the table of the new snapshot, `parent` that of the snapshot before it, which has no rows when there is
+none. A query that cannot be answered is refused before anything is read. Of an answer, a million rows are counted at
+most.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,13 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.building.build_log import BuildLog, BuildPhase
 from slipway.assets.datasets.documents import document_table
 from slipway.recipes.dataset import DatasetRecipe
-from slipway.resources import warehouse
+from slipway.resources import user_queries, warehouse
 from slipway.trainer.data.shards import SnapshotManifest
+
+SHOWN = 5
+"""Rows of a query that are shown when its check fails."""
+PREFIX = "sql_"
+"""The beginning of the names of a team's own checks, beside those that every dataset has."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +42,9 @@ class Outcome:
         return not self.passed and self.severity is dg.AssetCheckSeverity.ERROR
 
 
-def in_turn(checks: Sequence[Callable[[], Outcome]], report: BuildLog) -> list[Outcome]:
+def in_turn(checks: Sequence[Callable[[], Outcome]], log: BuildLog) -> list[Outcome]:
     """The outcomes of checks, in their order; the log says how many are left."""
-    phase, found = BuildPhase(report, "checking", len(checks), "checks"), []
+    phase, found = BuildPhase(log, "checking", len(checks), "checks"), []
     for check in checks:
         found.append(check())
         phase.add(1)
@@ -140,3 +151,37 @@ def volume_is_kept(
         "documents": after.documents,
     }
     return Outcome(shrinkage <= recipe.checks.shrinkage, metadata)
+
+
+def own_checks(recipe: DatasetRecipe) -> dict[str, str]:
+    """What each of the recipe's own checks asks, by the check's name."""
+    return {PREFIX + name: f"This gives no row: {query}" for name, query in recipe.checks.queries.items()}
+
+
+def refuse_wrong_queries(recipe: DatasetRecipe, table: pa.Schema) -> None:
+    """Raise ValueError, naming the recipe's field, for a query that a table of these columns cannot answer."""
+    for name, query in recipe.checks.queries.items():
+        _asked(name, query, {"documents": None, "parent": None}, table)
+
+
+def own_outcomes(
+    recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path, table: pa.Schema
+) -> list[Outcome]:
+    """The outcomes of the recipe's own checks, in their order, with the first rows of those that fail."""
+    before = None if parent is None else table_of(parent, durable)
+    tables = {
+        "documents": table_of(made, durable),
+        "parent": before if before is not None and before.exists() else None,
+    }
+    found = [_asked(name, query, tables, table) for name, query in recipe.checks.queries.items()]
+    return [Outcome(not rows, {"rows": rows, "first": first} if rows else {"rows": 0}) for rows, first in found]
+
+
+def _asked(
+    name: str, query: str, tables: Mapping[str, Path | None], columns: pa.Schema
+) -> tuple[int, list[dict[str, str]]]:
+    try:
+        answer = user_queries.over_files(query, tables, columns, SHOWN)
+    except ValueError as error:
+        raise ValueError(f"checks.queries.{name}: {error}") from None
+    return answer.found, [dict(zip(answer.columns, map(str, row), strict=True)) for row in answer.rows]

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slipway.assets.datasets.building.memo import Memo, Record
-from slipway.assets.datasets.building.whole import WholeShards
-from slipway.assets.datasets.building.workshop import workshop
+import numpy as np
+import numpy.typing as npt
+
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.step_cache import Record, StepCache
+from slipway.assets.datasets.building.verified_shards import VerifiedShards
 from slipway.assets.datasets.snapshots import pointer
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.trainer.base import atomic, digest
@@ -17,35 +20,45 @@ from slipway.trainer.data.snapshots import Snapshot
 STEP = "snapshot"
 
 
-def make(dataset: str, durable: Path, inputs: dict[str, Any], build: Callable[[Path], SnapshotManifest]) -> Record:
-    """The snapshot of these inputs: the remembered one, or the one that `build` writes in the dataset's workshop."""
-    with workshop(durable, dataset) as shop:
-        built: SnapshotManifest | None = None
+def make(build: Build, inputs: dict[str, Any], write: Callable[[], SnapshotManifest]) -> Record:
+    """The snapshot of these inputs: the recorded one, or the one that `write` gives."""
+    written: SnapshotManifest | None = None
 
-        def write() -> tuple[dict[str, Any], list[Path]]:
-            nonlocal built
-            built = build(shop)
-            paths = [shards.shard_path(durable, shard) for shard in built.shards()]
-            return {"sha256": built.sha256}, [shards.manifest_path(durable, built.sha256), *paths]
+    def once() -> tuple[dict[str, Any], list[Path]]:
+        nonlocal written
+        written = write()
+        paths = [shards.shard_path(build.durable, shard) for shard in written.shards()]
+        return {"sha256": written.sha256}, [shards.manifest_path(build.durable, written.sha256), *paths]
 
-        record = Memo(durable, dataset).once(STEP, inputs, shop, write)
-        if built is not None:
-            WholeShards(durable, dataset).note(built.shards(), shop)
-        return record
+    record = build.once(STEP, inputs, once)
+    if written is not None:
+        VerifiedShards(build.durable, build.recipe.name).note(written.shards(), build.scratch)
+    return record
 
 
 def current_if_made_of(inputs: dict[str, Any], durable: Path, dataset: str) -> str | None:
     """The SHA-256 of the snapshot that the dataset points at, if it was made of these inputs."""
-    record, sha256 = Memo(durable, dataset).recall(STEP, inputs), pointer.current(durable, dataset)
+    record, sha256 = StepCache(durable, dataset).recall(STEP, inputs), pointer.current(durable, dataset)
     return sha256 if record is not None and record.result["sha256"] == sha256 else None
 
 
 def latest(durable: Path, dataset: str) -> Snapshot | None:
     """The snapshot made last, of either kind. Raises ValueError when its manifest cannot be read."""
-    record = Memo(durable, dataset).latest(STEP)
+    record = StepCache(durable, dataset).latest(STEP)
     return None if record is None else snapshots.read(durable, record.result["sha256"])
 
 
 def recipe_sha256(recipe: DatasetRecipe) -> str:
     """The SHA-256 of what a recipe decides of a snapshot's content."""
     return digest.sha256(atomic.canonical_json(recipe.content()))
+
+
+def entropy(counts: npt.NDArray[np.int64], sha256: str) -> float:
+    """H = -sum p ln p (Shannon 1948), in nats, of what was counted in the validation split of a snapshot.
+
+    Raises ValueError, naming the snapshot, when nothing was counted.
+    """
+    if not counts.sum():
+        raise ValueError(f"snapshot {sha256}: its validation split is empty, so it has no entropy")
+    p = counts[counts > 0] / counts.sum()
+    return float(-(p * np.log(p)).sum())

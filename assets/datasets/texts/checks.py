@@ -50,7 +50,7 @@ def outcomes(
     made: shards.TextSnapshot,
     parent: shards.TextSnapshot | None,
     durable: Path,
-    report: BuildLog = quiet,
+    log: BuildLog = quiet,
 ) -> list[Outcome]:
     """The outcomes of `CHECKS`, in their order."""
     table = table_of(made, durable)
@@ -66,7 +66,7 @@ def outcomes(
         lambda: losses.groups_are_kept("language", recipe, made, parent, durable),
         lambda: losses.groups_are_kept("source", recipe, made, parent, durable),
     ]
-    return in_turn(checks, report)
+    return in_turn(checks, log)
 
 
 def _no_split_is_empty(recipe: DatasetRecipe, made: shards.TextSnapshot) -> Outcome:

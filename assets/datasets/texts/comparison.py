@@ -17,15 +17,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import asking
-from slipway.assets.datasets.building.workshop import writing
-from slipway.assets.datasets.cleaning import near_duplicates, ngrams
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.build_log import asking
+from slipway.assets.datasets.building.scratch_dir import writing
+from slipway.assets.datasets.cleaning import near_duplicates, words
 from slipway.assets.datasets.cleaning.decontamination import Leak, contaminated
 from slipway.assets.datasets.cleaning.normalise import normalise
 from slipway.assets.datasets.cleaning.verdicts import Verdicts
 from slipway.assets.datasets.reading import readers
-from slipway.assets.datasets.reading.items import Text
+from slipway.assets.datasets.reading.document import Text
 from slipway.assets.datasets.texts.quoted import quoted
 from slipway.recipes.cleaning import CleaningSection, DecontaminationSection
 from slipway.recipes.dataset import ReadingSection
@@ -81,40 +81,33 @@ CONTAMINATED = """
 
 
 def remove_near_duplicates(
-    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str], order: str, shop: Path
+    build: Build, connection: duckdb.DuckDBPyConnection, segments: list[str], order: str
 ) -> None:
     """Mark in `live` all but one of the documents that are nearly the same: a validation document is kept first, then
-    the first in `order`, SQL over `live`. `shop` is the dataset's workshop."""
-    if cleaning.near_duplicates is None:
+    the first in `order`, SQL over `live`."""
+    rule = build.recipe.cleaning.near_duplicates
+    if rule is None:
         return
     connection.execute(FEATURES.format(segments=sql.literals(segments)))
-    near = near_duplicates.duplicates(connection, "features", cleaning.near_duplicates.similarity, shop)
+    near = near_duplicates.duplicates(connection, "features", rule.similarity, build.scratch)
     connection.register("near", near)
     connection.execute(NEAR.format(order=order))
     connection.unregister("near")
 
 
-def remove_contaminated(
-    connection: duckdb.DuckDBPyConnection,
-    cleaning: CleaningSection,
-    segments: list[str],
-    memory: Path,
-    shop: Path,
-    report: BuildLog,
-) -> None:
+def remove_contaminated(build: Build, connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None:
     """Mark in `live` the training documents that contain an item that models are measured on, or share a passage with
     a document that they are measured on.
 
-    `memory` is the folder of the verdicts, `shop` the dataset's workshop. Raises ValueError for an evaluation
-    set that cannot be read.
+    Raises ValueError for an evaluation set that cannot be read.
     """
-    rule = cleaning.decontamination
+    rule = build.recipe.cleaning.decontamination
     if rule is None:
         return
     items = evaluation_items(rule)
     if not items and not rule.validation:
         return
-    _remove_quotes(connection, items, rule.shortest, segments, memory, shop, report)
+    _remove_quotes(build, connection, items, rule.shortest, segments)
     texts = _Texts(connection.cursor(), Path(segments[0]).parent, items)
     connection.execute(FEATURES.format(segments=sql.literals(segments)))
     connection.register("evaluation", texts.evaluation)
@@ -124,9 +117,9 @@ def remove_contaminated(
     connection.execute(
         "CREATE VIEW hashes AS SELECT row, blake3 AS hash FROM live UNION ALL SELECT row, hash FROM evaluation"
     )
-    verdicts, path = Verdicts(memory, shop), shop / "leaks.parquet"
+    verdicts, path = Verdicts(build.folder, build.scratch), build.scratch / "leaks.parquet"
     with (
-        asking(connection, report, "looking for contaminated documents"),
+        asking(connection, build.log, "looking for contaminated documents"),
         writing(path),
         pq.ParquetWriter(path, LEAKS) as writer,
     ):
@@ -138,16 +131,14 @@ def remove_contaminated(
 
 
 def _remove_quotes(
+    build: Build,
     connection: duckdb.DuckDBPyConnection,
     items: list["EvaluationItem"],
     shortest: int,
     segments: list[str],
-    memory: Path,
-    shop: Path,
-    report: BuildLog,
 ) -> None:
     """Mark the training documents that contain an item whole."""
-    quotes = quoted([item.text for item in items], shortest, segments, memory / "items.json", shop, report)
+    quotes = quoted(build, [item.text for item in items], shortest, segments)
     names = pa.table({"item": pa.array(range(len(items)), pa.int64()), "name": [item.name for item in items]})
     if quotes.num_rows:
         connection.register("quotes", quotes)
@@ -206,7 +197,7 @@ class _Texts:
     def evaluation(self) -> pa.Table:
         """Rows, BLAKE3 and fingerprints of the evaluation sets' texts."""
         rows = pa.array([-1 - place for place in range(len(self._evaluation))], pa.int64())
-        fingerprints = [ngrams.fingerprints(item.text) for item in self._evaluation]
+        fingerprints = [words.fingerprints(item.text) for item in self._evaluation]
         hashes = [digest.of_bytes(item.text.encode()) for item in self._evaluation]
         return pa.table({"row": rows, "hash": hashes, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
 

@@ -1,13 +1,12 @@
 """Documents of texts: the columns of their table, and how the texts are compared with each other."""
 
-from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import asking
-from slipway.assets.datasets.documents.kind import DocumentKind
+from slipway.assets.datasets.building.build import Build, DocumentKind, Reader, RowOf
+from slipway.assets.datasets.building.build_log import asking
 from slipway.assets.datasets.texts import comparison, segments
 from slipway.recipes.dataset import DatasetRecipe
 
@@ -55,41 +54,37 @@ KEPT_FIRST = {
 """For each `kept_duplicate`, the order of documents of `live`: that of their texts' hashes among equal ones."""
 
 
-def compare(
-    connection: duckdb.DuckDBPyConnection,
-    recipe: DatasetRecipe,
-    paths: list[str],
-    durable: Path,
-    shop: Path,
-    report: BuildLog,
-) -> None:
-    """Mark near-duplicates, then training documents that share a passage with what models are measured on."""
-    with asking(connection, report, "comparing near-duplicates"):
-        comparison.remove_near_duplicates(connection, recipe.cleaning, paths, kept_first(recipe), shop)
-    memory = durable / "datasets" / recipe.name
-    comparison.remove_contaminated(connection, recipe.cleaning, paths, memory, shop, report)
+class TextDocuments(DocumentKind):
+    """Texts, which are cleaned and compared with each other and with what models are measured on."""
+
+    segment = segments.SCHEMA
+    table = SCHEMA
+    table_key = VERSION
+    own_columns = "d.whole, d.language, d.url, d.licence, d.date, d.masked, split_part(d.file, '/', 1) AS package"
+    identity = "d.identity"
+
+    def reader(self, recipe: DatasetRecipe) -> Reader:
+        return segments.reader(recipe)
+
+    def row_of(self, recipe: DatasetRecipe) -> RowOf:
+        return segments.row_of(recipe)
+
+    def configuration(self, recipe: DatasetRecipe) -> list[Any]:
+        return segments.configuration(recipe)
+
+    def evaluation_sets(self, recipe: DatasetRecipe) -> list[str]:
+        """The BLAKE3 of each of the recipe's evaluation sets. Raises ValueError for one that is missing."""
+        return comparison.digest_of_evaluation_sets(recipe.cleaning)
+
+    def kept_first(self, recipe: DatasetRecipe) -> str:
+        """The order in which one of several duplicates is chosen to be kept. Names of files decide in `first` alone."""
+        return KEPT_FIRST[recipe.cleaning.kept_duplicate]
+
+    def compare(self, build: Build, connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
+        """Mark near-duplicates, then training documents that share a passage with what models are measured on."""
+        with asking(connection, build.log, "comparing near-duplicates"):
+            comparison.remove_near_duplicates(build, connection, paths, self.kept_first(build.recipe))
+        comparison.remove_contaminated(build, connection, paths)
 
 
-def kept_first(recipe: DatasetRecipe) -> str:
-    """The order in which one of several duplicates is chosen to be kept. Names of files decide in `first` alone."""
-    return KEPT_FIRST[recipe.cleaning.kept_duplicate]
-
-
-def evaluation_sets(recipe: DatasetRecipe) -> list[str]:
-    """The BLAKE3 of each of the recipe's evaluation sets. Raises ValueError for one that is missing."""
-    return comparison.digest_of_evaluation_sets(recipe.cleaning)
-
-
-TEXT_DOCUMENTS = DocumentKind(
-    segment=segments.SCHEMA,
-    reader=segments.reader,
-    row_of=segments.row_of,
-    configuration=segments.configuration,
-    table=SCHEMA,
-    own_columns="d.whole, d.language, d.url, d.licence, d.date, d.masked, split_part(d.file, '/', 1) AS package",
-    identity="d.identity",
-    kept_first=kept_first,
-    table_key=VERSION,
-    compare=compare,
-    evaluation_sets=evaluation_sets,
-)
+TEXT_DOCUMENTS = TextDocuments()

@@ -7,9 +7,10 @@ from typing import Any
 import dagster as dg
 
 from slipway.assets import plots
-from slipway.assets.datasets.building.memo import Record
-from slipway.assets.datasets.documents import document_step, document_table, unread
-from slipway.assets.datasets.texts import distributions, documents, encoders, excerpts, snapshot, tokenizer
+from slipway.assets.datasets import inspection
+from slipway.assets.datasets.building.step_cache import Record
+from slipway.assets.datasets.documents import document_step, document_table, quarantine
+from slipway.assets.datasets.texts import distributions, documents, encoders, snapshot, tokenizer
 from slipway.resources import warehouse
 from slipway.resources.warehouse import RemovalCount, Total
 from slipway.trainer.base import parsing
@@ -34,7 +35,7 @@ def of_documents(record: Record, durable: Path) -> dict[str, Any]:
         **{f"{split.name}_documents": split.documents for split in found.splits},
         "left_out": {removal.reason: removal.documents for removal in found.removals},
         "files_left_out": record.inputs["source"]["left_out"],
-        "files_not_read": dg.MetadataValue.md(unread.table(durable, document_step.dataset_of(record))),
+        "files_not_read": dg.MetadataValue.md(quarantine.left_out_table(durable, document_step.dataset_of(record))),
         "samples_left_out": _samples(found.removals, record, durable),
         **_distributions(record, durable),
         "source": record.inputs["source"]["description"],
@@ -81,8 +82,8 @@ def _samples(removals: Iterable[RemovalCount], record: Record, durable: Path) ->
     rows = ["| rule | documents | such as | because of | begins |", "|---|---:|---|---|---|"]
     index = document_step.index_of(record, durable)
     for removal in removals:
-        begins = excerpts.beginning(index, durable, removal.examples[0])
-        because = excerpts.in_a_cell(removal.because or "")
+        begins = inspection.beginning(index, durable, removal.examples[0])
+        because = inspection.in_a_cell(removal.because or "")
         rows.append(
             f"| {removal.reason} | {removal.documents} | {', '.join(removal.examples)} | {because} | {begins} |"
         )

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slipway.assets.datasets.building import workers
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import BuildPhase
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.build_log import BuildPhase
 from slipway.assets.datasets.cleaning import cleaner
 from slipway.assets.datasets.cleaning.items import ItemSearch
 from slipway.trainer.base import atomic, digest, parsing, regular_file
@@ -33,29 +33,25 @@ FOUND = pa.schema(
 )
 
 
-def quoted(
-    items: Sequence[str], shortest: int, segments: Sequence[str], memory: Path, shop: Path, report: BuildLog
-) -> pa.Table:
-    """The documents of the segments that contain an item, each with its first one, as a table of `FOUND`.
-
-    `memory` is the file that remembers, `shop` the dataset's workshop.
-    """
+def quoted(build: Build, items: Sequence[str], shortest: int, segments: Sequence[str]) -> pa.Table:
+    """The documents of the segments that contain an item, each with its first one, as a table of `FOUND`."""
     if not ItemSearch(items, shortest):
         return FOUND.empty_table()
     key = digest.of_bytes(atomic.canonical_json([VERSION, cleaner.VERSION, shortest, *items]))
+    memory = build.folder / "items.json"
     known = _read(memory, key)
     paths = {Path(path).stem: Path(path) for path in segments}
-    looked_for = shop / "items.json"
-    atomic.replace(looked_for, atomic.canonical_json(list(items)), shop)
+    looked_for = build.scratch / "items.json"
+    atomic.replace(looked_for, atomic.canonical_json(list(items)), build.scratch)
     fresh = [_Search(path, looked_for, shortest) for name, path in paths.items() if name not in known]
     size = sum(search.segment.stat().st_size for search in fresh)
-    phase = BuildPhase(report, "looking for items of evaluation sets", len(fresh), "segments")
+    phase = BuildPhase(build.log, "looking for items of evaluation sets", len(fresh), "segments")
     for search, found in zip(fresh, workers.run(_search, fresh, size), strict=True):
         known[search.segment.stem] = found
         phase.add(1)
     if fresh or known.keys() != paths.keys():
         kept = {name: known[name] for name in sorted(paths)}
-        atomic.replace(memory, atomic.canonical_json({"key": key, "segments": kept}), shop)
+        atomic.replace(memory, atomic.canonical_json({"key": key, "segments": kept}), build.scratch)
     rows = [(name, *quote) for name in paths for quote in known[name]]
     return pa.Table.from_pylist([dict(zip(FOUND.names, row, strict=True)) for row in rows], schema=FOUND)
 
@@ -66,7 +62,7 @@ class _Search:
 
     segment: Path
     items: Path
-    """A file in the workshop: the items may be many, and each task is sent for itself."""
+    """A file in the scratch folder: the items may be many, and each task is sent for itself."""
     shortest: int
 
 

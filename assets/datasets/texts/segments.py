@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slipway.assets.datasets.building.build import Reader, RowOf
 from slipway.assets.datasets.cleaning import cleaner
 from slipway.assets.datasets.cleaning.cleaner import Cleaner
 from slipway.assets.datasets.cleaning.normalise import normalise
-from slipway.assets.datasets.documents.kind import Reader, RowOf
-from slipway.assets.datasets.reading import encodings, pages, parts, readers
-from slipway.assets.datasets.reading.about import About
-from slipway.assets.datasets.reading.items import Text
+from slipway.assets.datasets.reading import encodings, pages, plain, readers
+from slipway.assets.datasets.reading.document import About, Text
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.trainer.base import digest
 
@@ -87,7 +86,7 @@ def configuration(recipe: DatasetRecipe) -> list[Any]:
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # the comparison, not a row, depends on the rest of the section
     cleaning.pop("kept_duplicate")  # nor on this
-    versions = [cleaner.VERSION, encodings.VERSION, parts.VERSION, pages.VERSION]
+    versions = [cleaner.VERSION, encodings.VERSION, plain.VERSION, pages.VERSION]
     return [*versions, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
 
 

@@ -16,14 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import BuildPhase
-from slipway.assets.datasets.building.whole import WholeShards
-from slipway.assets.datasets.building.workshop import writing_content
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.build_log import BuildPhase
+from slipway.assets.datasets.building.scratch_dir import writing_content
 from slipway.assets.datasets.documents import document_table
 from slipway.assets.datasets.documents.document_table import SPLITS, DocumentTable
 from slipway.assets.datasets.snapshots import packing
-from slipway.assets.datasets.snapshots.entropy import entropy
+from slipway.assets.datasets.snapshots.snapshot_step import entropy
 from slipway.assets.datasets.texts import tokenizer, tokens
 from slipway.trainer.data import shards
 
@@ -52,22 +51,19 @@ class TextPlan:
     """Tokens in an average shard."""
 
 
-def build(
-    plan: TextPlan, index: Path, parent: shards.TextSnapshot | None, durable: Path, shop: Path, report: BuildLog
-) -> shards.TextSnapshot:
+def write(build: Build, plan: TextPlan, index: Path, parent: shards.TextSnapshot | None) -> shards.TextSnapshot:
     """Encode the documents that are in no shard of `parent`, write the shards that it lacks, and then the manifest.
 
-    `index` is the index of the texts, and `shop` is the dataset's workshop. Equal plans give equal bytes, with any
-    parent of the same tokenizer or none.
+    `index` is the index of the texts. Equal plans give equal bytes, with any parent of the same tokenizer or none.
     """
-    table = document_table.path(durable, plan.table.blake3)
-    located = tokens.in_parent(parent, WholeShards(durable, plan.dataset), durable, shop)
-    with document_table.connect(shop) as connection:
-        located = tokens.encode_missing(located, table, index, plan.tokenizer.sha256, durable, shop, connection, report)
-        packing_all, splits = BuildPhase(report, "packing", plan.table.kept, "documents"), {}
+    table = document_table.path(build.durable, plan.table.blake3)
+    located = tokens.in_parent(build, parent)
+    with document_table.connect(build.scratch) as connection:
+        located = tokens.encode_missing(build, connection, located, table, index, plan.tokenizer.sha256)
+        packing_all, splits = BuildPhase(build.log, "packing", plan.table.kept, "documents"), {}
         for split in SPLITS:
             rows = _ordered(connection, table, split, located)
-            splits[split] = _pack(rows, located, plan, durable, shop, packing_all)
+            splits[split] = _pack(build, rows, located, plan, packing_all)
     snapshot = shards.TextSnapshot(
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
@@ -77,7 +73,7 @@ def build(
         dtype=plan.tokenizer.dtype,
         splits=splits,
     )
-    shards.write_manifest(durable, snapshot, shop)
+    shards.write_manifest(build.durable, snapshot, build.scratch)
     return snapshot
 
 
@@ -93,12 +89,7 @@ def _ordered(
 
 
 def _pack(
-    rows: Iterable[pa.RecordBatch],
-    located: tokens.Located,
-    plan: TextPlan,
-    durable: Path,
-    shop: Path,
-    phase: BuildPhase,
+    build: Build, rows: Iterable[pa.RecordBatch], located: tokens.Located, plan: TextPlan, phase: BuildPhase
 ) -> shards.TokenSplit:
     """Write a split's shards, one at a time, except those that the parent has."""
     written, text_bytes, dtype = list[shards.TokenShard](), 0, plan.tokenizer.dtype
@@ -106,7 +97,8 @@ def _pack(
         columns = {name: part[name].to_numpy() for name in part.column_names}
         shard = _shared(columns, located)
         if shard is None:
-            shard = shards.write_runs(durable, _runs(columns, located, dtype), columns["count"], dtype, shop)
+            runs = _runs(columns, located, dtype)
+            shard = shards.write_runs(build.durable, runs, columns["count"], dtype, build.scratch)
         written.append(shard)
         text_bytes += int(columns["bytes"].sum())
         phase.add(part.num_rows)

@@ -10,26 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slipway.assets.datasets.building.build_log import BuildLog, quiet
-from slipway.assets.datasets.building.memo import Memo, Record
-from slipway.assets.datasets.building.phase import BYTES, BuildPhase
-from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.building.build import begin_build
+from slipway.assets.datasets.building.build_log import BYTES, BuildLog, BuildPhase, quiet
+from slipway.assets.datasets.building.step_cache import Record, StepCache
 from slipway.assets.datasets.documents import document_step, document_table
 from slipway.assets.datasets.documents.document_table import DocumentTable
 from slipway.assets.datasets.snapshots import snapshot_step
-from slipway.assets.datasets.texts import pieces, snapshot, tokenizer
+from slipway.assets.datasets.texts import snapshot, tokenizer
 from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.trainer.base import verify
 from slipway.trainer.data import shards
 
 
-def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+def make_documents(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
     """The documents table of the present source. Raises as `document_step.make` does."""
-    return document_step.make(recipe, TEXT_DOCUMENTS, durable, report)
+    return document_step.make(recipe, TEXT_DOCUMENTS, durable, log)
 
 
-def make_tokenizer(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+def make_tokenizer(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
     """The tokenizer of the recipe: once trained, it is kept until the recipe asks for another.
 
     It is trained on a sample of the train split of the latest documents. Raises ValueError when there are no
@@ -37,59 +36,59 @@ def make_tokenizer(recipe: DatasetRecipe, durable: Path, report: BuildLog = quie
     """
     documents = document_step.latest(recipe, durable)
 
-    with workshop(durable, recipe.name) as shop:
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, log) as build:
 
         def make() -> tuple[dict[str, Any], list[Path]]:
             table = document_table.path(durable, documents.result["blake3"])
             index, file = document_step.index_of(documents, durable), recipe.tokenizer.file
 
             def between(after: float, megabytes: float) -> Iterator[str]:
-                return tokenizer.sample(table, index, megabytes, durable, shop, after)
+                return tokenizer.sample(build, table, index, megabytes, after)
 
             if file is None:
-                data = _trained(recipe, between, report)
+                data = _trained(recipe, between, log)
             else:
                 data = tokenizer.existing(Path(file), between(0.0, tokenizer.COMPARED_MEGABYTES))
-            made = tokenizer.write(durable, data, shop)
+            made = tokenizer.write(durable, data, build.scratch)
             return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
 
-        return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe), shop, make)
+        return build.once("tokenizer", _tokenizer_inputs(recipe), make)
 
 
-def _trained(recipe: DatasetRecipe, between: pieces.Between, report: BuildLog) -> bytes:
+def _trained(recipe: DatasetRecipe, between: tokenizer.Between, log: BuildLog) -> bytes:
     """The JSON of a tokenizer that is trained on the sample, or on as much of it as fits the memory."""
     wanted = recipe.tokenizer.megabytes
-    affordable = pieces.affordable(wanted, between, tokenizer.splitting())
+    affordable = tokenizer.affordable_megabytes(wanted, between, tokenizer.splitting())
     if affordable < wanted:
-        report(
-            f"the tokenizer is trained on {affordable:,.0f} of {wanted:,.0f} MB: the text has too many different words"
-        )
-    phase = BuildPhase(report, "reading the tokenizer's sample", None, BYTES)
+        log(f"the tokenizer is trained on {affordable:,.0f} of {wanted:,.0f} MB: the text has too many different words")
+    phase = BuildPhase(log, "reading the tokenizer's sample", None, BYTES)
 
     def read() -> Iterator[str]:
         for text in between(0.0, affordable):
             yield text
             phase.add(len(text.encode()))
-        report("merging: the tokenizer's sample is read")
+        log("merging: the tokenizer's sample is read")
 
     return tokenizer.train(read(), recipe.tokenizer.vocab_size)
 
 
-def make_snapshot(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+def make_snapshot(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
     """The snapshot of the latest documents and tokenizer. Raises ValueError when either is not made yet."""
     documents = document_step.latest(recipe, durable)
     plan = _plan(recipe, documents, latest_tokenizer(recipe, durable))
 
-    def build(shop: Path) -> shards.TextSnapshot:
-        index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
-        return snapshot.build(plan, index, parent, durable, shop, report)
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, log) as build:
 
-    return snapshot_step.make(recipe.name, durable, _snapshot_inputs(plan), build)
+        def write() -> shards.TextSnapshot:
+            index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
+            return snapshot.write(build, plan, index, parent)
+
+        return snapshot_step.make(build, _snapshot_inputs(plan), write)
 
 
 def latest_tokenizer(recipe: DatasetRecipe, durable: Path) -> shards.TokenizerRecord:
     """The tokenizer made last. Raises ValueError when there is none."""
-    return shards.TokenizerRecord(**Memo(durable, recipe.name).last_made("tokenizer").result)
+    return shards.TokenizerRecord(**StepCache(durable, recipe.name).last_made("tokenizer").result)
 
 
 def up_to_date(recipe: DatasetRecipe, durable: Path) -> str | None:
@@ -98,7 +97,7 @@ def up_to_date(recipe: DatasetRecipe, durable: Path) -> str | None:
     Nothing is read but the source's listing. Raises ValueError as `sources.list_source` does.
     """
     documents = document_step.recall(recipe, TEXT_DOCUMENTS, durable)
-    made = Memo(durable, recipe.name).recall("tokenizer", _tokenizer_inputs(recipe))
+    made = StepCache(durable, recipe.name).recall("tokenizer", _tokenizer_inputs(recipe))
     if documents is None or made is None:
         return None
     plan = _plan(recipe, documents, shards.TokenizerRecord(**made.result))

@@ -2,17 +2,24 @@
 
 Two libraries serve one tokenizer: only `tokenizers` trains, and `tiktoken` encodes about seven times faster with the
 same merges (`encoders`). The file is the JSON of `tokenizers`, so that other tools can read it, named by its SHA-256.
+
+It is trained in bounded memory. The trainer keeps each distinct piece of the text, once, with the places of its bytes.
+Where words repeat, pieces do too; text without spaces, in Chinese or in base64, is new pieces throughout, and 100 MB of
+it would take gigabytes. How fast pieces grow is measured on the first megabytes of the sample, whose documents are in
+the order of their hashes, which is a random one.
 """
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from math import log2
 from pathlib import Path
 
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
+from slipway.assets.datasets.building.build import Build
 from slipway.assets.datasets.documents import document_table
 from slipway.assets.datasets.documents.extracts import segment_path
 from slipway.assets.datasets.texts import encoders, segments, sentence_pieces
@@ -45,6 +52,17 @@ SAMPLE = """
     SELECT e.segment, o.name, o.number, o.blake3 FROM ordered o JOIN read_parquet($index) e ON e.name = o.name
     WHERE o.so_far - o.bytes >= $after AND o.so_far - o.bytes < $bytes ORDER BY e.segment, o.name, o.number
 """
+
+PIECES_MEMORY = 1_000_000_000
+"""Bytes that the trainer's pieces may take, about: the growth is extrapolated."""
+PIECE_BYTES = 350
+BYTE_BYTES = 50
+"""What the trainer takes for a piece, and in addition for each of its bytes (measured: benchmarks/RESULTS.md, "Training
+of a tokenizer: memory")."""
+MEASURED_MEGABYTES = 2.0
+"""Megabytes of text in each of the two parts whose pieces are counted."""
+Between = Callable[[float, float], Iterable[str]]
+"""Gives the texts of the sample from so many megabytes on to so many."""
 
 
 def path(durable: Path, sha256: str) -> Path:
@@ -90,6 +108,34 @@ def splitting() -> pre_tokenizers.Sequence:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
+
+
+def affordable_megabytes(megabytes: float, between: Between, splitting: pre_tokenizers.PreTokenizer) -> float:
+    """Of `megabytes`, how many the sample may have so that its distinct pieces take no more than PIECES_MEMORY, about.
+
+    The pieces of n parts of a text take c n^b (Heaps 1978, Information Retrieval, 7.5): c and b follow from the first
+    part and the first two. A pure function of the texts; a sample of two parts is always allowed.
+    """
+    if megabytes <= 2 * MEASURED_MEGABYTES:
+        return megabytes
+    known = set[int]()
+    one = _cost_of_pieces(between(0.0, MEASURED_MEGABYTES), known, splitting)
+    two = one + _cost_of_pieces(between(MEASURED_MEGABYTES, 2 * MEASURED_MEGABYTES), known, splitting)
+    growth = log2(two / one) if one else 0.0
+    if not growth or one * (megabytes / MEASURED_MEGABYTES) ** growth <= PIECES_MEMORY:
+        return megabytes
+    return max(float((PIECES_MEMORY / one) ** (1 / growth)), 2.0) * MEASURED_MEGABYTES
+
+
+def _cost_of_pieces(texts: Iterable[str], known: set[int], splitting: pre_tokenizers.PreTokenizer) -> int:
+    """The bytes that the trainer takes for pieces of the texts that are not known; they are known afterwards."""
+    cost = 0
+    for text in texts:
+        for piece, _ in splitting.pre_tokenize_str(text):
+            if (key := hash(piece)) not in known:
+                known.add(key)
+                cost += PIECE_BYTES + BYTE_BYTES * len(piece)
+    return cost
 
 
 def write(durable: Path, data: bytes, scratch: Path | None = None) -> TokenizerRecord:
@@ -144,19 +190,16 @@ def _fault(encoder: TextEncoding, exact: encoders.Exact, text: str) -> str:
     return "" if agree else f"tiktoken and tokenizers give other tokens of {text[:100]!r}"
 
 
-def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path, after: float = 0.0) -> Iterator[str]:
+def sample(build: Build, table: Path, index: Path, megabytes: float, after: float = 0.0) -> Iterator[str]:
     """Texts of the train split, at most `megabytes` of them: those whose hashes have the lowest ends, in no order;
-    without those that are in a sample of `after` megabytes.
-
-    `shop` is the dataset's workshop.
-    """
+    without those that are in a sample of `after` megabytes."""
     values = {"table": str(table), "index": str(index), "after": after * 1e6, "bytes": megabytes * 1e6}
-    with document_table.connect(shop) as connection:
+    with document_table.connect(build.scratch) as connection:
         chosen = connection.sql(SAMPLE, params=values).to_arrow_reader(ROWS_AT_ONCE)
         rows = (row for batch in chosen for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
         for segment, places in itertools.groupby(rows, key=lambda row: row[0]):
             wanted = (TextPlace(*place) for _, *place in places)
-            yield from (text for _, text in segments.texts(segment_path(durable, segment), wanted))
+            yield from (text for _, text in segments.texts(segment_path(build.durable, segment), wanted))
 
 
 def read(durable: Path, sha256: str) -> bytes:

@@ -1,8 +1,8 @@
 """Tokens: where the tokens of every document of a new snapshot are; each document is encoded only once.
 
 Documents of the parent snapshot have their tokens in its shards. Worker processes encode the others into spools, plain
-files of tokens in the workshop, from which the new shards are written. What is where is in Parquet files in the
-workshop too: memory holds a batch of documents, however many there are.
+files of tokens in the scratch folder, from which the new shards are written. What is where is in Parquet files in the
+scratch folder too: memory holds a batch of documents, however many there are.
 """
 
 import functools
@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slipway.assets.datasets.building import workers
-from slipway.assets.datasets.building.build_log import BuildLog
-from slipway.assets.datasets.building.phase import BYTES, BuildPhase
-from slipway.assets.datasets.building.whole import WholeShards
-from slipway.assets.datasets.building.workshop import writing
+from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.build_log import BYTES, BuildPhase
+from slipway.assets.datasets.building.scratch_dir import writing
+from slipway.assets.datasets.building.verified_shards import VerifiedShards
 from slipway.assets.datasets.documents import document_table
 from slipway.assets.datasets.documents.extracts import segment_path
 from slipway.assets.datasets.texts import segments, tokenizer
@@ -70,9 +70,10 @@ class Located:
     documents: list[Path]
 
 
-def in_parent(parent: shards.TextSnapshot | None, whole: WholeShards, durable: Path, shop: Path) -> Located:
+def in_parent(build: Build, parent: shards.TextSnapshot | None) -> Located:
     """The documents in the parent snapshot's shards, without those of a shard or table that is gone or damaged."""
-    located = Located([], [shop / "parent.parquet"])
+    durable, verified = build.durable, VerifiedShards(build.durable, build.recipe.name)
+    located = Located([], [build.scratch / "parent.parquet"])
     with writing(located.documents[0]), pq.ParquetWriter(located.documents[0], LOCATED) as writer:
         if parent is None or not document_table.path(durable, parent.documents["blake3"]).exists():
             return located
@@ -82,7 +83,7 @@ def in_parent(parent: shards.TextSnapshot | None, whole: WholeShards, durable: P
             for shard in split.shards:
                 here = hashes.following(shard.documents)
                 # Damage must not be copied into a new shard, because the new hash would then confirm it.
-                if whole.has(shard):
+                if verified.has(shard):
                     _, offsets = shards.open_shard(durable, shard, parent.dtype)
                     writer.write_table(_rows(here, len(located.files), offsets[:-1], np.diff(offsets)))
                     located.files.append(Spool(shards.shard_path(durable, shard), shard))
@@ -112,14 +113,12 @@ def _rows(hashes: pa.ChunkedArray, file: int, starts: npt.NDArray[Any], counts: 
 
 
 def encode_missing(
+    build: Build,
+    connection: duckdb.DuckDBPyConnection,
     located: Located,
     table: Path,
     index: Path,
     tokenizer_sha256: str,
-    durable: Path,
-    shop: Path,
-    connection: duckdb.DuckDBPyConnection,
-    report: BuildLog,
 ) -> Located:
     """Encode the kept documents of `table` that are not located yet."""
     values = {"index": str(index), "located": [str(each) for each in located.documents]}
@@ -127,29 +126,30 @@ def encode_missing(
     for number, part in enumerate(document_table.parts(table, ["name", "number", "blake3", "bytes", "removed"])):
         connection.register("part", part)
         rows = connection.sql(MISSING, params=values).to_arrow_reader(ROWS_AT_ONCE)
-        for segment, size, path in _write_missing(rows, shop, number):
+        for segment, size, path in _write_missing(rows, build.scratch, number):
             sizes[segment] = sizes.get(segment, 0) + size
             missing.setdefault(segment, []).append(path)
         connection.unregister("part")
     first = len(located.files)
+    durable, scratch = build.durable, build.scratch
     tasks = [
-        _Encoding(segment_path(durable, name), tuple(missing[name]), first + place, tokenizer_sha256, durable, shop)
+        _Encoding(segment_path(durable, name), tuple(missing[name]), first + place, tokenizer_sha256, durable, scratch)
         for place, name in enumerate(sizes)
     ]
     total = sum(sizes.values())
-    phase = BuildPhase(report, "encoding new text", total, BYTES)
+    phase = BuildPhase(build.log, "encoding new text", total, BYTES)
     for size, found in zip(sizes.values(), workers.run(_encode, tasks, total), strict=True):
         located.documents.append(found)
         phase.add(size)
     return Located([*located.files, *(Spool(task.spool, None) for task in tasks)], located.documents)
 
 
-def _write_missing(rows: pa.RecordBatchReader, shop: Path, number: int) -> Iterator[tuple[str, int, Path]]:
+def _write_missing(rows: pa.RecordBatchReader, scratch: Path, number: int) -> Iterator[tuple[str, int, Path]]:
     """Write the rows of each segment, which come one after the other, to a file of its own; `number` is that of their
     part of the table. Gives each segment with the bytes of these texts, and the file."""
     runs = (run for batch in rows for run in _runs(batch))
     for name, of_segment in itertools.groupby(runs, key=lambda run: run[0]):
-        path, size = shop / f"{name}.{number}.missing", 0
+        path, size = scratch / f"{name}.{number}.missing", 0
         with writing(path), pq.ParquetWriter(path, rows.schema) as writer:
             for _, batch in of_segment:
                 size += pa.compute.sum(batch["bytes"]).as_py()
@@ -176,16 +176,16 @@ class _Encoding:
     """The place of the spool among the files of tokens."""
     tokenizer: str
     durable: Path
-    shop: Path
+    scratch: Path
 
     @property
     def spool(self) -> Path:
-        return self.shop / f"{self.segment.stem}.tokens"
+        return self.scratch / f"{self.segment.stem}.tokens"
 
     @property
     def located(self) -> Path:
         """The file that says where the documents are in the spool."""
-        return self.shop / f"{self.segment.stem}.located.parquet"
+        return self.scratch / f"{self.segment.stem}.located.parquet"
 
     @property
     def wanted(self) -> Iterator[TextPlace]:

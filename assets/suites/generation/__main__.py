@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slipway.assets.suites.generation import asking
-from slipway.assets.suites.generation.answered import TaskFigures
-from slipway.assets.suites.generation.asking import Questions
+from slipway.assets.suites.generation import generate
+from slipway.assets.suites.generation.answers import TaskFigures
+from slipway.assets.suites.generation.generate import Questions
 from slipway.serving.client import NotAnswered
 from slipway.serving.records import ServedVersion
-from slipway.trainer.base import codec, console, not_by_hand, parsing, regular_file
+from slipway.trainer.base import codec, console, parsing, regular_file
 from slipway.trainer.base.processes import bind_to_launcher
-from slipway.trainer.record import outcomes
+from slipway.trainer.record import job_result
 
 KIND = "generate"
 
@@ -29,9 +29,9 @@ def main(arguments: list[str]) -> int:
     asked = codec.build(Questions, request["questions"])
     found: list[TaskFigures] = []
     try:
-        for each in asking.evaluate(Path(request["durable"]), request["model"], version, asked, _say):
+        for each in generate.evaluate(Path(request["durable"]), request["model"], version, asked, _say):
             found.append(each)
-        outcomes.succeed(Path(request["outcome"]), {"figures": codec.plain(found)})
+        job_result.succeed(Path(request["outcome"]), {"figures": codec.plain(found)})
     except NotAnswered as error:
         console.warn(f"{KIND}: its worker: {error}")
         return 1
@@ -49,5 +49,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.assets.suites.generation", "answers generation tasks for `slipway models evaluate`")
+    console.explain("slipway.assets.suites.generation", "answers generation tasks for `slipway models evaluate`")
     sys.exit(main(sys.argv[1:]))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slipway.assets.suites.generation.answered import AnsweredExample
+from slipway.assets.suites.generation.answers import AnsweredExample
 from slipway.trainer.base import parsing, processes
 
 PACKAGE = "lm_eval"

@@ -8,8 +8,7 @@ from slipway.assets.sweeps.report.page import HEAD, html, marked
 from slipway.assets.sweeps.report.results import SweepReport, report
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
-from slipway.resources.trainings.roots import TRIALS
-from slipway.resources.trainings.store import Trainings
+from slipway.resources.trainings.store import TRIALS, Trainings
 from slipway.trainer.base import atomic
 
 PAGE = "report.html"

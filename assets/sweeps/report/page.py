@@ -7,9 +7,12 @@ of the best trials are drawn by the page's script; without it, a table says the 
 import re
 from collections.abc import Iterator
 from html import escape
+from typing import Any
 
 from slipway.assets import figures
-from slipway.assets.sweeps.report import interactive, pictures
+from slipway.assets.sweeps.full_scale_choice import WRITTEN
+from slipway.assets.sweeps.report import pictures
+from slipway.assets.sweeps.report.pictures import points_of
 from slipway.assets.sweeps.report.results import SweepReport
 from slipway.assets.sweeps.report.text import (
     ROW_TAIL,
@@ -22,19 +25,25 @@ from slipway.assets.sweeps.report.text import (
     rung_cells,
     shown,
 )
-from slipway.resources import frame
+from slipway.resources import html_layout
 from slipway.resources.pages import curves
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 HEAD = 1000
 """The first characters of a page, in which its mark is."""
+BEST = 7
+"""So many of the best trials are drawn, and the recipe as it is written."""
+READING = (
+    "The best trials, and the recipe as it is written. Point at a curve to read its figures; click a name to hide it; "
+    "drag to look closer; double-click to see all."
+)
 
 
 def html(report: SweepReport) -> str:
     """The report as the text of one HTML page, in the frame of all pages."""
     title = f"{report.outcome}, {_ended(report)} of {counted(report.planned, 'trial')} ended: sweep {report.sweep}"
     live = report.outcome == "open"
-    return frame.page(title, _body(report), head=marked(report), live=live, scripts=curves.scripts())
+    return html_layout.page(title, _body(report), head=marked(report), live=live, scripts=curves.scripts())
 
 
 def marked(report: SweepReport) -> str:
@@ -42,30 +51,56 @@ def marked(report: SweepReport) -> str:
     return f'<meta name="slipway-events" content="{report.events}">'
 
 
+def curve_data(report: SweepReport) -> dict[str, Any]:
+    """What the script draws; JSON. Without a figure where no trial has reported yet."""
+    rows = {row.trial: row for row in report.rows}
+    numbers = dict.fromkeys([*report.order[:BEST], *([WRITTEN] if WRITTEN in rows else [])])
+    points = {number: dict(zip(*points_of(rows[number]), strict=True)) for number in numbers}
+    points = {number: known for number, known in points.items() if known}
+    steps = sorted({step for known in points.values() for step in known})
+    series = [
+        {"label": _label(number, report), "values": curves.rounded([known.get(step) for step in steps])}
+        for number, known in points.items()
+    ]
+    figure = {"id": "trials", "title": "Validation loss of the best trials", "series": series}
+    return {"steps": steps, "figures": [figure] if series else [], "checkpoints": [], "marks": []}
+
+
+def curve_parts(drawn: dict[str, Any]) -> Iterator[str]:
+    """What the page has of them: the place, the data, and the same as a table."""
+    yield from curves.places(drawn, READING)
+    yield curves.given(drawn)
+    yield curves.table(drawn)
+
+
 def _body(report: SweepReport) -> Iterator[str]:
     yield f"<h1>Sweep {escape(report.sweep)}: {escape(report.outcome)}</h1>"
-    yield frame.tiles(_tiles(report))
+    yield html_layout.tiles(_tiles(report))
     for line in findings(report):
-        yield frame.paragraph(line, "warning" if line.startswith("Warning:") else "")
+        yield html_layout.paragraph(line, "warning" if line.startswith("Warning:") else "")
     names = parameter_names(report)
     if report.best_trial is not None:
         yield "<h2>Best parameters</h2>"
-        yield frame.table(["parameter", "best"], [[name, shown(report.best_parameters.get(name))] for name in names])
+        yield html_layout.table(
+            ["parameter", "best"], [[name, shown(report.best_parameters.get(name))] for name in names]
+        )
     for title, figure in pictures.pictures(report).items():
         yield f"<h2>{escape(title)}</h2>"
         yield f'<div role="img" aria-label="{escape(title)}">{_without_size(figures.svg(figure, title))}</div>'
         if title == "Curves":
-            yield from interactive.parts(interactive.data(report))
+            yield from curve_parts(curve_data(report))
         if title == "Rungs":
-            yield frame.table(RUNG_HEAD, list(rung_cells(report)))
+            yield html_layout.table(RUNG_HEAD, list(rung_cells(report)))
     if report.failures:
         yield "<h2>Failures</h2>"
         failed = [[str(len(each.trials)), numbers(each.trials), each.reason] for each in report.failures]
-        yield frame.table(["trials", "which", "reason"], failed)
+        yield html_layout.table(["trials", "which", "reason"], failed)
     yield "<h2>Trials, the best first</h2>"
     rows = {row.trial: row for row in report.rows}
     table = [cells(rows[number], names) for number in report.order]
-    yield frame.table(["trial", *names, *ROW_TAIL], table, [_attributes(report, number) for number in report.order])
+    yield html_layout.table(
+        ["trial", *names, *ROW_TAIL], table, [_attributes(report, number) for number in report.order]
+    )
 
 
 def _tiles(report: SweepReport) -> Iterator[tuple[str, str]]:
@@ -97,3 +132,8 @@ def _without_size(svg: str) -> str:
     head = re.sub(r' (width|height)="[^"]*"', "", head)
     rest = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), rest)
     return f"{head}>{rest}"
+
+
+def _label(number: int, report: SweepReport) -> str:
+    names = [name for name, trial in (("the best", report.best_trial), ("as written", WRITTEN)) if trial == number]
+    return ", ".join([f"trial {number}", *names])

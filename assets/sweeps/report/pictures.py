@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slipway.assets.figures import new_figure
-from slipway.assets.sweeps.choice import WRITTEN
+from slipway.assets.sweeps.full_scale_choice import WRITTEN
 from slipway.assets.sweeps.report.results import SweepReport, TrialRow
-from slipway.trainer.base.counting import counted
+from slipway.trainer.base.quantities import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,15 +1,15 @@
 """The report of a sweep as plain values: for pages, pictures, metadata and the command line."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from slipway.assets.sweeps import lineage, ranking
-from slipway.assets.sweeps.choice import WRITTEN, choose
-from slipway.assets.sweeps.events import Event
+from slipway.assets.sweeps.events import Asked, Ended, Event, Paused, Started
+from slipway.assets.sweeps.full_scale_choice import WRITTEN, choose
 from slipway.assets.sweeps.ranking import RungAgreement
-from slipway.assets.sweeps.report import compared, importance, rungs, spent
+from slipway.assets.sweeps.report import compared, importance, rungs
 from slipway.assets.sweeps.report.compared import TrialComparison
 from slipway.assets.sweeps.report.importance import ParameterImportance
 from slipway.assets.sweeps.report.rungs import RungCost
@@ -94,7 +94,7 @@ class SweepReport:
 
 def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> SweepReport:
     """The report of a sweep, closed or not, from its state and the log that this follows from."""
-    best, seconds = sweep.best, spent.rank_seconds(log, ranks_per_node)
+    best, seconds = sweep.best, rank_seconds(log, ranks_per_node)
     costs = rungs.rung_costs(sweep, sweep.rungs, seconds)
     hours = sum(seconds.values()) / 3600
     return SweepReport(
@@ -124,6 +124,31 @@ def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> Swee
         compute_saved=sweep.compute_saved,
         events=len(log),
     )
+
+
+def rank_seconds(log: Iterable[Event], ranks_per_node: int) -> dict[int, float]:
+    """Seconds that each trial held its ranks, times the ranks: from each start of its job to its pause or its end.
+
+    Starting counts, because a rank that starts is a GPU that is taken. What has not ended counts up to the last event
+    of the log. A trial that was never started has 0.
+    """
+    spent: dict[int, float] = {}
+    running: dict[int, tuple[float, int]] = {}
+    last = 0.0
+    for event in log:
+        last = max(last, event.at)
+        match event:
+            case Asked(trial=trial):
+                spent.setdefault(trial, 0.0)
+            case Started(trial=trial, nodes=nodes, at=at):
+                running.setdefault(trial, (at, len(nodes) * ranks_per_node))  # logged again when it was adopted
+            case Paused(trial=trial) | Ended(trial=trial) if trial in running:
+                _add_seconds(spent, trial, running.pop(trial), event.at)
+            case _:
+                pass
+    for trial, held in running.items():
+        _add_seconds(spent, trial, held, last)
+    return spent
 
 
 def _beside(sweep: SweepState, other: Trial | None) -> TrialComparison | None:
@@ -159,3 +184,8 @@ def _row(sweep: SweepState, trial: Trial, rank_hours: float) -> TrialRow:
         attempts=trial.attempt + 1,
         parent=trial.parent,
     )
+
+
+def _add_seconds(spent: dict[int, float], trial: int, held: tuple[float, int], until: float) -> None:
+    since, ranks = held
+    spent[trial] = spent.get(trial, 0.0) + max(0.0, until - since) * ranks

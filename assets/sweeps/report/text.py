@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from slipway.assets.sweeps.choice import WRITTEN
+from slipway.assets.sweeps.full_scale_choice import WRITTEN
 from slipway.assets.sweeps.report.compared import TrialComparison
 from slipway.assets.sweeps.report.results import SweepReport, TrialRow
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.health.register import FOLDER as NODES
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import codec
 from slipway.trainer.record import files
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.health.standing import NodeRecord, unknown
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import codec
 from slipway.trainer.record import files, numbered
 

@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from slipway.resources.kubernetes.objects import NODES, KubernetesObject
-from slipway.resources.kubernetes.reader import ClusterWriter
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
+from slipway.resources.kubernetes.objects import NODES, ClusterWriter, KubernetesObject
 from slipway.trainer.base import atomic, codec, lock, parsing
 
 FORMAT = "slipway.cordon/1"

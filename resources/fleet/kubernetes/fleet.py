@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.kubernetes import node_health
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.kubernetes.cluster import Cluster
-from slipway.resources.kubernetes.objects import EVENTS, NODES, KubernetesObject
-from slipway.resources.kubernetes.reader import ClusterReader
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.kubernetes.objects import EVENTS, NODES, ClusterReader, KubernetesObject
 
 EVENTS_NAMESPACE = "default"
 """Where Kubernetes keeps the events of objects without a namespace."""

@@ -9,8 +9,7 @@ from typing import Any
 
 from slipway.resources.fleet.kubernetes import xid
 from slipway.resources.fleet.protocol import Node
-from slipway.resources.kubernetes.conditions import seconds
-from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.kubernetes.objects import KubernetesObject, time_seconds
 
 PROBLEMS = (
     # NVSentinel's checks, as it names its conditions (v1.31)
@@ -84,7 +83,7 @@ def _findings(
     node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: NodeRules, now: float
 ) -> Iterator[NodeFinding]:
     if deleted_at := node["metadata"].get("deletionTimestamp"):
-        yield NodeFinding("it is being deleted", seconds(deleted_at), ends_work=True)
+        yield NodeFinding("it is being deleted", time_seconds(deleted_at), ends_work=True)
     conditions = {each["type"]: each for each in node.get("status", {}).get("conditions") or ()}
     ready = conditions.get("Ready", {"status": "Unknown"})
     yield from _unready(ready, rules.patience_seconds, now)
@@ -131,7 +130,7 @@ def _taints(node: KubernetesObject, tolerations: Iterable[Mapping[str, str]]) ->
             continue
         value = f"={taint['value']}" if taint.get("value") else ""
         reason = f"its taint {taint['key']}{value}:{taint['effect']} is not tolerated"
-        yield NodeFinding(reason, seconds(taint.get("timeAdded")), ends_work=taint["effect"] == "NoExecute")
+        yield NodeFinding(reason, time_seconds(taint.get("timeAdded")), ends_work=taint["effect"] == "NoExecute")
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
@@ -150,8 +149,10 @@ def _sentence(name: str, condition: Mapping[str, Any]) -> str:
 
 
 def _since(condition: Mapping[str, Any]) -> float | None:
-    return seconds(condition.get("lastTransitionTime"))
+    return time_seconds(condition.get("lastTransitionTime"))
 
 
 def _last_seen(event: KubernetesObject) -> float | None:
-    return seconds(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
+    return time_seconds(
+        event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    )

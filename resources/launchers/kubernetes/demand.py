@@ -15,7 +15,7 @@ from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.kubernetes.objects import JOBS, NAME, KubernetesObject
 from slipway.resources.launchers.kubernetes import names, placement, pods
-from slipway.resources.launchers.kubernetes.lack import Lack
+from slipway.resources.launchers.kubernetes.node_shortage import Lack
 
 DEMAND = "slipway/demand"
 """Label of the placeholders: the training, as a label's value."""

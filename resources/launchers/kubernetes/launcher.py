@@ -10,23 +10,31 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from slipway.resources.errors import PlatformFault, Unavailable
 from slipway.resources.kubernetes import answers
 from slipway.resources.kubernetes.answers import ObjectConflict, RefusedRequest
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.cluster import Cluster
-from slipway.resources.kubernetes.conditions import holding
-from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, KubernetesObject
-from slipway.resources.kubernetes.reader import ClusterReader
+from slipway.resources.kubernetes.objects import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOB,
+    NODES,
+    PODS,
+    ClusterReader,
+    KubernetesObject,
+    holding_conditions,
+)
 from slipway.resources.launchers import document
-from slipway.resources.launchers.kubernetes import names, network, orders, pod_facts, status, store, waiting
+from slipway.resources.launchers.kubernetes import names, network, orders, pod_facts, status, store
 from slipway.resources.launchers.kubernetes.network import NETWORK_POLICIES
 from slipway.resources.launchers.kubernetes.orders import Cancellation, JobOrder
 from slipway.resources.launchers.kubernetes.pod_facts import PodFacts
 from slipway.resources.launchers.kubernetes.queues import LOCAL_QUEUES, QUEUE, QUEUED_JOB, WORKLOADS
+from slipway.resources.launchers.kubernetes.status import wait_by_events, wait_by_pods, wait_by_queue
 from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
 from slipway.resources.launchers.protocol import DoesNotFit, Job, JobState, Status
 from slipway.resources.steps import misfit
-from slipway.resources.unavailable import PlatformFault, Unavailable
 
 LOG_READERS = 8
 """How many pods' logs are read at a time."""
@@ -222,13 +230,13 @@ class KubernetesLauncher:
 
     def _wait(self, order: JobOrder, main: KubernetesObject, pods: list[PodFacts], reader: ClusterReader) -> str:
         """What a pending job waits for; empty where that cannot be found out."""
-        if reason := waiting.by_pods(pods):
+        if reason := wait_by_pods(pods):
             return reason
         with contextlib.suppress(Unavailable):
             if QUEUE in main["metadata"].get("labels", {}) and not pods:
                 admissions = reader.list(WORKLOADS, {QUEUED_JOB: main["metadata"]["uid"]})
-                return waiting.by_queue(admissions)
-            return waiting.by_events(reader.list(EVENTS, {}), order.name)
+                return wait_by_queue(admissions)
+            return wait_by_events(reader.list(EVENTS, {}), order.name)
         return ""
 
     def _log(self, pod: KubernetesObject, tail_bytes: int) -> str:
@@ -247,4 +255,4 @@ def _by_age(pod: KubernetesObject) -> tuple[str, str]:
 
 def _is_ready(node: KubernetesObject | None) -> bool:
     """Whether a node exists, and its kubelet reports that it is ready."""
-    return node is not None and "Ready" in holding(node)
+    return node is not None and "Ready" in holding_conditions(node)

@@ -8,8 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from slipway.resources.kubernetes.conditions import seconds
-from slipway.resources.kubernetes.objects import CONFIG_MAPS, KubernetesObject
+from slipway.resources.kubernetes.objects import CONFIG_MAPS, KubernetesObject, time_seconds
 from slipway.resources.launchers import document
 from slipway.resources.launchers.kubernetes import pods
 from slipway.resources.launchers.protocol import Job
@@ -77,7 +76,7 @@ def read(found: KubernetesObject) -> JobOrder:
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
         job=parsing.value(found["data"][JOB_FILE]),
-        submitted_at=seconds(metadata["creationTimestamp"]),
+        submitted_at=time_seconds(metadata["creationTimestamp"]),
         cancellation=_cancellation(metadata.get("annotations", {})),
     )
 

@@ -5,10 +5,9 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slipway.resources.kubernetes.conditions import seconds
-from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.kubernetes.objects import KubernetesObject, time_seconds
 from slipway.resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
-from slipway.trainer.base.exit_code import ExitCode
+from slipway.trainer.base.processes import ExitCode
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 """Annotation of a pod of an Indexed Job."""
@@ -86,11 +85,11 @@ def of(pod: KubernetesObject) -> PodFacts:
         node=pod["spec"].get("nodeName", ""),
         index=_index(metadata.get("annotations", {}).get(INDEX, "")),
         created=metadata.get("creationTimestamp", ""),
-        started_at=seconds(begun.get("startedAt")),
+        started_at=time_seconds(begun.get("startedAt")),
         exit_code=ended["exitCode"] if ended else None,
         exit_reason=ended.get("reason", "") if ended else "",
         is_over=status.get("phase") in ("Succeeded", "Failed"),
-        must_end_at=seconds(metadata.get("deletionTimestamp")),
+        must_end_at=time_seconds(metadata.get("deletionTimestamp")),
         disruption=disruption,
         message=message,
         waits_for="" if begun else _wait(pod),

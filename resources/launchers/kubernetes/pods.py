@@ -13,8 +13,8 @@ from slipway.resources.launchers.kubernetes import names, patch, placement, queu
 from slipway.resources.launchers.protocol import Job
 from slipway.resources.launchers.torchrun import node_command
 from slipway.trainer.node.agent import ADDRESS_VARIABLE
-from slipway.trainer.node.environment import IMAGE
-from slipway.trainer.node.last_words import FILE_VARIABLE
+from slipway.trainer.node.process import FILE_VARIABLE
+from slipway.trainer.node.runtime_info import IMAGE
 
 CONFIG, CONFIG_FOLDER, SHARED_MEMORY = "config", "/etc/slipway", "shared-memory"
 CONFIG_FILE = "config.json"

@@ -1,12 +1,14 @@
 """Where a job stands, from its order, its workload and its pods. Pure.
 
-The workload decides whether and how the job ended; the pods say why and where. A pod on a node that does not answer
-is reported as running for ever: nothing waits for it after its grace. Its processes may still run; the fence keeps
-them from doing harm.
+The workload decides whether and how the job ended; the pods say why and where. A pod on a node that does not answer is
+reported as running for ever: nothing waits for it after its grace. Its processes may still run; the fence keeps them
+from doing harm.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from slipway.resources.kubernetes.objects import KubernetesObject
 from slipway.resources.launchers.kubernetes import pod_facts
 from slipway.resources.launchers.kubernetes.orders import JobOrder
 from slipway.resources.launchers.kubernetes.pod_facts import LOSSES, PodFacts
@@ -42,6 +44,33 @@ def of(
 def is_overdue(pod: PodFacts, now: float) -> bool:
     """Whether the pod is still there although its grace is over."""
     return not pod.is_over and pod.must_end_at is not None and now > pod.must_end_at
+
+
+def wait_by_pods(pods: Iterable[PodFacts]) -> str:
+    """What keeps pods from starting, each reason once."""
+    waits = Counter(pod.waits_for for pod in pods if pod.waits_for)
+    return "; ".join(f"{_pods(count)}: {wait}" for wait, count in waits.items())
+
+
+def wait_by_queue(admissions: Iterable[KubernetesObject]) -> str:
+    """Kueue's reasons for not admitting a job."""
+    reasons = []
+    for admission in admissions:
+        for condition in admission.get("status", {}).get("conditions") or ():
+            if condition["type"] in ("QuotaReserved", "Admitted") and condition["status"] == "False":
+                reasons.append(f"the queue {admission['spec'].get('queueName', '')} holds it: {condition['message']}")
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def wait_by_events(events: Iterable[KubernetesObject], name: str) -> str:
+    """The latest warning about an object of the job that is called `name`."""
+    warnings = (event for event in events if event.get("type") == "Warning")
+    about = [event for event in warnings if _is_about(event["involvedObject"].get("name", ""), name)]
+    if not about:
+        return ""
+    last = max(about, key=_when)
+    subject = last["involvedObject"]
+    return f"{subject['kind']} {subject['name']}: {last.get('reason', '')}: {last.get('message', '')}"
 
 
 def _ending(
@@ -129,3 +158,17 @@ def _started_at(pods: Iterable[PodFacts], reading: WorkloadReading | None) -> fl
     """When the first pod started; where the pods are gone, when the workload did."""
     starts = [pod.started_at for pod in pods if pod.started_at]
     return min(starts) if starts else reading.started_at if reading else None
+
+
+def _is_about(subject: str, name: str) -> bool:
+    """Controllers name the objects that they make after the object they make them for."""
+    return subject == name or subject.startswith(f"{name}-")
+
+
+def _when(event: KubernetesObject) -> str:
+    """The time of an event. All times are in UTC and in one form, so they compare as texts."""
+    return event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or ""
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -12,7 +12,7 @@ from slipway.resources.kubernetes.objects import JOB, NAME, PODS, SERVICES, Kube
 from slipway.resources.launchers.kubernetes import placement
 from slipway.resources.launchers.protocol import Job
 from slipway.resources.launchers.torchrun import is_supervised
-from slipway.trainer.node.rendezvous import LEFT_VARIABLE, PORT_VARIABLE
+from slipway.trainer.elastic.rendezvous_store import LEFT_VARIABLE, PORT_VARIABLE
 
 PORT = 29500
 """Its port."""
@@ -84,7 +84,7 @@ def _container(job: Job, cluster: Cluster) -> KubernetesObject:
         "name": CONTAINER,
         "image": cluster.image,
         "imagePullPolicy": cluster.pull_policy,
-        "command": ["python", "-P", "-m", "slipway.trainer.node.rendezvous"],
+        "command": ["python", "-P", "-m", "slipway.trainer.elastic.rendezvous_store"],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "resources": {"requests": REQUESTS, "limits": LIMITS},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

@@ -20,12 +20,11 @@ from slipway.resources.launchers.local.folder import JobFolder
 from slipway.resources.launchers.local.gang import NodeHandle
 from slipway.resources.launchers.local.overdue import KEEPER
 from slipway.resources.launchers.local.warm import ROOM_VARIABLE, SERVER
-from slipway.trainer.base import codec, forked, not_by_hand
+from slipway.trainer import preimport, supervisor
+from slipway.trainer.base import codec, console, forked
 from slipway.trainer.base.forked import Forked
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.node import process
-from slipway.trainer.supervisor import __main__ as supervisor
-from slipway.trainer.supervisor import warm
 
 IDLE_SECONDS = 120.0
 """It holds some hundred megabytes; where nobody asked for so long, a new one costs next to nothing."""
@@ -51,7 +50,7 @@ def _fork(path: str, pipes: tuple[int, ...]) -> None:
     folder = JobFolder(Path(path))
     config = {name: value for name, value in folder.order().job.config.items() if name != "format"}
     before = dict(os.environ)
-    warm.load(codec.build(Config, config), alone=True)
+    preimport.load(codec.build(Config, config), alone=True)
     os.environ.clear()
     os.environ.update(before)  # each rank has variables of its own
     lock = folder.lock()
@@ -96,5 +95,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain(SERVER, "forks the keepers of short jobs that follow one another")
+    console.explain(SERVER, "forks the keepers of short jobs that follow one another")
     sys.exit(main())

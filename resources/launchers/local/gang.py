@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from slipway.resources.launchers.local.environment import LOCAL_ADDRESS, local_rank_environment
 from slipway.resources.launchers.local.folder import Ending, JobFolder, LocalOrder
+from slipway.resources.launchers.local.local_process import LOCAL_ADDRESS, local_rank_environment
 from slipway.resources.launchers.protocol import JobState
 from slipway.resources.launchers.torchrun import node_command
 from slipway.trainer.base import processes
-from slipway.trainer.node.standstill import Standstill
+from slipway.trainer.node.process import Standstill
 from slipway.trainer.record import causes
 
 

@@ -15,7 +15,7 @@ from slipway.resources.fleet.embedded import mark_lost
 from slipway.resources.launchers.local.folder import Ending, JobFolder
 from slipway.resources.launchers.local.gang import Gang, GangEnd, StartNode, ending, executed
 from slipway.resources.launchers.protocol import JobState
-from slipway.trainer.base import not_by_hand, processes
+from slipway.trainer.base import console, processes
 from slipway.trainer.record import causes
 
 POLL_SECONDS = 0.2
@@ -103,5 +103,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.resources.launchers.local.keeper", "keeps one job of the embedded instance")
+    console.explain("slipway.resources.launchers.local.keeper", "keeps one job of the embedded instance")
     sys.exit(main())

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.launchers import document
-from slipway.resources.launchers.local import detached, overdue
+from slipway.resources.launchers.local import local_process, overdue
 from slipway.resources.launchers.local.folder import Ending, JobFolder, LocalOrder
 from slipway.resources.launchers.local.warm import WarmStarts
 from slipway.resources.launchers.protocol import Job, JobState, Status
-from slipway.resources.unavailable import Unavailable
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ class LocalLauncher:
     def _start_keeper(self, folder: JobFolder) -> None:
         """Return when the job has a keeper: the one started here, or another that was faster."""
         name, keeper = folder.path.name, [overdue.KEEPER, str(folder.path)]
-        detached.start(keeper, folder.path / "keeper.log", self.code.resolve(), os.environ, f"job {name}: its keeper")
+        local_process.start_detached(
+            keeper, folder.path / "keeper.log", self.code.resolve(), os.environ, f"job {name}: its keeper"
+        )
 
 
 def _chosen(job: Job) -> tuple[str, ...]:

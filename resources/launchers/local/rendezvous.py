@@ -3,15 +3,15 @@
 ``python -m slipway.resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens: the nodes
 can start at once, and their connections wait in the socket's queue while this process imports torch. Each line of its
 standard input is the name of a node that is lost for the job, which the supervisors of the others then find in the
-store (`slipway.trainer.node.generations`).
+store (`slipway.trainer.elastic.generations`).
 """
 
 import signal
 import socket
 import sys
 
-from slipway.trainer.base import not_by_hand
-from slipway.trainer.node.generations import LOST
+from slipway.trainer.base import console
+from slipway.trainer.elastic.generations import LOST
 
 
 def main() -> None:
@@ -27,5 +27,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.resources.launchers.local.rendezvous", "lets the nodes of an embedded job meet")
+    console.explain("slipway.resources.launchers.local.rendezvous", "lets the nodes of an embedded job meet")
     main()

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from slipway.resources.launchers.environment import rank_environment
-from slipway.resources.launchers.local.environment import keeper_environment
 from slipway.resources.launchers.local.folder import JobFolder, LocalOrder
+from slipway.resources.launchers.local.local_process import keeper_environment
 from slipway.resources.launchers.torchrun import is_supervised
 
 SERVER = "slipway.resources.launchers.local.fork_server"

@@ -7,8 +7,7 @@ import dagster as dg
 import pytest
 
 from slipway.assets.datasets import page
-from slipway.assets.datasets.assets import dataset_assets
-from slipway.assets.datasets.build import build
+from slipway.assets.datasets.assets import build, dataset_assets
 from slipway.assets.datasets.inspection import Inspection
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.snapshots.outcomes import Outcome

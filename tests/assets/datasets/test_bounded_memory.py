@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from slipway.assets.datasets.building.build import begin_build
 from slipway.assets.datasets.building.build_log import quiet
-from slipway.assets.datasets.building.workshop import workshop
 from slipway.assets.datasets.documents import extraction, extracts
 from slipway.assets.datasets.reading import sources
 from slipway.assets.datasets.texts import segments
@@ -122,8 +122,8 @@ def test_a_segments_texts_are_read_a_row_group_at_a_time(tmp_path, durable):
     for number in range(10):
         write_file(tmp_path / "corpus" / f"{number}.txt", f"{number} some words\n" * 50_000)
     recipe = recipe_for(tmp_path / "corpus", reading={"whole_megabytes": None})
-    with workshop(durable, recipe.name) as shop:
-        found = extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
+        found = extraction.extract(build, sources.list_source(recipe))
     [segment] = extracts.segments(found.index, durable)
     found = pq.read_table(segment, columns=["file", "number", "blake3"])
     wanted = [TextPlace(**row) for row in found.to_pylist()]

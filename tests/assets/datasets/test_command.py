@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slipway.assets.datasets.garbage import Garbage
-from slipway.assets.datasets.snapshots import history
+from slipway.assets.datasets.snapshots import pointer
 from slipway.cli import data_lines
 from slipway.cli.main import main
 from slipway.operations.takedown import TakedownReport
@@ -143,7 +143,7 @@ def test_a_snapshot_compared_with_itself_differs_in_nothing(run, changed, capsys
 
 
 def test_of_many_snapshots_the_latest_are_listed(run, durable, changed, monkeypatch, capsys):
-    monkeypatch.setattr(history, "LISTED", 1)
+    monkeypatch.setattr(pointer, "LISTED", 1)
     assert run("diff", "small-corpus", "~7") == 1
     printed = capsys.readouterr().err
     assert f"~7 selects 0 snapshots, expected one of {changed[1].sha256[:12]}, or an earlier one" in printed

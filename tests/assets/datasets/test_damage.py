@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slipway.assets.datasets.reading import arrays, pages, tables, web_archives
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading import json_files, pages, tables, web_archives
+from slipway.assets.datasets.reading.document import Text, UnfitDocument
 from slipway.assets.datasets.reading.listed_file import UnreadFile
 from slipway.assets.datasets.reading.opened_file import OpenedFile
 from slipway.assets.datasets.reading.readers import read
@@ -150,11 +150,11 @@ def test_any_amount_of_text_in_a_few_bytes_is_decompressed_as_it_is_read(compres
 def test_what_stands_behind_an_array_is_named():
     assert found("a.json", b'[{"text": "one"}]\n\n') == ["one"]
     assert found("a.json", b'[{"text": "one"}]\n[{"text": "two"}]') == ["one", "(malformed array)"]
-    assert found("a.json", b'[{"text": "one"}]' + b" " * 2 * arrays.CHUNK + b"x") == ["one", "(malformed array)"]
+    assert found("a.json", b'[{"text": "one"}]' + b" " * 2 * json_files.CHUNK + b"x") == ["one", "(malformed array)"]
 
 
 def test_an_element_that_is_too_long_is_named_and_the_rest_of_the_file_with_it():
-    data = json.dumps([{"text": "one"}, {"text": "a" * 4 * arrays.CHUNK}, {"text": "two"}]).encode()
+    data = json.dumps([{"text": "one"}, {"text": "a" * 4 * json_files.CHUNK}, {"text": "two"}]).encode()
     assert found("a.json", data, longest_megabytes=0.001) == ["one", "(an element longer than the limit)"]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from slipway.assets.datasets.building import code, dask_cluster, workers
+from slipway.assets.datasets.assets import engine
+from slipway.assets.datasets.building import dask_cluster, workers
 from slipway.assets.datasets.building.dask_cluster import DaskCluster
 from slipway.assets.datasets.documents import extraction
-from slipway.assets.datasets.engine import engine
 from slipway.recipes.problems import InvalidRecipes
 from slipway.resources import platform
 from tests.assets.datasets import dask
@@ -179,7 +179,7 @@ def test_a_build_goes_on_when_its_scheduler_was_lost(tmp_path):
     files = [tmp_path / str(number) for number in range(3)]
     with dask.started(tmp_path / "dask", 1) as running, ThreadPoolExecutor(1) as threads:
         lines: list[str] = []
-        one = dataclasses.replace(running.cluster, report=lines.append)
+        one = dataclasses.replace(running.cluster, log=lines.append)
         files[0].touch()
         found = threads.submit(lambda: list(one.run(_wait_for, files)))
         until((tmp_path / "begun-1").exists, "the second task to begin")
@@ -206,13 +206,13 @@ def test_a_scheduler_that_is_lost_for_long_while_a_result_is_used_is_no_error(tm
 @pytest.mark.nightly
 def test_a_build_says_that_all_workers_have_other_code_and_fails_when_that_lasts(cluster, monkeypatch):
     cluster.wait()
-    theirs, lines = code.digest_of_code(), list[str]()
-    monkeypatch.setattr(code, "digest_of_code", lambda: "f" * 16)
+    theirs, lines = dask_cluster.digest_of_code(), list[str]()
+    monkeypatch.setattr(dask_cluster, "digest_of_code", lambda: "f" * 16)
     monkeypatch.setattr(dask_cluster, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(dask_cluster, "WORKER_PATIENCE_SECONDS", 0.5)
     found, own = rf"found \d workers? with slipway-{theirs}", r"with the code of this build, slipway-f{16}"
     with pytest.raises(RuntimeError, match=rf"compute\.dask: {found} .*, expected one {own}"):
-        list(dataclasses.replace(cluster.cluster, report=lines.append).run(_refuse, [1]))
+        list(dataclasses.replace(cluster.cluster, log=lines.append).run(_refuse, [1]))
     [line] = lines
     assert re.search(rf"waits for a worker of Dask {own}: {found}", line)
 

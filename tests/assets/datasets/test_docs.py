@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from slipway.assets.datasets.reading.items import ADVICE, LOSES_THE_REST, NO_TEXT, Reason
+from slipway.assets.datasets.reading.document import ADVICE, LOSES_THE_REST, NO_TEXT, Reason
 from slipway.recipes.dataset import ReadingSection
 
 pytestmark = pytest.mark.pure

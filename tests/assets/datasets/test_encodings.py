@@ -7,7 +7,7 @@ import io
 import pytest
 
 from slipway.assets.datasets.reading import encodings
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Text, UnfitDocument
 from slipway.recipes.dataset import ReadingSection
 from tests.assets.datasets.test_formats import everything
 

@@ -6,8 +6,9 @@ import tracemalloc
 import pyarrow.parquet as pq
 import pytest
 
+from slipway.assets.datasets.building.build import begin_build
 from slipway.assets.datasets.building.build_log import quiet
-from slipway.assets.datasets.building.workshop import workshop
+from slipway.assets.datasets.building.scratch_dir import scratch_dir
 from slipway.assets.datasets.documents import extraction, extracts
 from slipway.assets.datasets.reading import sources
 from slipway.assets.datasets.reading.sources import SourceFile
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.pure
 
 
 def extract(recipe, durable) -> extracts.Extracts:
-    with workshop(durable, recipe.name) as shop:
-        return extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
+        return extraction.extract(build, sources.list_source(recipe))
 
 
 def texts(recipe, durable) -> list[str]:
@@ -113,11 +114,11 @@ def test_finished_segments_of_an_attempt_that_broke_off_are_found_again(corpus, 
     listing = sources.list_source(recipe_for(corpus))
     last = corpus / list(listing.files)[-1].name
     content = last.read_bytes()
-    with workshop(durable, "small-corpus") as shop:
+    with begin_build(recipe_for(corpus), TEXT_DOCUMENTS, durable, quiet) as build:
         last.unlink()
         last.symlink_to(last)  # which no reason of a file explains
         with pytest.raises(OSError, match="symbolic links"):
-            extraction.extract(recipe_for(corpus), TEXT_DOCUMENTS, listing, durable, shop, quiet)
+            extraction.extract(build, listing)
     finished = {path.name: path.stat().st_ino for path in (durable / "segments").iterdir()}
     assert len(finished) == 2
     last.unlink()
@@ -143,8 +144,8 @@ def test_files_that_cannot_be_read_now_are_quarantined_and_read_by_the_next_buil
     content = gone.read_bytes()
     gone.unlink()
     changed.write_text("changed since it was listed")
-    with workshop(durable, recipe.name) as shop:
-        extraction.extract(recipe, TEXT_DOCUMENTS, listing, durable, shop, quiet)
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
+        extraction.extract(build, listing)
     assert unread(recipe, durable) == {
         list(listing.files)[3].name: "unreadable: gone since it was listed",
         list(listing.files)[40].name: "unreadable: changed while it was read",
@@ -194,9 +195,9 @@ def test_files_that_are_known_are_not_in_memory(durable, monkeypatch):
     monkeypatch.setattr(extracts, "ROWS_AT_ONCE", 100)
     write_file(extracts.segment_path(durable, "a" * 64), "")
     files = [sources.SourceFile(f"{number:06}", number, f"{number}-2-3", True) for number in range(3000)]
-    with workshop(durable, "corpus") as shop:
+    with scratch_dir(durable, "corpus") as scratch:
         rows = [(file.name, file.version, file.bytes, f"{file.bytes:064}", "a" * 64) for file in files]
-        extracts.write_index(durable, "corpus", "key", iter(rows), shop)
+        extracts.write_index(durable, "corpus", "key", iter(rows), scratch)
     known = extracts.KnownFiles(durable, "corpus", "key")
     assert [row for _, row in known.of(files)] == rows  # and what is imported at the first time does not count
 
@@ -215,8 +216,8 @@ def test_a_listing_is_compared_with_an_index_name_by_name(durable):
     write_file(extracts.segment_path(durable, "there"), "")
     rows = [("a", "1", 1, "x", "there"), ("b", "1", 1, "x", "gone"), ("c", "1", 1, "x", "there")]
     rows += [("e", "", 1, "x", "there"), ("é", "1", 1, "x", "there")]
-    with workshop(durable, "corpus") as shop:
-        extracts.write_index(durable, "corpus", "key", iter(rows), shop)
+    with scratch_dir(durable, "corpus") as scratch:
+        extracts.write_index(durable, "corpus", "key", iter(rows), scratch)
     files = [sources.SourceFile(name, 1, "1", True) for name in ("a", "aa", "b", "c", "e", "é", "🙂")]
     known = {file.name for file, row in extracts.KnownFiles(durable, "corpus", "key").of(files) if row}
     assert known == {"a", "c", "é"}
@@ -225,8 +226,8 @@ def test_a_listing_is_compared_with_an_index_name_by_name(durable):
 
 def test_of_an_index_with_a_flipped_bit_no_file_is_known(durable):
     write_file(extracts.segment_path(durable, "there"), "")
-    with workshop(durable, "corpus") as shop:
-        index = extracts.write_index(durable, "corpus", "key", iter([("a", "1", 1, "x", "there")]), shop)
+    with scratch_dir(durable, "corpus") as scratch:
+        index = extracts.write_index(durable, "corpus", "key", iter([("a", "1", 1, "x", "there")]), scratch)
     assert len(list(extracts.KnownFiles(durable, "corpus", "key"))) == 1
     data = bytearray(index.read_bytes())
     data[4] ^= 1
@@ -246,8 +247,8 @@ def test_an_index_is_written_and_hashed_a_batch_at_a_time(durable, monkeypatch):
     rows = [(f"{number:06}", "1-2-3", number, f"{number:064}", "a" * 64) for number in range(2000)]
 
     def write(count: int) -> None:
-        with workshop(durable, "corpus") as shop:
-            extracts.write_index(durable, "corpus", "key", iter(rows[:count]), shop)
+        with scratch_dir(durable, "corpus") as scratch:
+            extracts.write_index(durable, "corpus", "key", iter(rows[:count]), scratch)
         extracts.digest_of((name, blake3) for name, _, _, blake3, _ in rows[:count])
 
     def peak(count: int) -> int:

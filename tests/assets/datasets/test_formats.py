@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipway.assets.datasets.reading import formats
-from slipway.assets.datasets.reading.about import About
-from slipway.assets.datasets.reading.items import Reason, Text, UnfitDocument
+from slipway.assets.datasets.reading.document import About, Reason, Text, UnfitDocument
 from slipway.assets.datasets.reading.readers import read
 from slipway.recipes.dataset import ReadingSection
 
@@ -114,7 +113,7 @@ def test_a_truncated_array_gives_the_elements_before_its_end():
 
 def test_an_array_is_read_element_by_element_however_it_is_cut_into_chunks(monkeypatch):
     for chunk in (1, 7, 64):
-        monkeypatch.setattr("slipway.assets.datasets.reading.arrays.CHUNK", chunk)
+        monkeypatch.setattr("slipway.assets.datasets.reading.json_files.CHUNK", chunk)
         assert everything("a.json", array(TEXTS)) == numbered(TEXTS)
 
 

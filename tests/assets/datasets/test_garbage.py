@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from slipway.assets.datasets import garbage, scrub
-from slipway.assets.datasets.building.workshop import building
+from slipway.assets.datasets.building.scratch_dir import building
 from slipway.trainer.base import lock
 from slipway.trainer.data import shards
 from tests.assets.datasets.builds import build, content, texts_of
@@ -77,7 +77,7 @@ def test_a_collection_says_for_which_build_it_waits(durable, history):
     lines: list[str] = []
     with contextlib.ExitStack() as build, ThreadPoolExecutor(1) as collection:
         build.enter_context(lock.exclusive(building(durable, history[0].dataset)))
-        ended = collection.submit(garbage.collect, durable, lambda: [], 0, report=lines.append)
+        ended = collection.submit(garbage.collect, durable, lambda: [], 0, log=lines.append)
         until(lambda: lines, "it says so")
         assert lines == [f"waiting for a build of {history[0].dataset}"] and not ended.done()
         build.close()

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from slipway.assets.datasets.reading import pictures
-from slipway.assets.datasets.reading.items import UnfitDocument
+from slipway.assets.datasets.reading.document import UnfitDocument
 from slipway.assets.datasets.reading.pictures import Picture
 from slipway.recipes.dataset import ImagesSection, ReadingSection
 from tests.assets.datasets.digits import png

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from slipway.assets.datasets.building.build import begin_build
 from slipway.assets.datasets.building.build_log import quiet
-from slipway.assets.datasets.building.workshop import workshop
 from slipway.assets.datasets.documents import extraction
 from slipway.assets.datasets.reading import sources
 from slipway.assets.datasets.snapshots.difference import difference
@@ -94,8 +94,8 @@ def test_a_snapshot_of_the_file_system_is_recorded_and_the_next_one_read_increme
     first = build(recipe_of(tmp_path / "fs" / ".snap" / "monday"), durable)
     assert first.source["description"] == "a directory in the file system's snapshot monday"
     recipe = recipe_of(tmp_path / "fs" / ".snap" / "tuesday")
-    with workshop(durable, recipe.name) as shop:
-        extracts = extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as running:
+        extracts = extraction.extract(running, sources.list_source(recipe))
     assert (extracts.files, extracts.read) == (61, 1)
 
 

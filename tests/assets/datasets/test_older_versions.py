@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from slipway.assets.datasets import inspection, takedown_search
-from slipway.assets.datasets.snapshots import difference, groups, history, own_checks
+from slipway.assets.datasets.snapshots import difference, pointer
+from slipway.assets.datasets.snapshots.difference import group_amounts
+from slipway.assets.datasets.snapshots.outcomes import own_outcomes
 from slipway.assets.datasets.takedown_search import TakedownSelection
 from slipway.assets.datasets.texts import checks, tokenizer
 from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
@@ -54,7 +56,7 @@ def recipe_for(corpus: Path, **fields) -> DatasetRecipe:
 def unpacked(folder: Path) -> tuple[Path, Path, shards.TextSnapshot]:
     """The durable tier of 0.1, its corpus, written from its shards, and its snapshot."""
     durable, corpus = home_of_0_1(folder) / "durable", folder / "corpus"
-    old = shards.read_manifest(durable, history.history(durable, DATASET)[0].sha256)
+    old = shards.read_manifest(durable, pointer.history(durable, DATASET)[0].sha256)
     rows = pq.read_table(durable / "documents" / f"{old.documents['blake3']}.parquet").to_pylist()
     for split in old.splits:
         names = [row["name"] for row in rows if row["split"] == split]
@@ -124,14 +126,14 @@ def test_a_query_of_ones_own_reads_a_column_that_it_lacks_as_null(grown: Grown):
     recipe = grown.recipe.model_copy(
         update={"checks": grown.recipe.checks.model_copy(update={"queries": {"q": query}})}
     )
-    [outcome] = own_checks.outcomes(recipe, grown.new, grown.old, grown.durable, TEXT_DOCUMENTS.table)
+    [outcome] = own_outcomes(recipe, grown.new, grown.old, grown.durable, TEXT_DOCUMENTS.table)
     assert outcome.passed, outcome
 
 
 def test_it_is_inspected_and_its_documents_are_found_by_name_text_and_url(grown: Grown):
     shown = data_lines.inspection(inspection.inspect(grown.durable, grown.old))
     assert f"{DATASET} {grown.old.sha256[:12]}: 100 of 100 documents are kept (100.0%)" in shown
-    assert sum(each.documents for each in groups.amounts("language", table(grown.durable, grown.old)).values()) == 100
+    assert sum(each.documents for each in group_amounts("language", table(grown.durable, grown.old)).values()) == 100
     [gone] = [f"{row['name']}#0" for row in pq.read_table(table(grown.durable, grown.old)).to_pylist()[:1]]
     meant = takedown_search.meant(grown.durable, DATASET, TEXT_DOCUMENTS, TakedownSelection((), (), ("text-003.txt",)))
     assert set(takedown_search.snapshots_with(grown.durable, meant, TakedownSelection())) == {

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from slipway.assets.datasets.texts import pieces, tokenizer
+from slipway.assets.datasets.texts import tokenizer
 
 pytestmark = pytest.mark.pure
 WANTED = 10.0
@@ -15,8 +15,8 @@ WANTED = 10.0
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Two parts of 4 kB are measured, and the memory is that of 40 kB of unspaced text."""
-    monkeypatch.setattr(pieces, "MEASURED", 0.004)
-    monkeypatch.setattr(pieces, "MEMORY", 40_000 * pieces.BYTE_BYTES)
+    monkeypatch.setattr(tokenizer, "MEASURED_MEGABYTES", 0.004)
+    monkeypatch.setattr(tokenizer, "PIECES_MEMORY", 40_000 * tokenizer.BYTE_BYTES)
 
 
 def affordable(letters: range, word: int) -> float:
@@ -30,7 +30,7 @@ def affordable(letters: range, word: int) -> float:
             size -= len(text.encode())
             yield text
 
-    return pieces.affordable(WANTED, between, tokenizer.splitting())
+    return tokenizer.affordable_megabytes(WANTED, between, tokenizer.splitting())
 
 
 def test_of_text_whose_words_repeat_the_whole_sample_is_used():
@@ -43,7 +43,7 @@ def test_of_text_that_hardly_has_a_new_word_the_whole_sample_is_used():
     def between(after: float, megabytes: float) -> list[str]:
         return [" ".join(words), *(["z"] if after else [])]
 
-    assert pieces.affordable(WANTED, between, tokenizer.splitting()) == WANTED
+    assert tokenizer.affordable_megabytes(WANTED, between, tokenizer.splitting()) == WANTED
 
 
 def test_of_text_without_spaces_as_much_is_used_as_fits_the_memory():
@@ -51,4 +51,4 @@ def test_of_text_without_spaces_as_much_is_used_as_fits_the_memory():
 
 
 def test_a_sample_that_is_no_larger_than_what_is_measured_is_used_whole():
-    assert pieces.affordable(0.008, lambda after, megabytes: [], tokenizer.splitting()) == 0.008
+    assert tokenizer.affordable_megabytes(0.008, lambda after, megabytes: [], tokenizer.splitting()) == 0.008

@@ -15,7 +15,7 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipway.assets.datasets.reading.items import Reason, Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Reason, Text, UnfitDocument
 from slipway.assets.datasets.reading.opened_file import OpenedFile
 from slipway.assets.datasets.reading.readers import read
 from slipway.assets.datasets.reading.sources import SourceListing, list_source

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
 
-from slipway.assets.datasets.reading.items import Text, UnfitDocument
+from slipway.assets.datasets.reading.document import Text, UnfitDocument
 from slipway.assets.datasets.reading.listed_file import UnreadFile
 from slipway.assets.datasets.reading.opened_file import OpenedFile
 from slipway.assets.datasets.reading.readers import read

@@ -7,9 +7,9 @@ import duckdb
 import pytest
 
 from slipway.assets.datasets.cleaning.origins import Origins
-from slipway.assets.datasets.documents import areas, takedowns
+from slipway.assets.datasets.documents import takedowns
 from slipway.assets.datasets.documents.takedowns import Takedown
-from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading.document import About
 from slipway.recipes.filters import UrlsSection
 
 pytestmark = pytest.mark.pure
@@ -31,7 +31,7 @@ AREAS = ("https://example.org/blog/", "example.org/blog", "example.org", "https:
 def under(area: str, urls: tuple[str, ...] = URLS) -> set[str]:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE pages AS SELECT unnest($urls) AS url", {"urls": list(urls)})
-        found = connection.execute(areas.urls_under("pages"), {"under": [area]}).fetchall()
+        found = connection.execute(takedowns.urls_under("pages"), {"under": [area]}).fetchall()
     assert {each for _, each in found} <= {area}
     return {url for url, _ in found}
 
@@ -60,12 +60,12 @@ def test_an_area_means_what_a_recipe_that_blocks_it_leaves_out(area: str):
 )
 def test_what_is_no_area_is_refused(text: str):
     with pytest.raises(ValueError, match=r"dataset texts: found .*, expected a domain or the beginning of URLs"):
-        areas.require(text, "dataset texts")
+        takedowns.require_area(text, "dataset texts")
 
 
 @pytest.mark.parametrize("text", [*AREAS, "http://intranet/wiki/"])
 def test_an_area_is_accepted(text: str):
-    areas.require(text, "dataset texts")
+    takedowns.require_area(text, "dataset texts")
 
 
 def removed(*taken: Takedown, of_texts: bool = True) -> dict[int, str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from slipway.assets.datasets.building.build import begin_build
 from slipway.assets.datasets.building.build_log import quiet
-from slipway.assets.datasets.building.workshop import workshop
 from slipway.assets.datasets.documents import extraction, extracts
 from slipway.assets.datasets.reading import sources
 from slipway.assets.datasets.texts import segments, tokenizer, tokens
@@ -28,16 +28,16 @@ def task(tmp_path, durable) -> tokens._Encoding:
     for number in range(DOCUMENTS):
         write_file(tmp_path / "corpus" / f"{number}.txt", f"the text of number {number}\n" * (number + 1))
     recipe = recipe_for(tmp_path / "corpus")
-    with workshop(durable, recipe.name) as shop:
-        found = extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
+    with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
+        found = extraction.extract(build, sources.list_source(recipe))
     [segment] = extracts.segments(found.index, durable)
-    shop = tmp_path / "shop"
-    shop.mkdir()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
     rows = pq.read_table(segment, columns=["file", "number", "blake3"])
     missing = tmp_path / "missing"
     pq.write_table(rows.rename_columns(["name", "number", "blake3"]), missing)
     made = tokenizer.write(durable, tokenizer.train(["the text of number"], 300))
-    return tokens._Encoding(segment, (missing,), 0, made.sha256, durable, shop)
+    return tokens._Encoding(segment, (missing,), 0, made.sha256, durable, scratch)
 
 
 def made(task: tokens._Encoding) -> dict[str, bytes]:
@@ -47,8 +47,8 @@ def made(task: tokens._Encoding) -> dict[str, bytes]:
 
 def undisturbed(task: tokens._Encoding) -> dict[str, bytes]:
     """The files of a single attempt, made elsewhere."""
-    elsewhere = dataclasses.replace(task, shop=task.shop.with_name("elsewhere"))
-    shutil.copytree(task.shop, elsewhere.shop)
+    elsewhere = dataclasses.replace(task, scratch=task.scratch.with_name("elsewhere"))
+    shutil.copytree(task.scratch, elsewhere.scratch)
     tokens._encode(elsewhere)
     return made(elsewhere)
 
@@ -82,10 +82,10 @@ def test_an_attempt_that_ends_late_changes_no_token_that_is_read_already(task):
 
 
 def test_a_late_attempt_of_a_build_that_is_over_makes_no_folder_again(task):
-    shutil.rmtree(task.shop)
+    shutil.rmtree(task.scratch)
     with pytest.raises(FileNotFoundError):
         tokens._encode(task)
-    assert not task.shop.exists()
+    assert not task.scratch.exists()
 
 
 def _die_in_the_middle(task: tokens._Encoding) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from slipway.assets.datasets.cleaning import decontamination, verdicts
 from slipway.assets.datasets.cleaning.decontamination import contaminated
-from slipway.assets.datasets.cleaning.ngrams import PASSAGE as PASSAGE_WORDS
 from slipway.assets.datasets.cleaning.verdicts import Verdicts
+from slipway.assets.datasets.cleaning.words import PASSAGE as PASSAGE_WORDS
 from slipway.assets.datasets.documents import document_step, document_table
 from slipway.assets.datasets.texts import comparison
 from slipway.recipes.cleaning import DecontaminationSection
@@ -28,12 +28,12 @@ HELD_OUT = [f"three {PASSAGE} four"]
 @pytest.fixture
 def search(tmp_path):
     """Look for leaks with the verdicts of the last time; gives the training documents that were read."""
-    shop = tmp_path / "shop"
-    shop.mkdir()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
 
     def run(training: list[str], held_out: list[str]) -> list[str]:
         read: list[str] = []
-        connection = corpora.connection(shop)
+        connection = corpora.connection(scratch)
         connection.register("training", corpora.fingerprints(training))
         texts = [*training, *held_out]
         theirs = pa.array(range(len(training), len(texts)), pa.int64())
@@ -46,7 +46,7 @@ def search(tmp_path):
                 read.append(training[row])
             return texts[row]
 
-        verdicts = Verdicts(tmp_path, shop)
+        verdicts = Verdicts(tmp_path, scratch)
         found = contaminated(connection, "training", "held_out", text, text, DecontaminationSection(), verdicts)
         assert [leak.row for leak in found] == [row for row, text in enumerate(training) if PASSAGE in text]
         verdicts.save()
@@ -92,13 +92,13 @@ def test_damaged_verdicts_count_as_none(search, tmp_path, file):
 
 def test_many_verdicts_are_written_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(verdicts, "WAITING", 3)
-    shop = tmp_path / "shop"
-    shop.mkdir()
-    noted = Verdicts(tmp_path, shop)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    noted = Verdicts(tmp_path, scratch)
     for number in range(8):
         noted.note(str(number), None if number % 2 else PASSAGE)
     noted.save()
-    found = duckdb.sql(f"SELECT * FROM {Verdicts(tmp_path, shop).known} ORDER BY key").fetchall()
+    found = duckdb.sql(f"SELECT * FROM {Verdicts(tmp_path, scratch).known} ORDER BY key").fetchall()
     assert found == [(str(number), None if number % 2 else PASSAGE) for number in range(8)]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from slipway.assets.sweeps.full_scale import led_to
 from slipway.assets.sweeps.lineage import schedule
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState, Trial, fold
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trials import changed_fields
 from slipway.recipes.domain import Domain
 from slipway.recipes.load import load

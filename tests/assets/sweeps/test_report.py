@@ -7,12 +7,10 @@ import re
 import pytest
 
 from slipway.assets.sweeps.events import Asked, Ended, Event, Paused, Reported, Resumed, Started
-from slipway.assets.sweeps.report import spent
 from slipway.assets.sweeps.report.compared import compared
 from slipway.assets.sweeps.report.importance import importance
-from slipway.assets.sweeps.report.interactive import BEST
-from slipway.assets.sweeps.report.page import html
-from slipway.assets.sweeps.report.results import SweepReport, report
+from slipway.assets.sweeps.report.page import BEST, html
+from slipway.assets.sweeps.report.results import SweepReport, rank_seconds, report
 from slipway.assets.sweeps.report.text import markdown, shown
 from slipway.assets.sweeps.state import SweepState, fold
 from tests.assets.sweeps.simulation import CrashError, begun, budgeted, opened, power_law, whole
@@ -86,12 +84,12 @@ def test_a_trial_holds_its_ranks_from_each_start_to_its_pause_or_its_end():
         Started(trial=0, job="a", nodes=("x",), at=506.0),  # adopted by another controller
         Ended(trial=0, outcome="completed", at=515.0),
     ]
-    assert spent.rank_seconds(held, ranks_per_node=4) == {0: 20 * 8 + 10 * 4}
+    assert rank_seconds(held, ranks_per_node=4) == {0: 20 * 8 + 10 * 4}
 
 
 def test_what_still_runs_counts_up_to_the_last_event():
     log = [Started(trial=0, job="a", nodes=("x",), at=10.0), Reported(trial=0, step=1, value=1.0, at=25.0)]
-    assert spent.rank_seconds(log, ranks_per_node=1) == {0: 15.0}
+    assert rank_seconds(log, ranks_per_node=1) == {0: 15.0}
 
 
 def test_the_best_trial_is_compared_with_the_recipe_at_the_last_step_that_both_have(made: SweepReport):

@@ -6,8 +6,8 @@ import pytest
 
 from slipway.assets.sweeps.actions import Continue, Start
 from slipway.assets.sweeps.events import Ended
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.sweeps.subject import SearchSubject
 from slipway.assets.sweeps.trial import Trial
 from slipway.assets.sweeps.trials import BY, SweepTrials
 from slipway.recipes.load import load
@@ -15,7 +15,7 @@ from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.launchers.local.launcher import LocalLauncher
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.job import Paths
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from tests.assets.sweeps.simulation import begun
 
 SAMPLES = Path(__file__).parents[2] / "recipes" / "samples"

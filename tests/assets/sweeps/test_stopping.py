@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.assets.sweeps.rungs import rung_reached
+from slipway.assets.sweeps.events import rung_reached
 from slipway.assets.sweeps.schedulers.stopping import verdict
 
 pytestmark = pytest.mark.pure

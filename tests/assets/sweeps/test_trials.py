@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.assets.sweeps.subject import SearchSubject
+from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.recipes.domain import Domain
 from slipway.recipes.load import load
 from slipway.recipes.sweep import SweepRecipe, TrialPlacementSection

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from slipway.deploy.monitoring import manuals, render, routes, rule
-from slipway.deploy.monitoring.alerts import ALERTS
+from slipway.deploy.monitoring import render, routes, rule
 from slipway.deploy.monitoring.recording import RECORDING
+from slipway.deploy.monitoring.render import ALERTS
 from slipway.deploy.monitoring.rule import AlertRule, RuleGroup
 from tests.deploy.monitoring.cases import CASES, AlertCase
 from tests.deploy.monitoring.tools import said_by
@@ -75,7 +75,7 @@ def test_what_is_rendered_is_up_to_date() -> None:
 
 
 def test_the_pages_have_the_tables_of_the_code() -> None:
-    pages = manuals.pages()
+    pages = render.pages()
     assert {path.name for path in pages if path.read_text() != pages[path]} == set()
 
 

@@ -12,11 +12,11 @@ from slipway.operations.chaos.faults import FAULTS
 from slipway.operations.chaos.report import ChaosReport, judged
 from slipway.operations.chaos.schedule import PlannedFault
 from slipway.operations.chaos.target import JobTarget
+from slipway.resources.errors import Unavailable
 from slipway.resources.home import Home
 from slipway.resources.launchers.protocol import JobState
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.record import incidents
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from slipway.operations.chaos import listeners
+from slipway.operations.chaos import processes
+from slipway.resources.errors import Unavailable
 from slipway.resources.mlflow.tracking import Delivery, Tracking
-from slipway.resources.trainings import late_copies
-from slipway.resources.unavailable import Unavailable
-from slipway.trainer.checkpoint.tiers import faults, replicas
+from slipway.resources.trainings.checkpoints import deliver_copy, pending_copy
+from slipway.trainer.checkpoint.tiers import replicas
 from slipway.trainer.checkpoint.tiers.copying import tier_at
 from slipway.trainer.record import incidents
 from tests.conftest import Marked, until
@@ -46,9 +46,13 @@ def listener() -> Iterator[tuple[int, int]]:
 
 def test_who_listens_at_a_url_is_found_and_nobody_for_another_machine(listener: tuple[int, int]) -> None:
     pid, port = listener
-    assert listeners.of(f"http://127.0.0.1:{port}") == listeners.of(f"http://localhost:{port}/a-bucket") == [pid]
-    assert listeners.of(f"http://192.0.2.1:{port}") == []  # an address that nobody has (RFC 5737)
-    assert listeners.of("") == listeners.of("not a url") == []
+    assert (
+        processes.listeners_at(f"http://127.0.0.1:{port}")
+        == processes.listeners_at(f"http://localhost:{port}/a-bucket")
+        == [pid]
+    )
+    assert processes.listeners_at(f"http://192.0.2.1:{port}") == []  # an address that nobody has (RFC 5737)
+    assert processes.listeners_at("") == processes.listeners_at("not a url") == []
 
 
 @pytest.mark.slow
@@ -84,14 +88,14 @@ def test_an_object_store_that_is_away_for_the_whole_run_stops_nothing_and_has_th
         stand = Stand(tmp_path / "platform", backup=backup)
         with stand.ticking():
             stand.goes_on()
-            until(lambda: faults.noted(stand.store.folder), "a copy that the backup did not take", 300.0)
+            until(lambda: replicas.noted_faults(stand.store.folder), "a copy that the backup did not take", 300.0)
         server.start()
         facts = stand.store.read()
-        last = late_copies.owed(facts)
+        last = pending_copy(facts)
         assert last is not None and last.step == max(commit.step for commit in facts.commits)
         assert newest(stand) == 0 and incidents.names(stand.store.folder) == []
-        late_copies.deliver(stand.store.folder, last, stand.home.durable, tier_at(backup))
-        assert newest(stand) == last.step and late_copies.owed(stand.store.read()) is None
+        deliver_copy(stand.store.folder, last, stand.home.durable, tier_at(backup))
+        assert newest(stand) == last.step and pending_copy(stand.store.read()) is None
 
 
 @pytest.mark.slow

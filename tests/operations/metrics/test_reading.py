@@ -14,13 +14,12 @@ import pytest
 from slipway.operations.metrics.platform import SweepsReader
 from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
 from slipway.operations.metrics.trainings import TrainingsReader
-from slipway.resources.trainings.duties import Duty
-from slipway.resources.trainings.store import Trainings, TrainingStore
-from slipway.resources.unavailable import Unavailable
+from slipway.resources.errors import Unavailable
+from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
 from slipway.trainer.base import exporting, journal
+from slipway.trainer.metrics.exporter import JobExporter
 from slipway.trainer.record.fence import Token
 from slipway.trainer.record.heartbeat import Heartbeat
-from slipway.trainer.supervisor.exporter import JobExporter
 from tests.cli import homes
 
 

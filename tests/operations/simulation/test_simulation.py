@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipway.operations.simulation import fields, studies
+from slipway.operations.simulation import settings as scenario_settings
+from slipway.operations.simulation import studies
 from slipway.operations.simulation.play import SimulatedTime, play
 from slipway.operations.simulation.settings import LLAMA_3, Scenario
 
@@ -121,14 +122,14 @@ def test_every_improvement_gains_and_replicas_the_most_at_a_hundred_thousand():
 )
 def test_a_wrong_field_is_one_clear_message(given: str, message: str):
     with pytest.raises(ValueError, match=message.replace("'", ".")):
-        fields.scenario(1024, [given])
+        scenario_settings.scenario(1024, [given])
 
 
 def test_a_field_that_is_given_twice_is_refused():
     with pytest.raises(ValueError, match=r"days=2: found the field .days. twice, expected it once"):
-        fields.scenario(1024, ["days=1", "days=2"])
+        scenario_settings.scenario(1024, ["days=1", "days=2"])
 
 
 def test_fields_are_read_as_their_kind():
-    scenario = fields.scenario(1024, ["stall=0.5", "spares=3", "shrinks=false"])
+    scenario = scenario_settings.scenario(1024, ["stall=0.5", "spares=3", "shrinks=false"])
     assert (scenario.stall, scenario.spares, scenario.shrinks) == (0.5, 3, False)

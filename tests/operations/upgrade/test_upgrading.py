@@ -10,8 +10,7 @@ import pytest
 from slipway.assets.sweeps.store import SweepStore
 from slipway.operations.upgrade import upgrading
 from slipway.resources import state
-from slipway.resources.trainings.roots import trials_below
-from slipway.resources.trainings.store import Trainings
+from slipway.resources.trainings.store import Trainings, trials_below
 from slipway.trainer.checkpoint.disk import manifest
 from slipway.trainer.data import shards
 from tests.kills import killed_at

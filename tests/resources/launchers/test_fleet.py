@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet import embedded
 from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.fleet.protocol import Node
-from slipway.resources.unavailable import Unavailable
 
 
 @pytest.fixture

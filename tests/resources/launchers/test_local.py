@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet import embedded
 from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.launchers.local.folder import JobFolder, LocalOrder
 from slipway.resources.launchers.local.launcher import LocalLauncher
 from slipway.resources.launchers.protocol import JobState
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import processes
 from tests.conftest import Marked
 from tests.resources.launchers.contract import LauncherContract, Nodes, ended, job

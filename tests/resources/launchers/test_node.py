@@ -12,9 +12,9 @@ import pytest
 
 from slipway.trainer.base import processes
 from slipway.trainer.diagnosis import stacks
+from slipway.trainer.elastic.rendezvous_store import PORT_VARIABLE, connections
 from slipway.trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
-from slipway.trainer.node.last_words import BYTES, FILE_VARIABLE
-from slipway.trainer.node.rendezvous import PORT_VARIABLE, connections
+from slipway.trainer.node.process import BYTES, FILE_VARIABLE
 from tests.conftest import Marked, until
 
 
@@ -90,7 +90,7 @@ STOPS = "import os, signal; print('stopping', flush=True); os.kill(os.getpid(), 
 def node_that_waits(seconds: float, kind: str) -> "subprocess.Popen[str]":
     """A node whose command stops itself, and that waits for it for so long."""
     program = (
-        f"import sys; from slipway.trainer.node import process, standstill; standstill.LONGEST_SECONDS = {seconds}; "
+        f"import sys; from slipway.trainer.node import process; process.LONGEST_SECONDS = {seconds}; "
         "sys.exit(process.main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", program, kind, "", sys.executable, "-c", STOPS]
@@ -152,7 +152,7 @@ def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
 
 def store(port: int) -> "subprocess.Popen[bytes]":
     """The rendezvous store of both, as a pod runs it."""
-    command = [sys.executable, "-P", "-m", "slipway.trainer.node.rendezvous"]
+    command = [sys.executable, "-P", "-m", "slipway.trainer.elastic.rendezvous_store"]
     return subprocess.Popen(command, env={**os.environ, PORT_VARIABLE: str(port)})
 
 

@@ -112,10 +112,10 @@ def test_of_a_job_whose_keeper_died_a_node_that_stands_still_is_killed(
 def test_a_keeper_that_hangs_before_it_has_forked_does_not_hold_up_who_submits(
     launcher: LocalLauncher, marked: Marked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    from slipway.resources.launchers.local import detached
-    from slipway.resources.unavailable import Unavailable
+    from slipway.resources.errors import Unavailable
+    from slipway.resources.launchers.local import local_process
 
-    monkeypatch.setattr(detached, "START_SECONDS", 1.0)
+    monkeypatch.setattr(local_process, "START_SECONDS", 1.0)
     (tmp_path / "stops").mkdir()
     (tmp_path / "stops" / "sitecustomize.py").write_text("import os; os.kill(os.getpid(), 19)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stops"))

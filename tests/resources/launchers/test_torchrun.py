@@ -8,8 +8,8 @@ import pytest
 from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.launchers.environment import LONE_RANK, rank_environment
 from slipway.resources.launchers.kubernetes import pods, store
-from slipway.resources.launchers.local.environment import keeper_environment, local_rank_environment
 from slipway.resources.launchers.local.folder import LocalOrder
+from slipway.resources.launchers.local.local_process import keeper_environment, local_rank_environment
 from slipway.resources.launchers.protocol import Job
 from slipway.resources.launchers.torchrun import node_command
 

@@ -7,7 +7,7 @@ import pytest
 from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.launchers.local.launcher import LocalLauncher
 from slipway.resources.node_tasks.together import Together
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.node_task import CollectiveTask
 from tests.conftest import Marked
 

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipway.recipes.problems import InvalidRecipes
+from slipway.resources.daily_report import reading
+from slipway.resources.daily_report import report as morning
 from slipway.resources.home import Home
-from slipway.resources.morning import reading
-from slipway.resources.morning import report as morning
 from slipway.resources.notify import notices, settings
 from slipway.resources.notify.notices import Notice
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 from slipway.trainer.record import causes
 from tests.cli import homes
-from tests.resources.morning.nights import SeededNight, failed
+from tests.resources.daily_report.nights import SeededNight, failed
 
 pytestmark = pytest.mark.pure
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.openlineage.target import OpenLineage, of_address
-from slipway.resources.unavailable import Unavailable
 
 EVENT = {"eventType": "START", "run": {"runId": "1"}}
 

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.opentelemetry import target
 from slipway.resources.opentelemetry.spans import TraceSpan
-from slipway.resources.unavailable import Unavailable
 from tests.resources.opentelemetry.collector import listening
 
 SPAN = TraceSpan("ab" * 16, "cd" * 8, "ef" * 8, "step 7", 1.5, 2.25, {"slipway.step": 7, "nodes": ["a", "b"]}, "why")

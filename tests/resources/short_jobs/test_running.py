@@ -12,7 +12,7 @@ from slipway.resources.fleet.embedded import EmbeddedFleet, mark_lost
 from slipway.resources.launchers.protocol import JobState
 from slipway.resources.short_jobs import attempts
 from slipway.resources.short_jobs.running import ShortJobFailed
-from slipway.trainer.record import outcomes
+from slipway.trainer.record import job_result
 from tests.conftest import Marked, until
 from tests.resources.short_jobs.waiter import jobs, wanted
 
@@ -81,7 +81,7 @@ def test_a_damaged_outcome_counts_as_a_failed_attempt(tmp_path: Path) -> None:
 def test_the_first_outcome_of_an_attempt_holds(tmp_path: Path) -> None:
     attempt = attempts.newest(tmp_path, wanted(tmp_path))
     attempt.fail("it was given up")
-    outcomes.succeed(attempt.path / attempts.OUTCOME, {"found": 42})
+    job_result.succeed(attempt.path / attempts.OUTCOME, {"found": 42})
     found = attempt.outcome()
     assert found is not None and (found.failure, found.result) == ("it was given up", {})
 

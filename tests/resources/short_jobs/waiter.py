@@ -8,12 +8,12 @@ from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.launchers.local.launcher import LocalLauncher
 from slipway.resources.short_jobs.attempts import ShortJob
 from slipway.resources.short_jobs.running import ShortJobs
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 
 PROGRAM = """
 import json, os, sys, time
 from pathlib import Path
-from slipway.trainer.record import outcomes
+from slipway.trainer.record import job_result
 request = json.loads(Path(sys.argv[1]).read_bytes())
 if os.environ["RANK"] == "0":
     with Path(request["starts"]).open("a") as starts:
@@ -22,7 +22,7 @@ if request.get("says"):
     sys.exit(request["says"])
 while not Path(request["go"]).exists():
     time.sleep(0.02)
-outcomes.succeed(Path(request["outcome"]), {"found": 42})
+job_result.succeed(Path(request["outcome"]), {"found": 42})
 """
 
 

@@ -17,8 +17,8 @@ from slipway.resources.trainings.quotas import Quotas
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.resources.trainings.watch import WATCH, ProgressWatch
-from slipway.trainer.base.code_root import CODE
 from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.record import ledger
 from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from slipway.resources.trainings import account_tables, accounts, cost_subjects, costs
-from slipway.resources.trainings.costs import Prices
+from slipway.resources.trainings import account_tables, accounts
+from slipway.resources.trainings.accounts import Prices, cost_if_any, cost_subject
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.quotas import Quota, QuotaStanding
 from slipway.resources.trainings.records import Specification, Terms
@@ -18,7 +18,7 @@ from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.base import journal
 from slipway.trainer.record import fence
 from slipway.trainer.record.accounting import buckets
-from slipway.trainer.record.accounting.figures import effective_time
+from slipway.trainer.record.accounting.effective_time import effective_time
 from slipway.trainer.record.fence import Token
 from tests.cli import homes
 from tests.conftest import Marked, until
@@ -142,7 +142,7 @@ def test_a_trials_cost_is_its_sweeps_and_of_the_sweeps_team(tmp_path: Path) -> N
     moved = tmp_path / "sweeps" / "search-0123" / "trials" / "search-0123.7"
     moved.parent.mkdir(parents=True)
     store.folder.rename(moved)
-    subject = cost_subjects.subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
+    subject = cost_subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
     assert (subject.recipe, subject.sweep, subject.trial, subject.team) == ("tiny", "search-0123", 7, "team:theirs")
 
 
@@ -174,7 +174,7 @@ def test_costs_add_up_by_training_trial_team_and_cause(tmp_path: Path) -> None:
         return {name: hours for name, hours, _ in found}
 
     def of(*stores: TrainingStore) -> Any:
-        hours = [found.rank_hours for each in stores if (found := costs.of_if_any(each.folder)) is not None]
+        hours = [found.rank_hours for each in stores if (found := cost_if_any(each.folder)) is not None]
         assert len(hours) == len(stores) and min(hours) > 0
         return pytest.approx(sum(hours))
 

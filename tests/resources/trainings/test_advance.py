@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.launchers.local.launcher import LocalLauncher
 from slipway.resources.launchers.protocol import Job, JobState, Status
 from slipway.resources.trainings.control import MISSING_GRACE_SECONDS
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.job import job_name
 from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.data import shards
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import (

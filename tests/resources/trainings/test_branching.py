@@ -11,11 +11,11 @@ from slipway.resources.trainings import branching
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.checkpoint.retention import holds
+from slipway.trainer.elastic import skipped_batches
+from slipway.trainer.elastic.skipped_batches import SkippedBatch
 from slipway.trainer.record import changes, fence
 from slipway.trainer.record.changes import AppliedChange
 from slipway.trainer.record.fence import Commit, Token
-from slipway.trainer.recovery import skipped
-from slipway.trainer.recovery.skipped import SkippedBatch
 from tests.resources.trainings.lab import numbers
 
 TERMS = Terms(1, 1, 1, 60.0, 3)
@@ -124,8 +124,8 @@ def test_a_branch_has_what_its_parent_had_changed_by_that_step_and_not_what_came
 
 def test_a_branch_leaves_out_the_batches_that_its_parent_left_out_later(root: Trainings, parent: TrainingStore):
     for step in (7, 13):
-        assert skipped.note(parent.folder, SkippedBatch(step, step, "diverged", "a test", "000001.0000", 1.0))
-    assert skipped.read(branch(root, parent).folder) == {13: 13}
+        assert skipped_batches.note(parent.folder, SkippedBatch(step, step, "diverged", "a test", "000001.0000", 1.0))
+    assert skipped_batches.read(branch(root, parent).folder) == {13: 13}
 
 
 def test_the_parents_checkpoint_is_held_until_the_branch_has_one_that_lasts(root: Trainings, parent: TrainingStore):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipway.resources import receipts
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.kubernetes.fleet import KubernetesFleet
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.kubernetes.client import Client
@@ -21,14 +22,12 @@ from slipway.resources.launchers.kubernetes.workloads.indexed_job import Indexed
 from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
 from slipway.resources.launchers.kubernetes.workloads.protocol import Workload
 from slipway.resources.launchers.protocol import JobState
-from slipway.resources.trainings import scripts
 from slipway.resources.trainings.control import MISSING_GRACE_SECONDS, TrainingControl
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.faults import TrainingFault
-from slipway.resources.trainings.job import Paths, job_name
+from slipway.resources.trainings.job import Paths, job_name, keep_code
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.store import Trainings, TrainingStore
-from slipway.resources.unavailable import Unavailable
 from tests.conftest import Marked, until
 from tests.kubernetes.simulated.cluster import Cluster
 from tests.kubernetes.simulated.kinds import NAMESPACES, SERVICE_ACCOUNTS
@@ -62,7 +61,7 @@ class Lab:
         self.control = TrainingControl(launcher, self.fleet, paths, clock=lambda: self.now())
 
     def wanted(self, **terms: object) -> TrainingStore:
-        code = scripts.keep(PROGRAM, self.durable)
+        code = keep_code(PROGRAM, self.durable)
         numbers = {"script": {"command": ["python", PROGRAM.name], "code": code}, "parameters": {}}
         chosen = {"no_progress_seconds": 600, "failures_without_checkpoint": 1, **terms}
         # The cluster outlives the test: each has a training, and so jobs, of its own.

@@ -21,8 +21,8 @@ from slipway.resources.trainings.faults import (
 )
 from slipway.resources.trainings.watch import Sight
 from slipway.trainer.record import causes, phases
-from slipway.trainer.record.endings import RankEnd
 from slipway.trainer.record.heartbeat import RankPlace
+from slipway.trainer.record.rank_exit import RankEnd
 
 pytestmark = pytest.mark.pure
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from slipway.resources.launchers.protocol import JobState, Status
-from slipway.resources.trainings import faults, incident_reports, incidents, post_mortem
+from slipway.resources.trainings import faults, incident_reports, incidents
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.store import TrainingStore
 from slipway.resources.trainings.watch import Sight
 from slipway.trainer.base import codec, journal
 from slipway.trainer.record import causes, files, ledger
+from slipway.trainer.record.claims import Token
 from slipway.trainer.record.fence import Exit
 from slipway.trainer.record.heartbeat import RankPlace
-from slipway.trainer.record.tokens import Token
 from tests.resources.trainings.lab import BRIEF, Lab, numbers
 
 ADA = "ada by hand"
@@ -89,7 +89,7 @@ def test_the_steps_that_are_done_again_are_reported_of_the_incident_that_took_th
     store = hung_and_then_killed_while_it_started(lab)
     hung, killed = incident_reports.of(store, store.read())
     assert (hung.state, hung.steps_lost, hung.final) == (incident_reports.OVER, None, False)
-    assert "lost until the next incident" in post_mortem.cost(hung)
+    assert "lost until the next incident" in incident_reports.cost(hung)
     ledger.note(store.folder, Token(3), "rank-0", "restored", step=8, commit="x", seconds=0.1)
     ledger.note(store.folder, Token(3), "rank-0", "step", step=9, loss=2.0, seconds=1.0)
     hung, killed = incident_reports.of(store, store.read())
@@ -114,7 +114,7 @@ def test_the_post_mortem_has_the_whole_cause_and_no_frames_of_c_in_its_logs(lab:
     log = "\n".join(["what it was", *(f"frame #{number}: c10d::f() (0x7f)" for number in range(20))])
     codec.create_only(files.numbered(store.folder, files.TAILS, 1), {"node-0": log})
     [report] = incident_reports.of(store, store.read())
-    page = post_mortem.text(store, report)
+    page = incident_reports.post_mortem(store, report)
     assert cause in page and "what it was" in page and "frame #" not in page
 
 

@@ -12,7 +12,7 @@ import pytest
 from slipway.resources.kubernetes.objects import NODES
 from slipway.resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
 from slipway.resources.launchers.kubernetes.workloads.jobset import JobSet
-from slipway.resources.trainings import incident_reports, post_mortem
+from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.record import causes
@@ -81,7 +81,7 @@ def test_a_training_whose_right_is_revoked_while_its_job_is_replaced_waits_and_g
     report = incident(store)
     assert report.state == incident_reports.WAITING and RULE in report.cause
     assert report.todo.startswith("give the platform what the cause names") and "by itself" in report.todo
-    assert "nowhere yet" in post_mortem.text(store, report)
+    assert "nowhere yet" in incident_reports.post_mortem(store, report)
 
     lab.cluster.allow()
     until(lambda: lab.begins(store), "the next trainer")

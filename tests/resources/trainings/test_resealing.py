@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.resources.trainings import resealing
+from slipway.resources.trainings.checkpoints import UNKNOWN_KEY, Resealed, reseal_all, resealing_sentences
 from slipway.resources.trainings.records import Specification, Terms
-from slipway.resources.trainings.resealing import Resealed
 from slipway.resources.trainings.store import Trainings
 from slipway.trainer.checkpoint.disk import encryption, publication
 from slipway.trainer.checkpoint.disk.encryption import Key, WrongKey
@@ -62,7 +61,7 @@ class Sealed:
         return commit
 
     def resealed(self, dry_run: bool = False) -> Resealed:
-        return resealing.reseal_all([self.store], self.tiers, dry_run)
+        return reseal_all([self.store], self.tiers, dry_run)
 
     def opens(self, commit: Commit, tier: str = "durable") -> bool:
         """Whether every file of a copy opens with the keys there are now."""
@@ -110,9 +109,9 @@ def test_a_key_that_something_needs_is_named_with_what_needs_it(sealed: Sealed):
     done = sealed.resealed(dry_run=True)
     assert done.needed == {OLD.id: [f"{sealed.store.id}@1 on durable", f"{sealed.store.id}@1 on backup"]}
     assert not list(sealed.root.rglob(RECORD))
-    assert f"key {OLD.id} is needed by 2 copies" in resealing.sentences(done)[-1]
+    assert f"key {OLD.id} is needed by 2 copies" in resealing_sentences(done)[-1]
     sealed.resealed()
-    assert resealing.sentences(sealed.resealed(dry_run=True)) == [
+    assert resealing_sentences(sealed.resealed(dry_run=True)) == [
         f"nothing needs another key than {NEW.id}: the lines below it can go"
     ]
 
@@ -121,7 +120,7 @@ def test_without_the_key_of_a_copy_nothing_is_sealed_and_the_copy_is_named(seale
     commit = sealed.saved(1, backup=False)
     sealed.has(NEW)
     done = sealed.resealed()
-    assert done.needed == {resealing.UNKNOWN: [f"{sealed.store.id}@1 on durable"]}
+    assert done.needed == {UNKNOWN_KEY: [f"{sealed.store.id}@1 on durable"]}
     assert f"encrypted with key {OLD.id}, and storage.key_file holds key {NEW.id}" in done.failed[0]
     assert not (sealed.root / "durable" / commit.folder / RECORD).exists()
 
@@ -163,11 +162,11 @@ def test_a_process_that_is_killed_by_the_kernel_in_the_middle_leaves_every_copy_
     commits = [sealed.saved(step) for step in range(1, 41)]
     sealed.has(NEW, OLD)
     program = (
-        "import sys; from pathlib import Path; from slipway.resources.trainings import resealing; "
+        "import sys; from pathlib import Path; from slipway.resources.trainings import checkpoints; "
         "from slipway.resources.trainings.store import TrainingStore; "
         "from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier; "
         "root = Path(sys.argv[1]); tiers = {each: FolderTier(root / each) for each in ('durable', 'backup')}; "
-        "resealing.reseal_all([TrainingStore(Path(sys.argv[2]))], tiers)"
+        "checkpoints.reseal_all([TrainingStore(Path(sys.argv[2]))], tiers)"
     )
     child = subprocess.Popen([sys.executable, "-c", program, str(sealed.root), str(sealed.store.folder)])
     until(lambda: bool(list(sealed.root.rglob(RECORD))) or child.poll() is not None, "the first copy to be sealed")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from slipway.resources.trainings import accounts, spending
-from slipway.resources.trainings.cost_subjects import CostSubject
-from slipway.resources.trainings.costs import Prices, RankPrice
+from slipway.resources.trainings.accounts import CostSubject, Prices, RankPrice
 from slipway.resources.trainings.records import Specification, Terms
 from slipway.resources.trainings.spending import SpendingReader, SpentLine
 from slipway.resources.trainings.store import Trainings, TrainingStore

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.resources.trainings import suspects
+from slipway.resources.trainings import incidents as training_incidents
 from slipway.resources.trainings.faults import TrainingFault
 from slipway.trainer.record import causes, incidents
 from slipway.trainer.record.incidents import IncidentRecord
@@ -21,7 +21,7 @@ def noted(store: Path, kind: str, *nodes: str, incarnation: int = 1, step: int =
 
 
 def on_record(store: Path, **policies: str) -> frozenset[str]:
-    return suspects.on_record(store, 1, NODES, policies)
+    return training_incidents.suspects_on_record(store, 1, NODES, policies)
 
 
 def test_the_node_of_a_fault_of_the_hardware_is_a_suspect(tmp_path: Path) -> None:
@@ -49,11 +49,11 @@ def test_a_damaged_incident_hides_no_other(tmp_path: Path) -> None:
 
 def test_the_suspects_of_a_hang_are_those_of_its_fault() -> None:
     fault = TrainingFault("hung", NODES, kind=causes.HUNG, suspects=("c",))
-    assert suspects.of_fault(fault, {}) == {"c"}
-    assert suspects.of_fault(fault, {"hung": "retry"}) == frozenset()
+    assert training_incidents.suspects_of_fault(fault, {}) == {"c"}
+    assert training_incidents.suspects_of_fault(fault, {"hung": "retry"}) == frozenset()
 
 
 def test_suspects_are_left_out_only_where_a_training_loses_no_node_by_it() -> None:
-    assert suspects.avoiding(NODES, {"b"}, wanted=2) == ["a", "c"]
-    assert suspects.avoiding(NODES, {"b"}, wanted=3) == ["a", "b", "c"]
-    assert suspects.avoiding(NODES, {"b"}, wanted=100) == ["a", "b", "c"]
+    assert training_incidents.avoiding_suspects(NODES, {"b"}, wanted=2) == ["a", "c"]
+    assert training_incidents.avoiding_suspects(NODES, {"b"}, wanted=3) == ["a", "b", "c"]
+    assert training_incidents.avoiding_suspects(NODES, {"b"}, wanted=100) == ["a", "b", "c"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipway.resources.trainings.store import TrainingStore
-from slipway.resources.trainings.traces import LOOK_SECONDS, TrainingTraces
+from slipway.resources.trainings.watch import LOOK_SECONDS, TrainingTraces
 from slipway.trainer.record import fence, ledger
 from slipway.trainer.record.fence import Commit, Token
 from tests.resources.trainings.clock import Clock

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.resources.trainings.duties import Duty
 from slipway.resources.trainings.records import Specification, Terms
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
 from slipway.trainer.base import codec
 from tests.resources.trainings.lab import at_once, numbers
 

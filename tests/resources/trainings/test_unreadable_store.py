@@ -7,9 +7,8 @@ import pytest
 
 from slipway.operations import references
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings import roots
 from slipway.resources.trainings.records import Specification, Terms
-from slipway.resources.trainings.store import Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, all_trials
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Commit, Token, Unreadable
 
@@ -78,13 +77,13 @@ def test_a_training_whose_folder_cannot_be_read_is_visited_all_the_same(training
 
 def test_sweeps_that_cannot_be_listed_are_not_no_sweeps(tmp_path: Path):
     tiers = Tiers(durable=str(tmp_path), nvme=str(tmp_path / "{node}"))
-    assert roots.trials(tiers) == {}
+    assert all_trials(tiers) == {}
     (tmp_path / "sweeps" / "some-sweep" / "trials").mkdir(parents=True)
     (tmp_path / "sweeps" / "half-open").mkdir()
-    assert list(roots.trials(tiers)) == ["some-sweep"]
+    assert list(all_trials(tiers)) == ["some-sweep"]
     put_a_file_at(tmp_path / "sweeps")
     with pytest.raises(Unreadable, match="sweeps: cannot be listed"):
-        roots.trials(tiers)
+        all_trials(tiers)
 
 
 @pytest.mark.parametrize("name", ["specification.json", "terms.json", "desired/000001.json"])

@@ -16,7 +16,7 @@ from slipway.trainer.checkpoint.tiers.copying import replicate
 from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
 from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 from slipway.trainer.record import fence
-from slipway.trainer.record.tokens import Superseded, Token
+from slipway.trainer.record.claims import Superseded, Token
 from tests.ceph import Ceph
 
 pytestmark = pytest.mark.nightly

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.trainer.checkpoint.saving.cost import SaveCost
-from slipway.trainer.checkpoint.saving.failures import DAY, Failures, failures
-from slipway.trainer.checkpoint.saving.interval import ceilings, due_tiers, optimal_seconds, tier_seconds
+from slipway.trainer.checkpoint.saving.interval import (
+    DAY,
+    Failures,
+    SaveCost,
+    ceilings,
+    due_tiers,
+    failures,
+    optimal_seconds,
+    tier_seconds,
+)
 from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
 from slipway.trainer.config.operation import RetentionRule, Storage
 from slipway.trainer.record import causes

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from slipway.trainer.checkpoint.memory import seal, slots
-from slipway.trainer.checkpoint.memory.seal import HeldFile, HeldPart
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.checkpoint.memory.slots import HeldFile, HeldPart
 from slipway.trainer.config.operation import Storage
 from slipway.trainer.record import causes
 
@@ -22,37 +22,37 @@ def buffer() -> Iterator[int]:
 
 
 def test_a_sealed_buffer_says_what_it_holds(buffer: int) -> None:
-    assert seal.read(buffer) is None
-    seal.write(buffer, PART)
-    assert seal.read(buffer) == PART
+    assert slots.read(buffer) is None
+    slots.write(buffer, PART)
+    assert slots.read(buffer) == PART
 
 
 def test_a_buffer_that_is_being_filled_again_holds_nothing(buffer: int) -> None:
-    seal.write(buffer, PART)
+    slots.write(buffer, PART)
     os.ftruncate(buffer, 4096)
-    assert seal.read(buffer) is None
+    assert slots.read(buffer) is None
 
 
 @pytest.mark.parametrize("place", [-1, -40, -56, -57, -100])
 def test_a_seal_with_a_flipped_bit_is_none(buffer: int, place: int) -> None:
-    seal.write(buffer, PART)
+    slots.write(buffer, PART)
     at = os.fstat(buffer).st_size + place
     os.pwrite(buffer, bytes([os.pread(buffer, 1, at)[0] ^ 1]), at)
-    assert seal.read(buffer) is None
+    assert slots.read(buffer) is None
 
 
 def test_a_seal_that_names_more_than_there_is_is_none(buffer: int) -> None:
     beyond = HeldPart(1, 2, 30, 0, 2, {"a": HeldFile(0, 5000, "0" * 64)}, {}, {}, {})
-    seal.write(buffer, beyond)
-    assert seal.read(buffer) is None
+    slots.write(buffer, beyond)
+    assert slots.read(buffer) is None
 
 
 def test_an_unsealed_buffer_keeps_its_size(buffer: int) -> None:
     """A process that has mapped it would die of a smaller one."""
-    seal.write(buffer, PART)
+    slots.write(buffer, PART)
     size = os.fstat(buffer).st_size
     slots.forget([[buffer]])
-    assert seal.read(buffer) is None and os.fstat(buffer).st_size == size
+    assert slots.read(buffer) is None and os.fstat(buffer).st_size == size
 
 
 def test_a_rank_has_one_more_buffer_where_states_are_held_between_saves() -> None:

@@ -1,6 +1,6 @@
 """The agreement of the ranks on a state in memory: only one of which every part is there counts, the newest first."""
 
-from slipway.trainer.checkpoint.memory.seal import whole
+from slipway.trainer.checkpoint.memory.slots import whole
 
 OLD, NEW, NEXT = (0, 10), (0, 11), (1, 9)
 

@@ -17,8 +17,7 @@ from slipway.trainer.base import digest
 from slipway.trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest
 from slipway.trainer.checkpoint.disk.progress import PROGRESS
 from slipway.trainer.checkpoint.tiers.node_copies import NodeCopies, SourceFault
-from slipway.trainer.checkpoint.tiers.ring import NodeRing, RingNode
-from slipway.trainer.checkpoint.tiers.spread import SpreadNode, SpreadRecord
+from slipway.trainer.checkpoint.tiers.ring import NodeRing, RingNode, SpreadNode, SpreadRecord
 from slipway.trainer.node.world import World
 from slipway.trainer.record.fence import Commit, Token
 from tests.trainer import gang

@@ -12,7 +12,7 @@ from slipway.trainer.base import removal
 from slipway.trainer.checkpoint.disk import publication, verification
 from slipway.trainer.checkpoint.retention import holds, nvme
 from slipway.trainer.checkpoint.retention.removal import Remover, Unknown
-from slipway.trainer.checkpoint.tiers import replicas, spread
+from slipway.trainer.checkpoint.tiers import replicas, ring
 from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
 from slipway.trainer.checkpoint.tiers.ring import NodeRing, RingNode
 from slipway.trainer.config.operation import RetentionRule
@@ -232,7 +232,7 @@ def test_nodes_that_have_a_commit_together_copy_it_together_before_they_clear_th
     (home / "nvme" / folder / "progress.json").write_bytes(b"[]")
     (home / "other" / folder / "0").unlink()
     commit = Commit(10, Token(1), folder, manifest, tier="nvme")
-    spread.record(home / "tiny", commit.name, NodeRing((RingNode("a", "", (0,)), RingNode("b", "", (1,)))))
+    ring.record_spread(home / "tiny", commit.name, NodeRing((RingNode("a", "", (0,)), RingNode("b", "", (1,)))))
     fence.commit(home / "tiny", commit)
     ended(home)
     first = nvme.clear(home / "nvme", home / "durable", home / "tiny")

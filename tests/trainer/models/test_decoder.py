@@ -13,9 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from slipway.trainer.base.invalid import Invalid
 from slipway.trainer.config.shapes import Data
 from slipway.trainer.models.decoder import DecoderShape, RopeScaling
-from slipway.trainer.models.decoder.attention import DecoderAttention, windowed
+from slipway.trainer.models.decoder.attention import DecoderAttention, rotate, rotations, windowed
 from slipway.trainer.models.decoder.network import Decoder
-from slipway.trainer.models.decoder.positions import rotate, rotations
 from slipway.trainer.models.decoder.presets import PRESETS
 from tests.trainer.drawn import drawn
 

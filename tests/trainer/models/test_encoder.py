@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from slipway.trainer.config.shapes import Data
 from slipway.trainer.models.encoder import EncoderShape
 from slipway.trainer.models.encoder.network import Encoder, EncoderAttention, masked
-from slipway.trainer.models.vocabulary import NO_TARGET
+from slipway.trainer.models.model import NO_TARGET
 
 CPU = torch.device("cpu")
 DATA = Data(vocabulary=50, length=40, seed=3)

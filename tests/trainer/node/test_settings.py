@@ -11,9 +11,10 @@ import torch
 
 from slipway.trainer.base import atomic, paths
 from slipway.trainer.config import resolved
+from slipway.trainer.config.operation import Runtime
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.config.runtime import Runtime
-from slipway.trainer.node import settings, world
+from slipway.trainer.elastic import process_groups
+from slipway.trainer.node import settings
 from tests.deploy.test_images import instructions
 
 
@@ -90,7 +91,7 @@ def test_the_environment_of_a_rank_comes_first_also_under_the_allocators_earlier
 def test_a_rank_that_joins_multiplies_as_its_recipe_says(
     configured, untouched, tf32: str, products: int, convolutions: int
 ):
-    with world.join(configured(tf32=tf32, cudnn_benchmark=True)):
+    with process_groups.join(configured(tf32=tf32, cudnn_benchmark=True)):
         assert torch.backends.cuda.matmul.allow_tf32 == bool(products)
         assert torch.backends.cudnn.allow_tf32 == bool(convolutions)
         assert torch.backends.cudnn.benchmark

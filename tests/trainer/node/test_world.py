@@ -10,7 +10,7 @@ import torch
 
 from slipway.trainer.base import atomic
 from slipway.trainer.config import resolved
-from slipway.trainer.node import world
+from slipway.trainer.elastic import process_groups
 
 
 @pytest.fixture
@@ -27,6 +27,6 @@ def test_deterministic_algorithms_are_used_where_the_recipe_asks_for_them(
 ) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(atomic.readable_json({**document, "hardware": {"deterministic": wanted}}))
-    with world.join(resolved.load(path)):
+    with process_groups.join(resolved.load(path)):
         assert torch.are_deterministic_algorithms_enabled() is wanted
         assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) is wanted

@@ -14,7 +14,7 @@ from slipway.trainer.plan import stages
 from slipway.trainer.plan.live_bytes import ALIGNMENT
 from slipway.trainer.plan.question import Question
 from slipway.trainer.plan.step import PlannedEngine
-from slipway.trainer.start import placement
+from slipway.trainer.start import divided
 from slipway.trainer.start.divided import is_divided
 from slipway.trainer.step.engine import Engine
 
@@ -27,7 +27,7 @@ def held(engine: Engine) -> dict[str, Any]:
     parameters = dict(engine.model.named_parameters())
     saved = engine.model.state_dict()
     with unset_fake_temporarily():  # where a part begins is computed with tensors that have values
-        parts = {name: placement.local_part(tensor)[1] for name, tensor in saved.items()}
+        parts = {name: divided.local_part(tensor)[1] for name, tensor in saved.items()}
     state = [each for kept in engine.optimiser.state.values() for each in kept.values() if isinstance(each, Tensor)]
     return {
         "parts": {name: [list(part.offsets), list(part.sizes)] for name, part in parts.items()},

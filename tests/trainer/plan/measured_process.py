@@ -16,8 +16,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from slipway.trainer.config.layout import micro_batches
 from slipway.trainer.data.pictures import Labelled
+from slipway.trainer.elastic import process_groups
 from slipway.trainer.models.model import Rows
-from slipway.trainer.node import world as worlds
 from slipway.trainer.plan import question as questions
 from slipway.trainer.plan.live_bytes import LiveBytes
 from slipway.trainer.plan.question import Question
@@ -46,7 +46,7 @@ def _train(question: Question) -> None:
     # oneDNN takes memory beside tensors for its convolutions, on a CPU alone.
     torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
     config = question.config()
-    with worlds.join(config) as world:
+    with process_groups.join(config) as world:
         engine = Engine(config, world, question.data)
         count = micro_batches(config.batch.sequences, config.batch.micro, world.data_size)
         samples = count * -(-config.batch.sequences // world.data_size // count)

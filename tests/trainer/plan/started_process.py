@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from slipway.trainer.node import world as worlds
+from slipway.trainer.elastic import process_groups
 from slipway.trainer.plan import question as questions
 from slipway.trainer.step.engine import Engine
 from slipway.trainer.step.microbatch import blank
@@ -16,7 +16,7 @@ from tests.trainer.plan.holdings import held
 def main() -> None:
     question = questions.build(json.loads(sys.argv[1]))
     config = question.config()
-    with worlds.join(config) as world:
+    with process_groups.join(config) as world:
         engine = Engine(config, world, question.data, draws=False)
         begun = {**held(engine), "drawn": engine.draw_weights()}
         count = config.batch.sequences // world.data_size

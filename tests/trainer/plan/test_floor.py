@@ -10,7 +10,7 @@ from slipway.trainer.config.shapes import Data, Shape
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.models.resnet import ResNetShape
 from slipway.trainer.models.vit import VisionShape
-from slipway.trainer.plan.floor import floor, may_not_fit
+from slipway.trainer.plan.verdict import floor, may_not_fit
 from tests.trainer.plan.layouts import DECODER, ENCODER, TOKENS, question
 
 PICTURES = Data(picture=(32, 32, 3), classes=10)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.trainer.record import causes, endings
+from slipway.trainer.record import causes, rank_exit
 from slipway.trainer.record.causes import CAUSES, CHOICES, Cause
 
 pytestmark = pytest.mark.pure
@@ -37,8 +37,8 @@ def test_the_runbooks_table_has_the_classs_answers_and_budget(cause: Cause) -> N
 
 
 def test_every_class_that_a_rank_may_leave_has_a_place_among_the_others() -> None:
-    assert set(endings.PRECEDENCE) <= set(CAUSES)
-    assert len(set(endings.PRECEDENCE)) == len(endings.PRECEDENCE)
+    assert set(rank_exit.PRECEDENCE) <= set(CAUSES)
+    assert len(set(rank_exit.PRECEDENCE)) == len(rank_exit.PRECEDENCE)
 
 
 def test_a_recipe_may_choose_only_answers_that_its_cause_has() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.trainer.record import changes, exits, files, grants, numbered
-from slipway.trainer.record.exits import Exit
+from slipway.trainer.record import changes, files, grants, incarnation_exit, numbered
+from slipway.trainer.record.incarnation_exit import Exit
 
 pytestmark = pytest.mark.pure
 
@@ -69,14 +69,14 @@ def test_a_newest_record_that_was_lost_with_its_copy_is_missed_by_who_knows_how_
 def test_a_grant_a_change_and_an_end_hold_while_one_of_their_files_is_left(tmp_path: Path):
     grants.grant(tmp_path, 10, "a test")
     changes.propose(tmp_path, {"run.steps": 7}, "a test", "why not")
-    exits.create(tmp_path, Exit(1, exits.SUCCEEDED, "", 7, "a test", 0.0))
+    incarnation_exit.create(tmp_path, Exit(1, incarnation_exit.SUCCEEDED, "", 7, "a test", 0.0))
     for folder in (files.GRANTS, files.CHANGES, files.EXITS):
         lose(tmp_path / folder, 1, "json")
     held = grants.newest(tmp_path)
     assert held is not None and held.until == 10
     assert changes.read(tmp_path, changes.numbers(tmp_path)[0]).fields == {"run.steps": 7}
-    assert exits.succeeded(tmp_path, 1)
-    assert not exits.create(tmp_path, Exit(1, "failed", "", 7, "another", 0.0)), "it has ended"
+    assert incarnation_exit.succeeded(tmp_path, 1)
+    assert not incarnation_exit.create(tmp_path, Exit(1, "failed", "", 7, "another", 0.0)), "it has ended"
     assert grants.grant(tmp_path, 20, "a test").until == 20
 
 

@@ -8,9 +8,9 @@ import pytest
 from slipway.trainer.base import journal
 from slipway.trainer.base.journal import JournalEvent
 from slipway.trainer.record import files, spans
+from slipway.trainer.record.claims import Token
 from slipway.trainer.record.phases import BUILDING, TRAINING
 from slipway.trainer.record.recorder import RankRecorder
-from slipway.trainer.record.tokens import Token
 
 pytestmark = pytest.mark.pure
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}

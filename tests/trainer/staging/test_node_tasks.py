@@ -18,7 +18,7 @@ from slipway.resources.launchers.local.launcher import LocalLauncher
 from slipway.resources.node_tasks.by_jobs import ByJobs, remove_outcomes
 from slipway.resources.node_tasks.in_process import InProcess
 from slipway.resources.node_tasks.protocol import TaskOutcome
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.data import shards
 from slipway.trainer.node_task import DiscardTask, MeasureTask, RetainTask, StageTask, Task
 from slipway.trainer.record import fence

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipway.trainer.data import shards
-from slipway.trainer.staging import full, leases, retention, stage
+from slipway.trainer.staging import leases, retention, stage
 from tests.resources.trainings.lab import at_once
 from tests.trainer.counting import snapshot_of
 
@@ -98,7 +98,7 @@ def test_of_writers_that_find_the_disk_full_at_one_moment_each_gets_room(
                 raise OSError(errno.ENOSPC, "No space left on device")
             (small_disk / name).write_bytes(bytes(16_000))
 
-        return lambda: full.in_room(small_disk, 16_000, write)
+        return lambda: retention.in_room(small_disk, 16_000, write)
 
     assert at_once(writer("one"), writer("two")) == [None, None]
     assert not stage.is_staged(old.sha256, small_disk)
@@ -112,5 +112,5 @@ def test_a_write_for_which_there_is_no_room_at_all_is_tried_no_more(small_disk: 
         (small_disk / "too large").write_bytes(bytes(70_000))
 
     with pytest.raises(OSError, match="No space left"):
-        full.in_room(small_disk, 70_000, write)
+        retention.in_room(small_disk, 70_000, write)
     assert len(attempts) == 2

@@ -16,7 +16,7 @@ from slipway.trainer.models.outline import without_memory
 from slipway.trainer.models.resnet import ResNetShape
 from slipway.trainer.models.vit import VisionShape
 from slipway.trainer.start import drawing
-from slipway.trainer.start.placement import Part
+from slipway.trainer.start.divided import Part
 from tests.trainer.drawn import drawn
 
 TEXT, PICTURES = Data(vocabulary=64, length=16), Data(picture=(16, 16, 3), classes=10)

@@ -23,7 +23,7 @@ from slipway.trainer.config.layout import Mesh
 from slipway.trainer.config.operation import Layout
 from slipway.trainer.config.sections import Batch, Checkpoint, Communication, Validation
 from slipway.trainer.config.shapes import Data
-from slipway.trainer.figures.timeline import Timeline
+from slipway.trainer.metrics.timeline import Timeline
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.node.world import World
 from slipway.trainer.step import communication, parallel

@@ -17,9 +17,8 @@ from slipway.trainer import models
 from slipway.trainer.config.shapes import Data, Shape
 from slipway.trainer.data.pictures import Labelled
 from slipway.trainer.models.decoder import DecoderShape
-from slipway.trainer.models.model import Model, Rows
+from slipway.trainer.models.model import NO_TARGET, Model, Rows, Vocabulary
 from slipway.trainer.models.vit import VisionShape
-from slipway.trainer.models.vocabulary import NO_TARGET, Vocabulary
 from slipway.trainer.node.world import World
 from slipway.trainer.start import drawing
 from slipway.trainer.start.divided import is_divided

@@ -1,11 +1,14 @@
 """Progress: the part of a checkpoint that is not tensors, in the file progress.json."""
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from slipway.trainer.base import atomic, parsing
+from slipway.trainer.base import atomic, parsing, regular_file
 
 PROGRESS = "progress.json"
+INITIAL = "initial"
+"""In the lineage of a checkpoint: the weights that led to it and are not its training's own."""
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,18 @@ class TrainingProgress:
 
 def decode(data: bytes) -> TrainingProgress:
     return TrainingProgress(**parsing.value(data))
+
+
+def read(folder: Path) -> TrainingProgress:
+    """The progress that a checkpoint's folder keeps, with its lineage. Raises ValueError when it cannot be read."""
+    try:
+        return decode(regular_file.read(folder / PROGRESS))
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
+
+
+def trained_on(kept: TrainingProgress) -> list[str]:
+    """The snapshots that the weights of a checkpoint were trained on, as far as its lineage says: those of the weights
+    that it began with, and its own."""
+    before = (kept.lineage.get(INITIAL) or {}).get("snapshots") or ()
+    return sorted({*before, kept.lineage["snapshot"]})

@@ -22,8 +22,8 @@ from slipway.trainer.checkpoint.disk.contents import Contents
 from slipway.trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, CheckpointManifest
 from slipway.trainer.checkpoint.disk.progress import PROGRESS
 from slipway.trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, finding_damage
-from slipway.trainer.checkpoint.memory import seal
-from slipway.trainer.checkpoint.memory.seal import Age, HeldPart, whole
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.checkpoint.memory.slots import Age, HeldPart, whole
 from slipway.trainer.node.world import World
 from slipway.trainer.record.fence import Token
 
@@ -55,7 +55,7 @@ def newest(
     """
     mine = dict[Age, tuple[int, HeldPart]]()
     for descriptor in descriptors:
-        part = seal.read(descriptor)
+        part = slots.read(descriptor)
         if part and part.incarnation == incarnation and part.step >= least:
             mine[part.age] = descriptor, part
     for age in whole(world.gather([(age, part.rank, part.size) for age, (_, part) in mine.items()])):

@@ -13,7 +13,7 @@ from slipway.trainer.base import listing, paths, removal
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.retention import holds, rules
 from slipway.trainer.checkpoint.retention.removal import Records, Remover
-from slipway.trainer.checkpoint.tiers import replicas, spread
+from slipway.trainer.checkpoint.tiers import replicas, ring
 from slipway.trainer.checkpoint.tiers.copying import replicate, replicate_share
 from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
 from slipway.trainer.checkpoint.tiers.tier import DURABLE, NVME
@@ -108,7 +108,7 @@ def _save_uncovered(nvme: Path, durable: Path, store: Path) -> list[str]:
     for commit in reversed(fence.commits(store)):
         if not _why_uncovered(store, commit) or not (nvme / commit.folder).is_dir():
             continue
-        shared = spread.read(store, commit.name) is not None
+        shared = ring.read_spread(store, commit.name) is not None
         copy = replicate_share if shared else replicate
         try:
             size = copy(nvme / commit.folder, FolderTier(durable), commit.folder, commit.manifest)

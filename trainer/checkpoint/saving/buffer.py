@@ -2,8 +2,10 @@
 
 All chunks go into one memfd in the order of the files, headers included, so that each file is a range of bytes in it.
 The buffer is used again for every save: its pages are allocated once, before the first save, and pinned for a GPU.
-When all is in it, a thread hashes and seals it (`slipway.trainer.checkpoint.memory.seal`). A memfd of the node's
+When all is in it, a thread hashes and seals it (`slipway.trainer.checkpoint.memory.slots`). A memfd of the node's
 supervisor keeps what it holds when the rank dies, until the next rank fills it.
+
+A state may also be held there and be written nowhere (`hold`): then it is in the memory of its node alone.
 """
 
 import contextlib
@@ -19,9 +21,20 @@ from blake3 import blake3
 from torch import Tensor
 
 from slipway.trainer.base import atomic
-from slipway.trainer.checkpoint.memory import seal
-from slipway.trainer.checkpoint.memory.seal import HeldFile, HeldPart
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.checkpoint.memory.slots import HeldFile, HeldPart
 from slipway.trainer.checkpoint.state import TrainingState
+
+if TYPE_CHECKING:
+    from slipway.trainer.checkpoint.saving.planning import PartPlan
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
+from slipway.trainer.checkpoint.saving import random_state
+from slipway.trainer.node.world import World
+from slipway.trainer.record.fence import Token
 
 if TYPE_CHECKING:
     from slipway.trainer.checkpoint.saving.planning import PartPlan
@@ -36,7 +49,7 @@ class Buffer:
     def __init__(self, descriptor: int | None = None) -> None:
         """In this memfd, which may hold a state already, or in a new one."""
         self.fd = os.memfd_create("checkpoint", 0) if descriptor is None else descriptor
-        held = seal.read(self.fd)
+        held = slots.read(self.fd)
         self.age = held.age if held else (-1, -1)
         """Of the state that it holds, see `HeldPart.age`; (-1, -1) while it holds none."""
         self._sealing: threading.Thread | None = None
@@ -106,7 +119,7 @@ class Buffer:
         hashed = {name: blake3(piece).hexdigest() for name, piece in pieces.items()}
         files = {each.name: HeldFile(each.begin, each.size, hashed[each.name]) for each in self._plan.sections}
         with contextlib.suppress(ValueError):  # a figure that is not finite has no JSON: this state is not kept
-            seal.write(self.fd, dataclasses.replace(part, files=files))
+            slots.write(self.fd, dataclasses.replace(part, files=files))
 
     def close(self) -> None:
         self.wait()
@@ -146,6 +159,30 @@ class Buffer:
         if self._registered and self._memory is not None:
             _cudart().cudaHostUnregister(self._memory.data_ptr())
             self._registered = False
+
+
+def held_part(token: Token, world: World, state: TrainingState, progress: TrainingProgress) -> HeldPart:
+    """What a rank's buffer holds once `state` is copied into it, without the files."""
+    place = token.incarnation, token.generation, progress.step, world.rank, world.size
+    led = asdict(progress) if world.leads else {}
+    return HeldPart(*place, {}, random_state.take(), dict(state.values), led)
+
+
+def hold(
+    buffers: Sequence[Buffer],
+    free: Sequence[Buffer],
+    plan: "PartPlan",
+    state: TrainingState,
+    device: torch.device,
+    held: HeldPart,
+) -> None:
+    """Copy `state` into one of the free buffers and have it sealed; nothing where that would cost the newest state."""
+    newest = max(buffers, key=lambda each: each.age)
+    if buffer := next((each for each in free if each is not newest), None):
+        newest.wait()  # else steps that are shorter than the hashing would leave no state sealed
+        buffer.prepare(plan, device)
+        buffer.copy(state, device)
+        buffer.seal(held)
 
 
 def _cudart() -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slipway.trainer.base import parsing
-from slipway.trainer.base.code_root import CODE
+from slipway.trainer.base.paths import CODE
 from slipway.trainer.checkpoint.memory.slots import SAVED_FROM
 from slipway.trainer.checkpoint.saving.buffer import Buffer
 

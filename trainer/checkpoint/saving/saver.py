@@ -17,7 +17,8 @@ from slipway.trainer.checkpoint.disk import encryption
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST, decode
 from slipway.trainer.checkpoint.disk.progress import TrainingProgress
 from slipway.trainer.checkpoint.memory import slots
-from slipway.trainer.checkpoint.saving import holding, parts, random_state
+from slipway.trainer.checkpoint.saving import parts, random_state
+from slipway.trainer.checkpoint.saving.buffer import held_part, hold
 from slipway.trainer.checkpoint.saving.channel import Channel
 from slipway.trainer.checkpoint.tiers.locations import nvme_folder
 from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
@@ -145,7 +146,7 @@ class Saver:
         with contextlib.suppress(BrokenPipeError):  # the next call of `events` reports the dead writer
             self._channel.send(buffer, request)
         if self._memory:
-            self._channel.buffers[buffer].seal(holding.part(self._token, self._world, snapshot, progress))
+            self._channel.buffers[buffer].seal(held_part(self._token, self._world, snapshot, progress))
 
     def hold(self, engine: state.Stateful, progress: TrainingProgress, lasting: bool = False) -> None:
         """Copy the state at `progress.step` into memory that outlives this rank, and do no more with it.
@@ -157,10 +158,10 @@ class Saver:
             return
         snapshot = state.collect(engine, self._world.rank)
         plan, free = self._plan_for(snapshot), [self._channel.buffers[number] for number in self._free_buffers()]
-        held = holding.part(self._token, self._world, snapshot, progress)
-        holding.hold(self._channel.buffers, free, plan, snapshot, self._world.device, held)
-        for buffer in self._channel.buffers if lasting else ():
-            buffer.wait()
+        held = held_part(self._token, self._world, snapshot, progress)
+        hold(self._channel.buffers, free, plan, snapshot, self._world.device, held)
+        for each in self._channel.buffers if lasting else ():
+            each.wait()
 
     def events(self, seconds: float = 0.0) -> list[SaveEvent]:
         """The outcomes of saves since the last call; waits for up to `seconds` for the first one.

@@ -1,21 +1,31 @@
 """The schedule of saves: the tiers that the checkpoint of a step goes to, from the measured saves and failures.
 
 Rank 0 decides by its clock and tells the other ranks, as the clocks of nodes differ.
+
+Whether the end of a stop fits between SIGTERM and SIGKILL is said before one is asked for (`StopGrace`): the end is
+the last checkpoint, and before it the steps that cannot be left in the middle.
 """
 
 import contextlib
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from slipway.trainer.checkpoint.saving import failures, interval
-from slipway.trainer.checkpoint.saving.cost import SaveCost
+from slipway.trainer.base import console
+from slipway.trainer.checkpoint.saving import interval
+from slipway.trainer.checkpoint.saving.interval import SaveCost
 from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
 from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, LASTING, NVME, TIERS
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.node.world import World
 from slipway.trainer.record import fence, incidents
+
+GRACE_VARIABLE = "SLIPWAY_GRACE_SECONDS"
+"""Between SIGTERM and SIGKILL; whoever starts the ranks sets it."""
+CHANGED = 1.5
+"""It is said again when a save takes so many times as long as it did then."""
 
 
 class SaveSchedule:
@@ -31,7 +41,7 @@ class SaveSchedule:
         self._last = dict.fromkeys(there, time.time())
         self._costs = {tier: SaveCost() for tier in TIERS}
         self._saving = dict.fromkeys(TIERS, 0.0)
-        self._failures = _failures(Path(config.placement.store)) if world.leads else failures.Failures(0, 0.0)
+        self._failures = _failures(Path(config.placement.store)) if world.leads else interval.Failures(0, 0.0)
         self._writing = ""
         """The tier that the newest save is written to."""
         self._nvme_failed = False
@@ -120,7 +130,38 @@ class SaveSchedule:
         return interval.tier_seconds(storage, tier, self._costs[tier].seconds, self._saving[tier], between)
 
 
-def _failures(store: Path) -> failures.Failures:
+class StopGrace:
+    """Warns once that saves take longer than the grace, and again when they take much longer."""
+
+    def __init__(self, record: Callable[..., None]) -> None:
+        """`record` writes an event to the ledger."""
+        self._record, self._said = record, 0.0
+        self._grace = float(os.environ.get(GRACE_VARIABLE) or 0.0)
+
+    def saved(self, step: int, seconds: float, tier: str, before: float = 0.0) -> None:
+        """A save on `tier` took so many seconds. Only those on tiers that outlive the nodes end a stop.
+
+        `before`: the seconds that a stop may wait until it can save.
+        """
+        if not self._grace or tier not in LASTING or before + seconds <= max(self._grace, CHANGED * self._said):
+            return
+        self._said = before + seconds
+        reason = grace_sentence(self._grace, seconds, step, before)
+        self._record("grace_too_short", step=step, grace=self._grace, seconds=before + seconds, reason=reason)
+        console.warn(f"trainer: {reason}")
+
+
+def grace_sentence(grace: float, seconds: float, step: int, before: float = 0.0) -> str:
+    """What a stop would come to, for a person."""
+    save = f"the last save took, {seconds:.0f} s"
+    stop = f"a stop takes, {before:.0f} s for steps that cannot be left in the middle and {seconds:.0f} s to save"
+    return (
+        f"the grace of {grace:.0f} s is shorter than {stop if before else save}: a stop now falls back to "
+        f"step {step} or a later checkpoint; a longer grace is placement.kubernetes.grace_seconds"
+    )
+
+
+def _failures(store: Path) -> interval.Failures:
     """What machines did to this training so far; an incident that cannot be read counts as none."""
     claims = fence.claims(store)
     numbers = {claim.token.incarnation for claim in claims}
@@ -129,4 +170,4 @@ def _failures(store: Path) -> failures.Failures:
     for name in incidents.names(store):
         with contextlib.suppress(ValueError, OSError):
             known.append(incidents.read(store, name))
-    return failures.failures(claims, exits, known, time.time())
+    return interval.failures(claims, exits, known, time.time())

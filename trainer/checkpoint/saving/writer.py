@@ -21,7 +21,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from slipway.trainer.base import atomic, console, digest, not_by_hand, parsing, regular_file, verify
+from slipway.trainer.base import atomic, console, digest, parsing, regular_file, verify
 from slipway.trainer.base.processes import die_with_parent
 from slipway.trainer.base.progress import MOVED
 from slipway.trainer.checkpoint.disk import encryption, publication, verification
@@ -32,7 +32,7 @@ from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.retention import nvme
 from slipway.trainer.checkpoint.saving import parts
 from slipway.trainer.checkpoint.saving.node_share import NodeShare
-from slipway.trainer.checkpoint.tiers import ring, spread
+from slipway.trainer.checkpoint.tiers import ring
 from slipway.trainer.checkpoint.tiers.replicator import Copy, Replicator
 from slipway.trainer.checkpoint.tiers.tier import NVME, TierUnavailable
 from slipway.trainer.config.operation import RetentionRule
@@ -256,7 +256,7 @@ def _shown(request: Request, target: Path, manifest: CheckpointManifest) -> str:
         return publication.publish(request.hidden, target, manifest)
     data = manifest.encode()
     request.share.show(data)
-    spread.record(Path(request.store), request.name, request.share.ring)
+    ring.record_spread(Path(request.store), request.name, request.share.ring)
     return digest.sha256(data)
 
 
@@ -347,5 +347,5 @@ def _say(line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    not_by_hand.explain("slipway.trainer.checkpoint.saving.writer", "writes a rank's checkpoints")
+    console.explain("slipway.trainer.checkpoint.saving.writer", "writes a rank's checkpoints")
     main(sys.argv[1:])

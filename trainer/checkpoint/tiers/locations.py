@@ -13,16 +13,15 @@ from typing import NamedTuple
 from slipway.trainer.base import file_system
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
-from slipway.trainer.checkpoint.tiers import copying, replicas, spread
+from slipway.trainer.checkpoint.tiers import copying, replicas, ring
 from slipway.trainer.checkpoint.tiers.node_copies import NodeCopies
 from slipway.trainer.checkpoint.tiers.node_servers import alone
-from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
-from slipway.trainer.checkpoint.tiers.spread import SpreadRecord
+from slipway.trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing, SpreadRecord
 from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TierUnavailable
 from slipway.trainer.config.operation import Placement
-from slipway.trainer.node.generations import TRIED
 from slipway.trainer.node.world import World
 from slipway.trainer.record.fence import Commit, Token
+from slipway.trainer.record.incarnation import TRIED_VARIABLE
 
 
 def nvme_folder(placement: Placement) -> Path:
@@ -36,7 +35,7 @@ def tried(placement: Placement, world: World) -> dict[str, str]:
     Nothing is tried again on a node where an earlier generation of this job has. Raises OSError for one that cannot
     hold a training.
     """
-    if os.environ.get(TRIED):
+    if os.environ.get(TRIED_VARIABLE):
         return {}
     folders: dict[str, Path] = {}
     if world.leads:
@@ -106,7 +105,7 @@ class CheckpointPlaces:
         there, record, fault = False, None, ""
         try:
             if self._world.leads:
-                record = spread.read(self._store, commit.name)
+                record = ring.read_spread(self._store, commit.name)
             there = (folder / MANIFEST).is_file()
             if there and lasts:
                 with contextlib.suppress(OSError):  # what is there opens with the keys of its files, as a rule
@@ -124,9 +123,9 @@ class CheckpointPlaces:
         if self._ring.unusable:
             why = f"nodes that cannot give each other its files: {self._ring.unusable}"
             return CommitPlace(NVME, folder, lost=f"on the NVMe of {why}")
-        ring = self._ring if self._ring.spreads else alone(self._world)
+        nodes = self._ring if self._ring.spreads else alone(self._world)
         durable = self._durable / commit.folder if lasts else None
-        return CommitPlace(NVME, folder, copies=NodeCopies(commit, folder, ring, record, durable))
+        return CommitPlace(NVME, folder, copies=NodeCopies(commit, folder, nodes, record, durable))
 
     def _fetch_from_backup(self, commit: Commit) -> CommitPlace:
         """The checkpoint, brought from the backup; `publication.remove_unpublished` removes it at the next restore."""

@@ -24,8 +24,7 @@ from slipway.trainer.checkpoint.disk.progress import PROGRESS
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
 from slipway.trainer.checkpoint.tiers import fetching
-from slipway.trainer.checkpoint.tiers.ring import NodeRing
-from slipway.trainer.checkpoint.tiers.spread import SpreadRecord
+from slipway.trainer.checkpoint.tiers.ring import NodeRing, SpreadRecord
 from slipway.trainer.checkpoint.tiers.tier import DURABLE, TierUnavailable
 from slipway.trainer.node.world import World
 from slipway.trainer.objects.peer import PeerOrigin

@@ -9,20 +9,28 @@ count.
     replicas/<commit>/<tier>.json    a copy, complete and verified
     withdrawn/<commit>/<tier>.json   a copy that no longer counts, with the reason; by a trainer <tier>.by.<token>.json
     taken-back/<commit>.<tier>.<n>.json   the record of a damaged copy that counts again
+
+What went wrong with a copy is noted for the people who look at the checkpoint, once, by whoever meets it: a copy that
+is damaged, a tier that a start had to wait for, a copy that a tier did not take. The control plane shows each on the
+checkpoint. A note decides nothing.
+
+    faults/<commit>.<tier>.<kind>.json
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.trainer.base import atomic, codec, listing
-from slipway.trainer.checkpoint.tiers import faults
 from slipway.trainer.checkpoint.tiers.tier import TIERS
 from slipway.trainer.record import fence, files, removals
 from slipway.trainer.record.fence import Commit
 
 FORMAT = "slipway.replica/1"
+FAULT_FORMAT = "slipway.copy-fault/1"
+DAMAGED, AWAY, NOT_COPIED = "damaged", "away", "not-copied"
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ def withdraw(
     if tier in _withdrawn(store, commit.name):
         return False
     if damaged:
-        faults.note(store, commit.name, tier, faults.DAMAGED, why)
+        note_fault(store, commit.name, tier, DAMAGED, why)
     copy = WithdrawalRecord(commit.name, tier, time.time(), why, damaged)
     record = tier if token is None else f"{tier}{removals.BY}{token}"
     made = codec.create_only(_path(store, files.WITHDRAWN, commit.name, record), copy, FORMAT)
@@ -109,7 +117,7 @@ def take_back(store: Path, commit: str, tier: str) -> bool:
         return False
     for path in paths:
         atomic.move(path, files.named(store, files.TAKEN_BACK, f"{commit}.{path.stem}.{time.time_ns()}"))
-    faults.forget(store, commit, tier, faults.DAMAGED)
+    forget_fault(store, commit, tier, DAMAGED)
     return True
 
 
@@ -130,6 +138,42 @@ def ever_held(store: Path, commit: Commit) -> set[str]:
 def holders(store: Path, commits: Iterable[Commit]) -> dict[str, tuple[str, ...]]:
     """The tiers that hold each commit, by its name, the fastest first. Raises OSError."""
     return {commit.name: _holders(store, commit) for commit in commits}
+
+
+@dataclass(frozen=True)
+class CopyFault:
+    """What went wrong with the copy of a commit on a tier, the first time."""
+
+    commit: str
+    tier: str
+    kind: str
+    reason: str
+    at: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.commit}.{self.tier}.{self.kind}"
+
+
+def note_fault(store: Path, commit: str, tier: str, kind: str, reason: str) -> None:
+    """Note a fault, unless it was noted before. On a store that cannot be written only the note is lost."""
+    fault = CopyFault(commit, tier, kind, reason, time.time())
+    with contextlib.suppress(OSError):
+        codec.create_only(files.named(store, files.FAULTS, fault.name), fault, FAULT_FORMAT)
+
+
+def noted_faults(store: Path) -> list[CopyFault]:
+    """The faults that were noted. One that cannot be decoded is left out. Raises OSError."""
+    found = []
+    for name in listing.names_if_there(store / files.FAULTS, ".json"):
+        with contextlib.suppress(codec.UndecodableRecord, FileNotFoundError):
+            found.append(codec.read(files.named(store, files.FAULTS, name), CopyFault, FAULT_FORMAT))
+    return found
+
+
+def forget_fault(store: Path, commit: str, tier: str, kind: str) -> None:
+    """The fault is past: the next one is noted anew. Raises OSError."""
+    files.named(store, files.FAULTS, f"{commit}.{tier}.{kind}").unlink(missing_ok=True)
 
 
 def _holders(store: Path, commit: Commit) -> tuple[str, ...]:

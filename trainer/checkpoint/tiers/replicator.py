@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
-from slipway.trainer.checkpoint.tiers import copying, faults, replicas
+from slipway.trainer.checkpoint.tiers import copying, replicas
 from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 from slipway.trainer.record import fence, ledger
 from slipway.trainer.record.fence import Commit
@@ -91,7 +91,7 @@ def _try_copy(copy: Copy) -> bool:
         return True
     except (DamagedCheckpoint, TierUnavailable, OSError) as error:
         _note(copy, "replication_failed", reason=str(error))
-        faults.note(copy.store, copy.commit.name, copy.tier, faults.NOT_COPIED, str(error))
+        replicas.note_fault(copy.store, copy.commit.name, copy.tier, replicas.NOT_COPIED, str(error))
         return isinstance(error, DamagedCheckpoint)
     _note(copy, "replicated", bytes=size, seconds=time.time() - begun)
     return True

@@ -1,11 +1,13 @@
 """Causal grouped-query attention: over all tokens before a token, a window of them, or those of its document."""
 
+import math
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from slipway.trainer.models.decoder import DecoderShape
-from slipway.trainer.models.decoder.positions import rotate
+from slipway.trainer.models.decoder import DecoderShape, RopeScaling
 from slipway.trainer.models.decoder.sight import TokenSight
 
 
@@ -81,3 +83,33 @@ def windowed(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
     batch, heads, features = query.shape[0], query.shape[1], value.shape[3]
     others = rest.view(batch, pieces - 1, heads, window, features).transpose(1, 2).flatten(2, 3)
     return torch.cat([first, others], 2)[:, :, :length]
+
+
+def rotations(length: int, features: int, base: float, scaling: RopeScaling | None = None) -> Tensor:
+    """Cosines and sines of the rotary positions, [length, features / 2, 2] (RoFormer, arXiv:2104.09864)."""
+    # On the host also where the model has no memory yet: on the meta device, arange imports PyTorch's compiler.
+    exact: Any = {"dtype": torch.float64, "device": "cpu"}
+    frequencies = base ** (-torch.arange(0, features, 2, **exact) / features)
+    if scaling is not None:
+        frequencies = scaled(frequencies, scaling)
+    angles = torch.outer(torch.arange(length, **exact), frequencies)
+    return torch.stack([angles.cos(), angles.sin()], -1).float()
+
+
+def scaled(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
+    """The frequencies of Llama 3.1: high ones as they are, low ones divided by the factor, a mixture between them.
+
+    The share of the unscaled frequency in the mixture grows with the turns that a pair makes in the original length
+    (`rope_type: llama3` of transformers; arXiv:2407.21783 gives the base alone).
+    """
+    turns = scaling.original_length * frequencies / (2 * math.pi)
+    low, high = scaling.low_frequency_factor, scaling.high_frequency_factor
+    share = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - share) * frequencies / scaling.factor + share * frequencies
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Turn each pair (i, i + features / 2) by its position's angle; x: [batch, heads, length, features]."""
+    cosine, sine = rotation[..., 0].to(x.dtype), rotation[..., 1].to(x.dtype)
+    left, right = x.chunk(2, -1)
+    return torch.cat([left * cosine - right * sine, left * sine + right * cosine], -1)

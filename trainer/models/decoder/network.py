@@ -10,8 +10,7 @@ from slipway.trainer.config.shapes import Data
 from slipway.trainer.data.documents import Documented
 from slipway.trainer.data.pictures import Labelled
 from slipway.trainer.models.decoder import DecoderShape
-from slipway.trainer.models.decoder.attention import DecoderAttention
-from slipway.trainer.models.decoder.positions import rotations
+from slipway.trainer.models.decoder.attention import DecoderAttention, rotations
 from slipway.trainer.models.decoder.sight import TokenSight, sight
 from slipway.trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from slipway.trainer.models.model import Model, Rows, SampleNumbers

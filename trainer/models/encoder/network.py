@@ -15,9 +15,8 @@ from slipway.trainer.config.shapes import Data
 from slipway.trainer.data.sequences import Tokens
 from slipway.trainer.models.encoder import EncoderShape
 from slipway.trainer.models.initial_values import Constant, InitialValues, Normal
-from slipway.trainer.models.model import Model, Rows, SampleNumbers
+from slipway.trainer.models.model import NO_TARGET, Model, Rows, SampleNumbers
 from slipway.trainer.models.norms import LayerNormAfter
-from slipway.trainer.models.vocabulary import NO_TARGET
 
 MASKED, RANDOM = 0.8, 0.1
 """Fractions of the target tokens that the model sees as the mask and as a random token; it sees the rest unchanged."""

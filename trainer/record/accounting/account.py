@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from slipway.trainer.base.journal import JournalEvent
 from slipway.trainer.record.accounting.segments import GenerationFold, Stretch
-from slipway.trainer.record.claims import Claim
-from slipway.trainer.record.exits import Exit
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import Claim, Token
+from slipway.trainer.record.incarnation_exit import Exit
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory
 from slipway.trainer.record.accounting.segments import GenerationFold, Stretch
-from slipway.trainer.record.exits import Exit
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import Token
+from slipway.trainer.record.incarnation_exit import Exit
 
 NOTICE_SECONDS = 60.0
 """A control plane that is there notices the end of a job within so many seconds, and claims the next start."""

@@ -11,8 +11,7 @@ from torch.optim import Optimizer
 from slipway.trainer.config.sections import Optimiser
 from slipway.trainer.models.model import Model
 from slipway.trainer.step.optimisers import sharing
-from slipway.trainer.step.optimisers.eager import EagerOptimizer
-from slipway.trainer.step.optimisers.momentum import adamw_for
+from slipway.trainer.step.optimisers.momentum import EagerOptimizer, adamw_for
 
 
 def muon(model: Model, config: Optimiser, copies: ProcessGroup | None = None) -> Optimizer:

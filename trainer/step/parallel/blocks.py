@@ -40,6 +40,17 @@ def set_forward(model: Model, layout: Layout) -> None:
             block.forward = torch.compile(block.forward)
 
 
+def compiled_graphs() -> dict[str, int]:
+    """`compiled` and `found`; PyTorch's compiler counts them, and is imported only where a layout compiles blocks."""
+    from torch._dynamo.utils import counters
+
+    counted = counters["inductor"]
+    return {
+        "compiled": counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"],
+        "found": counted["fxgraph_cache_hit"],
+    }
+
+
 def _recomputed(forward: Callable[..., Any], selective: bool) -> Callable[..., Any]:
     """`forward`, which runs again in the backward pass for the values that it did not keep."""
     if not selective:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from slipway.trainer.models.model import Stream
 from slipway.trainer.models.norms import multiplied_type
-from slipway.trainer.models.stream import Stream
 from slipway.trainer.step.parallel import exchanges
 from slipway.trainer.step.parallel.exchanges import Division
 

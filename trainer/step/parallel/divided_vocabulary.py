@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from slipway.trainer.models.vocabulary import NO_TARGET, Vocabulary
+from slipway.trainer.models.model import NO_TARGET, Vocabulary
 from slipway.trainer.start.divided import is_divided
 from slipway.trainer.step.parallel.divided_stream import DividedStream
 

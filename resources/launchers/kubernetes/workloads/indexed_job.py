@@ -2,8 +2,15 @@
 
 from slipway.resources.kubernetes import objects
 from slipway.resources.kubernetes.cluster import Cluster
-from slipway.resources.kubernetes.conditions import holding, seconds, why
-from slipway.resources.kubernetes.objects import JOB, JOBS, SERVICES, KubernetesObject
+from slipway.resources.kubernetes.objects import (
+    JOB,
+    JOBS,
+    SERVICES,
+    KubernetesObject,
+    condition_reason,
+    holding_conditions,
+    time_seconds,
+)
 from slipway.resources.launchers.kubernetes import pods, queues, store
 from slipway.resources.launchers.kubernetes.workloads import pod_job, readings
 from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
@@ -47,11 +54,11 @@ class IndexedJob(Workload):
 
 
 def _live(job: KubernetesObject) -> WorkloadReading:
-    held, status = holding(job), job.get("status", {})
-    at, began = readings.submitted_at(job), seconds(status.get("startTime"))
+    held, status = holding_conditions(job), job.get("status", {})
+    at, began = readings.submitted_at(job), time_seconds(status.get("startTime"))
     for kind, state in (("FailureTarget", JobState.FAILED), ("SuccessCriteriaMet", JobState.SUCCEEDED)):
         if kind in held:
-            disrupted, reason = readings.is_disruption(held[kind]), f"is ending: {why(held[kind])}"
+            disrupted, reason = readings.is_disruption(held[kind]), f"is ending: {condition_reason(held[kind])}"
             return WorkloadReading(JobState.RUNNING, reason, disrupted, ending=state, submitted_at=at, started_at=began)
     ready, wanted = status.get("ready", 0) + status.get("succeeded", 0), job["spec"]["parallelism"]
     if ready:

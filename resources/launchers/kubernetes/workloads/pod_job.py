@@ -8,7 +8,7 @@ from slipway.resources.kubernetes.objects import CONTAINER, KubernetesObject
 from slipway.resources.launchers.kubernetes.pod_facts import LOST
 from slipway.resources.launchers.protocol import Job
 from slipway.resources.launchers.torchrun import is_supervised
-from slipway.trainer.node.generations import REPLACED
+from slipway.trainer.elastic.generations import REPLACED
 
 REPLACEMENTS = 6
 """So many pods of a job that died are replaced, beside those of lost and drained nodes: Kubernetes' own default. Pods
@@ -19,7 +19,7 @@ further one after twice as long (kubernetes.io/docs/concepts/workloads/controlle
 the image is there already, or is pulled."""
 DIED = (134, 135, 136, 137, 139, 143, LOST)
 """Exit codes of a container that SIGABRT, SIGBUS, SIGFPE, SIGKILL or SIGSEGV has ended, out of memory too; and SIGTERM:
-its node left the job, which goes on (`slipway.trainer.supervisor.stop_word`); and of one that ended with its node."""
+its node left the job, which goes on (`slipway.trainer.elastic.stop_signal`); and of one that ended with its node."""
 
 
 def spec(job: Job, template: KubernetesObject) -> KubernetesObject:

@@ -8,8 +8,7 @@ import dataclasses
 
 from slipway.resources.kubernetes import objects
 from slipway.resources.kubernetes.cluster import Cluster
-from slipway.resources.kubernetes.conditions import holding, seconds
-from slipway.resources.kubernetes.objects import CONTAINER, KubernetesObject, Resource
+from slipway.resources.kubernetes.objects import CONTAINER, KubernetesObject, Resource, holding_conditions, time_seconds
 from slipway.resources.launchers.kubernetes import pods, queues, store
 from slipway.resources.launchers.kubernetes.workloads import readings
 from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
@@ -63,8 +62,8 @@ class PyTorchJob(Workload):
         if main["spec"]["runPolicy"].get("suspend"):
             return readings.suspended(main)
         at = readings.submitted_at(main)
-        if running := holding(main).get("Running"):
-            began = seconds(running.get("lastTransitionTime"))
+        if running := holding_conditions(main).get("Running"):
+            began = time_seconds(running.get("lastTransitionTime"))
             return WorkloadReading(JobState.RUNNING, submitted_at=at, started_at=began)
         workers = main.get("status", {}).get("replicaStatuses", {}).get("Worker")
         return WorkloadReading(

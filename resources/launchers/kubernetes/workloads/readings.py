@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from slipway.resources.kubernetes.conditions import holding, seconds, why
-from slipway.resources.kubernetes.objects import KubernetesObject
+from slipway.resources.kubernetes.objects import KubernetesObject, condition_reason, holding_conditions, time_seconds
 from slipway.resources.launchers.kubernetes.queues import QUEUE
 from slipway.resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from slipway.resources.launchers.protocol import JobState
@@ -11,13 +10,15 @@ from slipway.resources.launchers.protocol import JobState
 
 def ended(main: KubernetesObject, succeeded: str, failed: str) -> WorkloadReading | None:
     """How it ended, from the conditions of these types; None while neither holds."""
-    held = holding(main)
+    held = holding_conditions(main)
     for kind, state in ((failed, JobState.FAILED), (succeeded, JobState.SUCCEEDED)):
         if condition := held.get(kind):
             # A workload that is suspended after it has begun is pre-empted, whatever its pods made of that.
             disrupted = state is JobState.FAILED and (is_disruption(condition) or "Suspended" in held)
-            reason = f"{'disrupted: ' if disrupted else ''}{why(condition)}" if state is JobState.FAILED else ""
-            at = seconds(condition.get("lastTransitionTime"))
+            reason = (
+                f"{'disrupted: ' if disrupted else ''}{condition_reason(condition)}" if state is JobState.FAILED else ""
+            )
+            at = time_seconds(condition.get("lastTransitionTime"))
             return WorkloadReading(state, reason, disrupted, submitted_at=submitted_at(main), ended_at=at)
     return None
 
@@ -47,4 +48,4 @@ def replicated(main: KubernetesObject, statuses: Iterable[Mapping[str, int]]) ->
 
 def submitted_at(main: KubernetesObject) -> float | None:
     """When the API server created it, seconds since the epoch."""
-    return seconds(main["metadata"].get("creationTimestamp"))
+    return time_seconds(main["metadata"].get("creationTimestamp"))

@@ -7,8 +7,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from slipway.assets.datasets.cleaning import minhash, ngrams
+from slipway.assets.datasets.cleaning import minhash
 from slipway.assets.datasets.cleaning.words import WordHashes
+from slipway.assets.datasets.cleaning.words import fingerprints as fingerprints_of
 
 VOCABULARY = [f"w{number}" for number in range(5000)]
 
@@ -54,6 +55,6 @@ def fingerprints(texts: list[str]) -> pa.Table:
     return pa.table(
         {
             "row": pa.array(range(len(texts)), pa.int64()),
-            "fingerprints": pa.array([ngrams.fingerprints(text) for text in texts], pa.list_(pa.uint64())),
+            "fingerprints": pa.array([fingerprints_of(text) for text in texts], pa.list_(pa.uint64())),
         }
     )

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from slipway.assets.datasets.cleaning import minhash, ngrams
+from slipway.assets.datasets.cleaning import minhash, words
 from slipway.assets.datasets.cleaning.cleaner import Cleaner
 from slipway.recipes.cleaning import CleaningSection, RulesSection
 
@@ -22,7 +22,7 @@ def test_by_default_a_document_is_normalised_and_has_features():
     assert (cleaned.text, cleaned.removed, cleaned.masked, cleaned.language) == (PROSE + "\n", None, {}, "en")
     assert equal(cleaned.signature, minhash.signature(PROSE))
     assert equal(cleaned.bands, minhash.bands(minhash.signature(PROSE), 0.8))
-    assert equal(cleaned.fingerprints, ngrams.fingerprints(PROSE))
+    assert equal(cleaned.fingerprints, words.fingerprints(PROSE))
 
 
 def test_a_removed_document_has_the_name_of_the_rule_and_no_features():
@@ -44,7 +44,7 @@ def test_features_are_those_of_the_masked_text():
     ours, others = (cleaner.clean("a", f"{PROSE} {name}@example.org {PROSE}") for name in ("ann", "bob"))
     assert ours.masked == {"email": 1} and ours.text == others.text
     assert equal(ours.signature, minhash.signature(ours.text))
-    assert equal(ours.fingerprints, ngrams.fingerprints(ours.text))
+    assert equal(ours.fingerprints, words.fingerprints(ours.text))
 
 
 def test_a_stage_that_is_off_does_nothing():

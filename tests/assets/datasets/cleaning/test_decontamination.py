@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slipway.assets.datasets.cleaning import words
 from slipway.assets.datasets.cleaning.decontamination import UNSPACED, Leak, contaminated, passage
-from slipway.assets.datasets.cleaning.ngrams import NGRAM, PASSAGE, WINDOW, fingerprints, of_passages
+from slipway.assets.datasets.cleaning.words import NGRAM, PASSAGE, WINDOW, fingerprints, of_passages
 from slipway.recipes.cleaning import DecontaminationSection
 from tests.assets.datasets.cleaning import corpora
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.assets.datasets.cleaning import minhash, ngrams, pii, rules
+from slipway.assets.datasets.cleaning import minhash, pii, rules
+from slipway.assets.datasets.cleaning.words import PASSAGE
 from slipway.recipes.cleaning import RULE_NAMES, CleaningSection
 from slipway.serving.languages import SCORE_LEAST, WINDOW, WINDOWS
 
@@ -45,7 +46,7 @@ def test_the_values_are_those_that_the_rules_name():
 
 def test_the_numbers_in_it_are_those_of_the_code():
     parts = f"{WINDOWS} parts of {WINDOW} characters"
-    for words in (parts, f"score of {SCORE_LEAST}", f"{ngrams.PASSAGE} words in a row"):
+    for words in (parts, f"score of {SCORE_LEAST}", f"{PASSAGE} words in a row"):
         assert words in PAGE
 
 

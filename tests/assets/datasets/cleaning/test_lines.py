@@ -8,7 +8,7 @@ from datatrove.pipeline.filters.c4_filters import C4QualityFilter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.assets.datasets.cleaning import lines, rules
+from slipway.assets.datasets.cleaning import rules
 from slipway.assets.datasets.cleaning.cleaner import Cleaner
 from slipway.assets.datasets.cleaning.statistics import TextStatistics
 from slipway.recipes.cleaning import C4, CleaningSection
@@ -34,7 +34,7 @@ def theirs(text: str, ended: bool) -> str | None:
 
 def ours(text: str, settings: LinesSection) -> str | None:
     """The text that is kept here by C4's rules, but for the count of sentences; or None."""
-    kept = lines.kept(text, settings.settings())
+    kept = rules.kept_lines(text, settings.settings())
     asked = {name: value for name, value in C4.items() if name != "sentences_at_least"}
     return None if rules.first_broken(rules.measures(TextStatistics(kept), asked), asked) else kept
 
@@ -72,22 +72,24 @@ def test_on_the_documentation_of_this_project_they_are_those_of_datatrove():
     ],
 )
 def test_each_rule_leaves_out_its_lines(line: str, kept: bool):
-    assert lines.kept(f"Before it is text.\n{line}", C4_SETTINGS) == "Before it is text." + f"\n{line}" * kept
+    assert rules.kept_lines(f"Before it is text.\n{line}", C4_SETTINGS) == "Before it is text." + f"\n{line}" * kept
 
 
 def test_citations_go_and_their_line_stays():
-    assert lines.kept("As was shown there[12] before.[citation needed]", C4_SETTINGS) == "As was shown there before."
+    assert (
+        rules.kept_lines("As was shown there[12] before.[citation needed]", C4_SETTINGS) == "As was shown there before."
+    )
 
 
 def test_a_field_beside_a_preset_replaces_the_presets():
-    assert lines.kept("Two words.", LinesSection(preset="c4", words_at_least=2).settings()) == "Two words."
+    assert rules.kept_lines("Two words.", LinesSection(preset="c4", words_at_least=2).settings()) == "Two words."
 
 
 def test_without_a_rule_a_text_stays_as_it_is():
-    assert lines.kept(" a \r\n\n b\x0c", LinesSection().settings()) == " a \r\n\n b\x0c"
+    assert rules.kept_lines(" a \r\n\n b\x0c", LinesSection().settings()) == " a \r\n\n b\x0c"
 
 
 def test_the_rules_judge_the_lines_that_stay_and_a_document_without_any_is_left_out():
     cleaner = Cleaner(CleaningSection.model_validate({"lines": {"preset": "c4"}, "rules": {"words_at_most": 4}}))
     assert cleaner.clean("a", "Menu\nThis line is kept.\nAll rights reserved").text == "This line is kept."
-    assert cleaner.clean("a", "Menu\nAll rights reserved").removed == lines.LINES
+    assert cleaner.clean("a", "Menu\nAll rights reserved").removed == rules.LINES

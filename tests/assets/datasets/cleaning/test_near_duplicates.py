@@ -1,7 +1,8 @@
-"""Near-duplicates: planted ones are found, others are not, in any order of the documents."""
+"""Near-duplicates: what is found among many documents, the bands that rows share, and the clusters."""
 
 import itertools
 import random
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.assets.datasets.cleaning import minhash, shared_bands
-from slipway.assets.datasets.cleaning.near_duplicates import duplicates
+from slipway.assets.datasets.cleaning import minhash, near_duplicates
+from slipway.assets.datasets.cleaning.near_duplicates import Clusters, SharedBands, duplicates
 from tests.assets.datasets.cleaning import corpora
 
 pytestmark = pytest.mark.pure
+
+LARGEST = 2**64 - 1
+
+ROWS = [3, 5, 8, 13, 21, 34, 55, 89, 144, 233]
+CONNECTIONS = st.lists(st.tuples(st.sampled_from(ROWS), st.sampled_from(ROWS)), max_size=30)
 
 
 def found(folder: Path, rows: list[tuple[int, str]], similarity: float = 0.8) -> dict[int, int]:
@@ -132,7 +138,7 @@ def test_clusters_do_not_depend_on_order_or_numbers(tmp_path: Path):
 @pytest.mark.parametrize("in_memory", [0, 40, 10_000])
 def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path, monkeypatch, in_memory: int):
     """Whether bands wait in files or in memory."""
-    monkeypatch.setattr(shared_bands, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(near_duplicates, "PAIRS_IN_MEMORY", in_memory)
     draw = random.Random(5)
     base = corpora.words(draw, 120)
     texts = []
@@ -156,7 +162,7 @@ def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path, mo
 @pytest.mark.parametrize("in_memory", [0, 1_000_000])
 def test_many_copies_of_a_page_are_compared_in_little_time_and_memory(tmp_path: Path, monkeypatch, in_memory: int):
     """20,000 copies would be 200 million pairs."""
-    monkeypatch.setattr(shared_bands, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(near_duplicates, "PAIRS_IN_MEMORY", in_memory)
     table = corpora.signatures([(0, "one page " * 20)])
     connection = corpora.connection(tmp_path, megabytes=300)
     connection.register("one", table)
@@ -172,3 +178,82 @@ def test_signatures_of_many_candidates_need_little_memory_of_duckdb(tmp_path: Pa
     connection = corpora.connection(tmp_path, megabytes=32)
     connection.register("features", corpora.features(range(2 * pairs), bands, drawn))
     assert len(duplicates(connection, "features", 0.8, tmp_path)) == pairs
+
+
+def shared_bands(folder: Path, bands: list[int], at_once: int) -> list[tuple[int, list[int]]]:
+    """The shared bands in their order, and the rows of each; a row is the place of its band."""
+    with SharedBands(folder / "bands") as shared:
+        for begin in range(0, len(bands), at_once):
+            some = np.array(bands[begin : begin + at_once], np.uint64)
+            shared.add(some, np.arange(begin, begin + len(some)))
+        rows = shared.rows().tolist()
+        pairs = [(band, row) for part in shared.parts() for band, row in part.tolist()]
+    assert rows == sorted(row for _, row in pairs) and not (folder / "bands").exists()
+    order = list(dict.fromkeys(band for band, _ in pairs))
+    return [(band, sorted(row for each, row in pairs if each == band)) for band in order]
+
+
+@pytest.mark.parametrize("in_memory", [0, 100, 1 << 20])
+@pytest.mark.parametrize("different", [1, 40, 1000, LARGEST])
+def test_shared_bands_are_those_that_more_than_one_row_has(tmp_path, monkeypatch, in_memory: int, different: int):
+    monkeypatch.setattr(near_duplicates, "PAIRS_IN_MEMORY", in_memory)
+    draw = np.random.default_rng(different)
+    bands = (draw.integers(0, different, 1000, np.uint64) * np.uint64(LARGEST // different)).tolist()
+    bands += [0, 0, LARGEST, LARGEST, LARGEST, 2**56 - 1, 2**56, 2**56, *bands[:5]]
+    shared = sorted(band for band, count in Counter(bands).items() if count > 1)
+    expected = [(band, [row for row, each in enumerate(bands) if each == band]) for band in shared]
+    assert shared_bands(tmp_path, bands, 64) == expected
+
+
+@pytest.mark.parametrize("in_memory", [0, 1 << 20])
+def test_without_a_band_or_with_one_no_band_is_shared(tmp_path, monkeypatch, in_memory: int):
+    monkeypatch.setattr(near_duplicates, "PAIRS_IN_MEMORY", in_memory)
+    assert shared_bands(tmp_path, [], 1) == [] and shared_bands(tmp_path, [7], 1) == []
+    assert shared_bands(tmp_path, [7, 7], 1) == [(7, [0, 1])]
+
+
+def test_a_row_that_shares_several_bands_is_listed_once(tmp_path):
+    with SharedBands(tmp_path / "bands") as shared:
+        shared.add(np.array([1, 2, 3, 1, 2, 4], np.uint64), np.array([8, 8, 8, 5, 5, 6]))
+        assert shared.rows().tolist() == [5, 8]
+
+
+def by_search(connections: list[tuple[int, int]]) -> dict[int, int]:
+    """The smallest row that can be reached from each row."""
+    found = dict[int, int]()
+    for row in ROWS:
+        reached = {row}
+        for _ in ROWS:
+            reached |= {end for pair in connections if reached & set(pair) for end in pair}
+        found[row] = min(reached)
+    return found
+
+
+def firsts(of: Clusters) -> dict[int, int]:
+    return {row: first for rows, smallest in of.firsts() for row, first in zip(rows, smallest, strict=True)}
+
+
+@given(CONNECTIONS, st.integers(1, 30))
+def test_a_cluster_is_what_can_be_reached(connections: list[tuple[int, int]], at_once: int):
+    found = Clusters(np.array(ROWS))
+    for begin in range(0, len(connections), at_once):
+        some = connections[begin : begin + at_once]
+        found.connect(*(np.array(ends) for ends in zip(*some, strict=True)))
+        firsts(found)  # looking between two groups changes nothing
+    assert firsts(found) == by_search(connections)
+
+
+def test_a_chain_over_all_rows_is_one_cluster(monkeypatch):
+    monkeypatch.setattr(near_duplicates, "PLACES_AT_ONCE", 64)
+    rows = np.arange(10_000)
+    for upwards in (1, -1):
+        found = Clusters(rows)
+        for at in np.array_split(rows[1:][::upwards], 100):
+            found.connect(at, at - 1)
+        assert set(firsts(found).values()) == {0}
+
+
+@given(CONNECTIONS)
+def test_equal_pairs_are_one(connections: list[tuple[int, int]]):
+    ours, others = (np.array([pair[end] for pair in connections], np.int64) for end in (0, 1))
+    assert list(zip(*Clusters(np.array(ROWS)).distinct(ours, others), strict=True)) == sorted(set(connections))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipway.assets.datasets.cleaning.origins import LICENCE, URL, Origins
-from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading.document import About
 from slipway.recipes.filters import UrlsSection
 
 pytestmark = pytest.mark.pure

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from slipway.assets.datasets.cleaning.cleaner import Cleaner, files_of
-from slipway.assets.datasets.reading.about import About
+from slipway.assets.datasets.reading.document import About
 from slipway.recipes.cleaning import CleaningSection
 
 pytestmark = pytest.mark.pure

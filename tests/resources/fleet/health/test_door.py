@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.fleet.health.door import NodeHealth
 from slipway.resources.fleet.health.guarded import GuardedFleet
@@ -13,7 +14,6 @@ from slipway.resources.fleet.health.register import FORMAT, NodeRegister
 from slipway.resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing, Weight
 from slipway.resources.fleet.health.suspicion import by_fleet, by_incident
 from slipway.resources.fleet.protocol import Node
-from slipway.resources.unavailable import Unavailable
 from slipway.trainer.base import codec
 from slipway.trainer.record import causes
 from slipway.trainer.record.incidents import IncidentRecord

@@ -11,11 +11,10 @@ from slipway.trainer.record import causes
 from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import TrainingHistory, Wish, lost_by
 from slipway.trainer.record.accounting.bookkeeper import account
-from slipway.trainer.record.accounting.figures import effective_time, spent_since
+from slipway.trainer.record.accounting.effective_time import effective_time, spent_since
 from slipway.trainer.record.accounting.segments import MOST_STRETCHES, GenerationFold
-from slipway.trainer.record.claims import Claim
-from slipway.trainer.record.exits import Exit
-from slipway.trainer.record.tokens import Token
+from slipway.trainer.record.claims import Claim, Token
+from slipway.trainer.record.incarnation_exit import Exit
 
 pytestmark = pytest.mark.pure
 

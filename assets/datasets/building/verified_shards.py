@@ -1,0 +1,74 @@
+"""Verified shards: those of a dataset's last snapshot that were verified, so that the next build hashes none again.
+
+A file counts as the same while its size, its times of modification and change, and its inode are. What a disk forgets
+without a trace in these is found by the scrub, which reads every file on a schedule.
+"""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from slipway.trainer.base import atomic, parsing, regular_file, verify
+from slipway.trainer.data import shards
+from slipway.trainer.data.shards import ShardFile
+
+State = list[int]
+CLOCK_SECONDS = 3.0
+"""The longest tick of a file system's clock that is waited for; FAT's is two seconds."""
+
+
+class VerifiedShards:
+    """The shards that were whole when they were noted last, of one dataset in the durable tier."""
+
+    def __init__(self, durable: Path, dataset: str) -> None:
+        self._durable, self._path = durable, durable / "datasets" / dataset / "whole.json"
+        self._known = _read(self._path)
+
+    def has(self, shard: ShardFile) -> bool:
+        """Whether the shard is there undamaged; it is read only if its file is not as it was noted."""
+        path = shards.shard_path(self._durable, shard)
+        try:
+            known = self._known.get(shard.blake3) == _state(path)
+        except FileNotFoundError:
+            return False
+        return known or verify.is_whole(path, shard)
+
+    def note(self, verified: Iterable[ShardFile], scratch: Path) -> None:
+        """Note shards that were just verified or written, and forget all others.
+
+        `scratch` is the dataset's scratch folder.
+
+        A later change within the same tick of the file system's clock could not be seen, so its next tick is awaited;
+        nothing is noted where the clock stands still.
+        """
+        states = {shard.blake3: _state(shards.shard_path(self._durable, shard)) for shard in verified}
+        latest = max((max(state[1:3]) for state in states.values()), default=0)
+        if _ticked(latest, scratch / "tick"):
+            atomic.replace(self._path, atomic.canonical_json(states), scratch)
+
+
+def _state(path: Path) -> State:
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def _ticked(latest: int, probe: Path) -> bool:
+    """Whether a file that is written now is younger than `latest`, in nanoseconds, before `CLOCK_SECONDS` are over."""
+    deadline = time.monotonic() + CLOCK_SECONDS
+    while True:
+        probe.write_bytes(b"")
+        if probe.stat().st_ctime_ns > latest:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The states by shard; none when the file is missing or damaged: then all shards are read."""
+    try:
+        found = parsing.value(regular_file.read(path))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

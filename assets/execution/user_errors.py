@@ -1,0 +1,96 @@
+"""User errors: what Dagster shows of an error that a person can mend: its one sentence, and no stack of the framework.
+
+It stands for errors in the steps of runs, in the ticks of sensors and schedules, and in the loading of the definitions.
+
+Dagster shows an error as it was raised, with the stacks of the step and of what called it, unless the error says what
+is to be shown, as those do that come from another process. The stack is not lost: it is in the process's stderr.
+"""
+
+import functools
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
+from dagster._core.errors import DagsterUserCodeExecutionError, DagsterUserCodeProcessError
+from dagster_shared.error import SerializableErrorInfo
+
+from slipway.resources.errors import is_for_people, sentence
+
+
+class Advice(dg.Failure, DagsterUserCodeProcessError):
+    """A failure that is shown as its description alone."""
+
+    def __init__(self, failure: dg.Failure, error: Exception | None = None) -> None:
+        self.error = error or failure
+        """What was raised, for who executes steps in his own process and raises it again."""
+        Exception.__init__(self, failure.description)  # those of the two bases want arguments of each other's
+        self.description, self.metadata = failure.description, failure.metadata
+        self.allow_retries = failure.allow_retries
+        # What Dagster shows in place of a stack; see serializable_error_info_from_exc_info.
+        shown = SerializableErrorInfo(failure.description or "it failed", stack=[], cls_name=None)
+        self.user_code_process_error_infos = [shown]
+
+
+def advised(definitions: dg.Definitions, stacks: bool = True) -> dg.Definitions:
+    """The same definitions, whose steps raise Advice for errors that are for people; `stacks`: on stderr."""
+    for op in steps(definitions):
+        made = op.compute_fn
+        assert isinstance(made, DecoratedOpFunction), op.name
+        if not hasattr(made.decorated_fn, _MARK):  # some are of a module, and in each of its definitions
+            op._compute_fn = type(made)(advising(made.decorated_fn, stacks))
+    return definitions
+
+
+def steps(definitions: dg.Definitions) -> Iterator[dg.OpDefinition]:
+    """All that can be a step of a run: of assets, of checks and of jobs."""
+    for asset in [*(definitions.assets or ()), *(definitions.asset_checks or ())]:
+        if isinstance(asset, dg.AssetsDefinition) and asset.is_executable:
+            yield from asset.node_def.iterate_op_defs()
+    for job in definitions.jobs or ():
+        if isinstance(job, dg.JobDefinition):
+            yield from job.graph.iterate_op_defs()
+
+
+_MARK = "_slipway_advises"
+
+
+def advising(function: Callable[..., Any], stacks: bool = True) -> Callable[..., Any]:
+    """The same function, which raises Advice for errors that are for people."""
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def wrapped(*arguments: Any, **named: Any) -> Iterator[Any]:
+            with as_advice(stacks):
+                yield from function(*arguments, **named)
+
+    else:
+
+        @functools.wraps(function)
+        def wrapped(*arguments: Any, **named: Any) -> Any:
+            with as_advice(stacks):
+                return function(*arguments, **named)
+
+    setattr(wrapped, _MARK, True)
+    return wrapped
+
+
+@contextmanager
+def as_advice(stacks: bool = True) -> Iterator[None]:
+    """Raises Advice for errors that are for people; their stacks go to stderr, unless who asks shows the errors."""
+    try:
+        yield
+    except Advice:
+        raise
+    except dg.Failure as failure:
+        raise Advice(failure) from None
+    except Exception as error:
+        found = error.user_exception if isinstance(error, DagsterUserCodeExecutionError) else error  # a schedule's
+        if not is_for_people(found):
+            raise
+        if stacks:
+            traceback.print_exc()
+        raise Advice(dg.Failure(sentence(found)), found) from None

@@ -1,1 +1,0 @@
-"""The pure part of the gate: comparing two models on the same examples, and the checks of a policy."""

@@ -1,0 +1,200 @@
+"""The holdout filter: the validation documents of a snapshot on which a training's initial weights were not trained.
+
+A document of the validation split that the weights have learnt by heart is not held out. So a training that begins with
+the weights of a checkpoint is held to the snapshots which led to these weights: it runs on its snapshot without the
+validation documents that one of them has in its train split. Such a snapshot shares all other shards with the one that
+the dataset points at, and its manifest says in `source.unseen` what was left out and why.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slipway.assets.datasets.building.scratch_dir import writing_content
+from slipway.assets.datasets.snapshots.outcomes import table_of
+from slipway.recipes.initial import InitSection
+from slipway.resources import warehouse
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.store import all_trainings
+from slipway.trainer.base.paths import CHECKPOINTS
+from slipway.trainer.checkpoint.disk import progress
+from slipway.trainer.data import mixtures, shards, snapshots
+from slipway.trainer.data.mixtures import MixtureSnapshot
+
+UNSEEN = "unseen"
+"""The field of a manifest's `source` that names the snapshot from which documents were left out, and why."""
+JUDGED = """
+    WITH trained AS (SELECT blake3 FROM read_parquet($trained, union_by_name = true) WHERE split = 'train'),
+    copied AS (SELECT because FROM read_parquet($table) SEMI JOIN trained USING (blake3)
+               WHERE removed LIKE '%duplicate%' AND because IS NOT NULL)
+    SELECT bytes, blake3 IN (FROM trained) OR name || '#' || number IN (FROM copied) AS seen
+    FROM read_parquet($table) WHERE split = 'validation' ORDER BY name, number
+"""
+
+
+def snapshot_for(init: InitSection | None, snapshot: str, tiers: Tiers) -> str:
+    """The snapshot on which a training with these located weights runs: `snapshot`, or it without the validation
+    documents that the weights were trained on. Of a mixture, each of its snapshots is looked at.
+
+    Of weights from elsewhere nobody knows what they have seen. Raises ValueError when no validation document is left,
+    and for a checkpoint whose lineage cannot be read.
+    """
+    if init is None or init.layout != "checkpoint":
+        return snapshot
+    durable = tiers.durable_path
+    described = snapshots.read(durable, snapshot)
+    if not isinstance(described, shards.TextSnapshot):
+        return snapshot
+    seen = snapshots_seen(Path(init.folder), tiers)
+    if not isinstance(described, MixtureSnapshot):
+        return _held_out(durable, snapshot, seen)
+    held_out = {each.dataset: _held_out(durable, each.snapshot, seen) for each in described.sources}
+    mixed = mixtures.mixture({name: snapshots.read(durable, each) for name, each in held_out.items()})
+    return shards.write_manifest(durable, mixed)
+
+
+def _held_out(durable: Path, snapshot: str, seen: Collection[str]) -> str:
+    """The same for a snapshot of one dataset; seen: the snapshots that the weights were trained on."""
+    left_out = snapshots.read(durable, snapshot).source.get(UNSEEN, {})
+    whole = str(left_out.get("snapshot", snapshot))
+    others = frozenset(seen) - {whole, snapshot}
+    if others <= set(left_out.get("seen", ())):  # it is without them already
+        return snapshot
+    made = _without(durable, whole, others)
+    if not shards.manifest_path(durable, made).exists():  # collected as garbage since
+        _without.cache_clear()
+        made = _without(durable, whole, others)
+    return made
+
+
+def snapshots_seen(folder: Path, tiers: Tiers) -> set[str]:
+    """The snapshots that the weights of a checkpoint were trained on: its own, and those of the trainings whose weights
+    it began with, by its lineage and by the records of these trainings; of a mixture, those that it is made of. Raises
+    ValueError for an unreadable lineage."""
+    stored, root = progress.read(folder), all_trainings(tiers)
+    found, known = set(progress.trained_on(stored)), set[str]()
+    waiting = [str(stored.config.get("training", ""))]
+    while waiting:
+        id = waiting.pop()
+        if not id or id in known or not (root.root / id).is_dir():
+            continue
+        known.add(id)
+        specification, terms = root.store(id).specification(), root.store(id).terms()
+        found.add(specification.snapshot)
+        waiting += [specification.branch.training] if specification.branch else []
+        parts = Path(terms.init).parts
+        waiting += [parts[place + 1] for place, part in enumerate(parts[:-1]) if part == CHECKPOINTS]
+    return {snapshot for each in found for snapshot in _parts(tiers.durable_path, each)}
+
+
+def _parts(durable: Path, snapshot: str) -> list[str]:
+    """The snapshots of a mixture, or this one; it may be gone."""
+    if not shards.manifest_path(durable, snapshot).exists():
+        return [snapshot]
+    return mixtures.sources_of(snapshots.read(durable, snapshot))
+
+
+@functools.lru_cache(maxsize=256)
+def _without(durable: Path, snapshot: str, seen: frozenset[str]) -> str:
+    """The SHA-256 of a snapshot without the validation documents that snapshots of `seen` have in their train split.
+
+    It is written unless it is `snapshot` itself. A snapshot of `seen` that is gone tells nothing any more.
+    """
+    described = shards.read_manifest(durable, snapshot)
+    tables = {each: table for each in sorted(seen) if (table := _table(durable, each)) is not None}
+    if not tables:
+        return snapshot
+    sizes, was_seen = _judged(table_of(described, durable), tables.values())
+    split = described.splits["validation"]
+    if len(was_seen) != split.documents:
+        raise ValueError(f"snapshot {snapshot}: found {len(was_seen)} held-out documents, expected {split.documents}")
+    if not was_seen.any():
+        return snapshot
+    if was_seen.all():
+        raise ValueError(
+            f"the weights were trained on all {len(was_seen)} validation documents of snapshot {snapshot[:16]} (in "
+            f"{_named(tables)}), so that nothing is held out from them: begin with other weights, or give the dataset "
+            "validation documents that these did not see, by a larger split.validation or by new documents"
+        )
+    with writing_content(durable):
+        kept = _packed(durable, described, ~was_seen, sizes)
+        left_out = {"snapshot": snapshot, "documents": int(was_seen.sum()), "seen": sorted(seen)}
+        made = dataclasses.replace(
+            described,
+            source={**described.source, UNSEEN: left_out},
+            documents={**described.documents, "kept": described.documents["kept"] - left_out["documents"]},
+            splits={**described.splits, "validation": kept},
+        )
+        return shards.write_manifest(durable, made)
+
+
+def sentence(snapshot: snapshots.Snapshot) -> str:
+    """What was left out of a snapshot's validation split, in a sentence; empty when nothing was."""
+    described = (
+        snapshot.source.get("sources", {}).values() if isinstance(snapshot, MixtureSnapshot) else [snapshot.source]
+    )
+    left_out = [each[UNSEEN] for each in described if UNSEEN in each]
+    if not left_out:
+        return ""
+    seen = sorted({one for each in left_out for one in each["seen"]})
+    return (
+        f"{sum(each['documents'] for each in left_out):,} validation documents are left out: the initial weights were "
+        f"trained on them, in {_named(seen)}"
+    )
+
+
+def _named(seen: Collection[str]) -> str:
+    return f"snapshot{'s' if len(seen) > 1 else ''} {', '.join(each[:16] for each in seen)}"
+
+
+def _table(durable: Path, snapshot: str) -> Path | None:
+    """The documents table of a snapshot of texts; None where it, or its manifest, was removed."""
+    if not shards.manifest_path(durable, snapshot).exists():
+        return None
+    table = table_of(snapshots.read(durable, snapshot), durable)
+    return table if table.exists() else None
+
+
+def _judged(table: Path, trained: Collection[Path]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Of each validation document, in the order of the shards: its bytes, and whether it, or a document left out as its
+    duplicate, is in the train split of a table of `trained`."""
+    values = {"table": str(table), "trained": [str(each) for each in trained]}
+    with warehouse.connect() as connection:
+        columns = {name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()}
+        # A table of an older version does not say of which document another one is a duplicate.
+        query = JUDGED if "because" in columns else JUDGED.replace("SELECT because", "SELECT NULL AS because")
+        found = connection.execute(query, values).fetchnumpy()
+    return found["bytes"], np.asarray(found["seen"].astype(bool))
+
+
+def _packed(
+    durable: Path, described: shards.TextSnapshot, kept: npt.NDArray[np.bool_], sizes: npt.NDArray[Any]
+) -> shards.TokenSplit:
+    """The validation split with only the documents that are `kept`; shards that lose none stay as they are."""
+    written = tuple(_kept_shards(durable, described, kept))
+    return shards.TokenSplit(
+        documents=int(kept.sum()),
+        tokens=sum(shard.tokens for shard in written),
+        text_bytes=int(sizes[kept].sum()),
+        shards=written,
+    )
+
+
+def _kept_shards(
+    durable: Path, described: shards.TextSnapshot, kept: npt.NDArray[np.bool_]
+) -> Iterator[shards.TokenShard]:
+    begin = 0
+    for shard in described.splits["validation"].shards:
+        here = kept[begin : begin + shard.documents]
+        begin += shard.documents
+        if here.all():
+            yield shard
+        elif here.any():
+            bodies = shards.documents(durable, shard, described.dtype)
+            stay = [body for body, stays in zip(bodies, here, strict=True) if stays]
+            yield shards.write_shard(durable, stay, described.dtype)

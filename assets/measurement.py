@@ -1,0 +1,234 @@
+"""Measurement of checkpoints: small ones in one process beside this one, large ones by jobs on the ranks they need.
+
+Both run `slipway.trainer.evaluate`, and find the same. A job outlives this process: whoever wants the same measurement
+adopts it. A checkpoint's job depends on nothing but the checkpoint and the text that it is measured on.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster import DagsterExecutionInterruptedError, DagsterRunStatus
+
+from slipway.resources import idle_timeout
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.short_jobs import size
+from slipway.resources.short_jobs.attempts import ShortJob
+from slipway.resources.short_jobs.running import Say, ShortJobFailed
+from slipway.resources.short_jobs.size import CheckpointSize
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.job import with_fabric
+from slipway.resources.trainings.records import Terms
+from slipway.trainer.base import codec, scratch
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.base.paths import CODE
+from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
+from slipway.trainer.checkpoint.tiers import copying
+from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier, NodesTier
+from slipway.trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
+from slipway.trainer.config import evaluating, resolved
+from slipway.trainer.config.evaluating import RankPlaces
+from slipway.trainer.config.operation import Evaluation
+from slipway.trainer.plan import room
+from slipway.trainer.record.fence import Commit
+from slipway.trainer.record.scores import FORMAT, Score, Scores
+
+SPLIT = "validation"
+WHOLE: Mapping[str, Any] = {}
+"""What is asked of a measurement of the split as a whole, beside the split."""
+
+
+@dataclass(frozen=True)
+class MeasuredSource:
+    """A tier that a checkpoint is restored from to be measured."""
+
+    places: Sequence[str]
+    """The folder or URL of the tier; several for the NVMe folders of nodes."""
+
+    def tier(self) -> TierSource:
+        if len(self.places) > 1:
+            return NodesTier([Path(place) for place in self.places])
+        return copying.tier_at(self.places[0])
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Measures checkpoints on the validation split of a snapshot."""
+
+    tiers: Tiers
+    compute: Compute
+    say: Say = field(default=lambda _: None)
+    """Called with how far a job is, for a person."""
+    cancelled: Callable[[], bool] = field(default=lambda: False)
+    """Whether whoever asked does not want it any more; asked when this process is interrupted."""
+
+    def measure(self, snapshot: str, commits: Sequence[Commit], terms: Terms, cause: str = "") -> Iterator[Score]:
+        """Measure commits on the durable tier: first all small ones, in one process; then each other one, by its job.
+
+        `cause` makes it another measurement. Raises dg.Failure, which names the log of a job that failed.
+        """
+        alone = [commit for commit in commits if self._places(commit, terms) is None]
+        if alone:
+            yield from self._in_process(snapshot, alone)
+        for commit in commits:
+            if commit not in alone:
+                yield self._by_job(snapshot, commit, terms, cause)
+
+    def measure_each(self, snapshot: str, commit: Commit, terms: Terms, calibrated: int | None = None) -> Score:
+        """Measure a commit on the durable tier on every document (or sample) of a split alone.
+
+        Its calibration is that of the first `calibrated` of them, of all for None. Raises dg.Failure, which names the
+        log of a job that failed.
+        """
+        each = {"each": True} | ({} if calibrated is None else {"calibrated": calibrated})
+        if self._places(commit, terms) is None:
+            [found] = self._in_process(snapshot, [commit], each=each)
+            return found
+        return self._by_job(snapshot, commit, terms, "", each=each)
+
+    def measure_restored(
+        self, snapshot: str, commit: Commit, terms: Terms, source: MeasuredSource, cause: str
+    ) -> Score:
+        """Measure a copy that is restored from a tier: every byte of the copy is verified.
+
+        Raises dg.Failure, DamagedCheckpoint and TierUnavailable.
+        """
+        sized = size.of_checkpoint(source.tier(), commit)
+        if self._places_for(sized, commit, terms) is not None:
+            return self._by_job(snapshot, commit, terms, cause, source, sized)
+        with scratch.folder("slipway-restore-drill") as place:
+            copying.fetch(source.tier(), commit.folder, commit.manifest, place / commit.folder)
+            [found] = self._in_process(snapshot, [commit], place)
+        return found
+
+    def _places(self, commit: Commit, terms: Terms) -> RankPlaces | None:
+        """Where the job of a commit runs; None for one process, which also says what is wrong with a damaged one."""
+        try:
+            sized = size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
+        except (DamagedCheckpoint, ValueError):
+            return None
+        except TierUnavailable as error:
+            raise dg.Failure(f"checkpoint {commit.name}: {error}") from None
+        return self._places_for(sized, commit, terms)
+
+    def _places_for(self, sized: CheckpointSize, commit: Commit, terms: Terms) -> RankPlaces | None:
+        profile = self.compute.hardware
+        found = size.in_this_place(room.of_profile(profile) if profile else None, self.compute.sees_nodes)
+        try:
+            return size.places(sized, evaluation_of(terms), terms.max_nodes, terms.ranks_per_node, found)
+        except Invalid as fault:
+            raise dg.Failure(f"checkpoint {commit.name}: field {fault.field}: {fault}") from None
+        except ValueError as error:
+            raise dg.Failure(f"checkpoint {commit.name}: {error}") from None
+
+    def _by_job(
+        self,
+        snapshot: str,
+        commit: Commit,
+        terms: Terms,
+        cause: str,
+        source: MeasuredSource | None = None,
+        sized: CheckpointSize | None = None,
+        each: Mapping[str, Any] = WHOLE,
+    ) -> Score:
+        """The score of one checkpoint, from a job."""
+        sized = sized or size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
+        jobs = self.compute.short_jobs(self.tiers)
+        wanted = self._job(snapshot, commit, terms, cause, source, sized, each)
+        try:
+            result = jobs.run(wanted, self.say)
+        except ShortJobFailed as error:
+            raise dg.Failure(str(error)) from None
+        except DagsterExecutionInterruptedError:
+            if self.cancelled():
+                jobs.stop(wanted)
+            raise
+        [score] = codec.build(Scores, result).scores
+        if score.damaged:
+            jobs.forget(wanted)  # it may be mended: then it is measured again
+        return score
+
+    def _job(
+        self,
+        snapshot: str,
+        commit: Commit,
+        terms: Terms,
+        cause: str,
+        source: MeasuredSource | None,
+        sized: CheckpointSize,
+        each: Mapping[str, Any],
+    ) -> ShortJob:
+        places = self._places_for(sized, commit, terms)
+        assert places is not None
+        profile, request = self.compute.hardware, self._request(snapshot, [commit], each=each)
+        config = evaluating.configuration(sized.settings, evaluation_of(terms), places.ranks)
+        request["config"] = with_fabric(resolved.dump(config), profile.fabric if profile else "")
+        if source is not None:
+            request["source"] = list(source.places)
+        about: dict[str, Any] = {"folder": commit.folder, "manifest": commit.manifest}
+        about |= {"snapshot": snapshot, "split": SPLIT, **each}
+        return ShortJob(
+            kind="evaluate",
+            about=f"checkpoint {commit.folder}",
+            identity={**about, "cause": cause, "source": request.get("source", [])},
+            command=("python", "-P", "-m", "slipway.trainer.evaluate"),
+            request=request,
+            nodes=places.nodes,
+            ranks_per_node=places.ranks_per_node,
+            kubernetes=size.with_gpus(terms.kubernetes, places.ranks_per_node),
+        )
+
+    def _request(
+        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: Mapping[str, Any] = WHOLE
+    ) -> dict[str, Any]:
+        entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
+        return {
+            "tier": str(self.tiers.durable_path),
+            "durable": str(root or self.tiers.durable_path),
+            "snapshot": snapshot,
+            "split": SPLIT,
+            "checkpoints": entries,
+            **each,
+        }
+
+    def _in_process(
+        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: Mapping[str, Any] = WHOLE
+    ) -> list[Score]:
+        """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
+
+        Raises dg.Failure with the end of what it printed.
+        """
+        with scratch.folder("slipway-evaluation") as folder:
+            request, output = folder / "request.json", folder / "scores.json"
+            codec.replace(request, {**self._request(snapshot, commits, root, each), "output": str(output)})
+            command = [sys.executable, "-P", "-m", "slipway.trainer.evaluate", str(request)]
+            try:
+                done = idle_timeout.run(command, CODE)
+            except idle_timeout.Idle as idle:
+                raise dg.Failure(f"the evaluator hung: {idle}; the checkpoints are evaluated again") from None
+            if done.code != 0:
+                raise dg.Failure(f"the evaluator ended with exit code {done.code}: {done.error[-2000:]}")
+            return list(codec.read(output, Scores, FORMAT).scores)
+
+
+def evaluation_of(terms: Terms) -> Evaluation:
+    """The section `evaluation` of a training's terms; those of an earlier version have none."""
+    return codec.build(Evaluation, terms.operation.get("evaluation", {}), "evaluation")
+
+
+def in_a_run(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, tiers: Tiers, compute: Compute
+) -> Measuring:
+    """What measures for a run of Dagster: its log has the jobs' progress, and cancelling the run stops them.
+
+    A run that is only interrupted (its pod was evicted) leaves its job to the next run, which adopts it.
+    """
+
+    def cancelled() -> bool:
+        asked = context.instance.get_run_by_id(context.run.run_id)
+        return asked is not None and asked.status is DagsterRunStatus.CANCELING
+
+    return Measuring(tiers, compute, context.log.info, cancelled)

@@ -1,0 +1,156 @@
+"""Paired comparison: how much worse one model is than another on the same examples, with an interval.
+
+Both models are measured on each example, so that what makes an example hard is the same for both and cancels out. The
+figure is the difference of their losses summed over all examples, divided by the summed size of these (bytes of text,
+or predictions): a ratio of sums, as bits per byte is. Examples are drawn again with replacement; the interval is the
+studentised bootstrap's (Efron, Tibshirani, "An Introduction to the Bootstrap", 1993, 12.5; Hall, Annals of Statistics
+16, 1988): its error falls with 1/n, where that of percentiles falls with 1/sqrt(n) and promotes too much on skewed
+losses. Where few examples decide even that is too narrow: a sample that lacks the rare text on which the candidate is
+far worse shows both a small difference and a small error. So its ends are taken further out there (`tail`).
+
+Right and wrong answers to the same questions are compared by the score interval of the difference of two paired
+proportions (Tango, Statistics in Medicine 17, 1998): it holds where few questions or none are answered differently by
+the two, which is where a bootstrap finds no spread. No Dagster, no torch, and no files here.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+DRAWS = 4000
+"""Resamples: an end of the interval at 97.5 % then rests on 100 of them, and one at 99.9 % on 4."""
+CONFIDENCE = 0.975
+"""Of each end: a model that is worse by exactly the margin passes once in 40 times. Both ends together cover 95 %."""
+AT_ONCE = 2_000_000
+"""Drawn examples that are in memory at one moment."""
+WIDENING = 100.0
+"""Effective examples at which an end of the interval is taken at half of its share of misses; fitted to simulated texts
+(benchmarks/RESULTS.md, "The gate")."""
+FEWEST = 8
+"""With fewer examples there is no interval worth the name."""
+Values = npt.NDArray[np.float64]
+STEPS = 60
+"""Halvings of the interval's search: below what a float tells apart."""
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How much higher the loss of a candidate is than the champion's, for each unit of size; below 0 it is better."""
+
+    mean: float
+    low: float
+    """The lower end of the interval; minus infinity with fewer than `FEWEST` examples."""
+    high: float
+    examples: int
+    confidence: float
+    """That the truth is below `high`, and that it is above `low`; each of the two alone."""
+
+
+def compare(
+    candidate: Values, champion: Values, sizes: Values, seed: int, confidence: float = CONFIDENCE, draws: int = DRAWS
+) -> PairedDifference:
+    """The difference of losses summed over examples, divided by their summed sizes; all three arrays: [examples].
+
+    The same seed gives the same interval. Takes O(draws x examples) time and bounded memory. Raises ValueError for
+    arrays of different lengths, without an example, or with a loss that is not finite.
+    """
+    if not len(candidate) == len(champion) == len(sizes):
+        counts = f"{len(candidate)}, {len(champion)} and {len(sizes)}"
+        raise ValueError(f"found {counts} examples, expected the same examples for both models")
+    differences = np.asarray(candidate, np.float64) - np.asarray(champion, np.float64)
+    if not len(sizes) or not np.isfinite(differences).all() or not sizes.sum() > 0:
+        raise ValueError("found no example, or a loss that is not finite, expected finite losses of examples with size")
+    mean = float(differences.sum() / sizes.sum())
+    if len(sizes) < FEWEST:
+        return PairedDifference(mean, -math.inf, math.inf, len(sizes), confidence)
+    error = float(_errors(differences, sizes.astype(np.float64), np.array([mean]))[0])
+    if error == 0:
+        return PairedDifference(mean, mean, mean, len(sizes), confidence)
+    found = _studentised(differences, sizes.astype(np.float64), mean, seed, draws)
+    missed = tail(differences - mean * sizes, confidence)
+    below, above = map(float, np.quantile(found, [missed, 1 - missed]))  # records hold no numbers of numpy
+    return PairedDifference(mean, mean - above * error, mean - below * error, len(sizes), confidence)
+
+
+def interval_of(losses: Values, sizes: Values, seed: int, confidence: float = CONFIDENCE) -> PairedDifference:
+    """The mean loss of one model for each unit of size, with its interval: the difference from a loss of 0."""
+    return compare(losses, np.zeros(len(losses)), sizes, seed, confidence)
+
+
+def tail(influence: Values, confidence: float) -> float:
+    """The share of resamples beyond each end: 1 - confidence where many examples decide, less where few do.
+
+    `influence` is what each example moves the ratio by, [examples], in any unit: its residual. How many decide is
+    1.5 (sum of squares)² / sum of fourth powers: half of all for normal residuals, and one or two where one example
+    outweighs the rest.
+    """
+    squares = influence**2
+    effective = float(1.5 * squares.sum() ** 2 / (squares**2).sum())
+    return (1 - confidence) * effective / (effective + WIDENING)
+
+
+def compare_proportions(candidate: Values, champion: Values, confidence: float) -> PairedDifference:
+    """By how much the champion's share of right answers is above the candidate's; both arrays: [examples], 0 or 1.
+
+    `confidence` is that of each end alone. Raises ValueError for arrays of different lengths, and without an example.
+    """
+    if len(candidate) != len(champion) or not len(candidate):
+        raise ValueError(f"found {len(candidate)} and {len(champion)} answers, expected the same questions for both")
+    count = len(candidate)
+    worse, better = int(((champion == 1) & (candidate == 0)).sum()), int(((champion == 0) & (candidate == 1)).sum())
+    mean, limit = (worse - better) / count, NormalDist().inv_cdf(confidence)
+    low = _end(worse, better, count, limit, mean, -1.0)
+    high = _end(worse, better, count, -limit, mean, 1.0)
+    return PairedDifference(mean, low, high, count, confidence)
+
+
+def are_shares(values: Values) -> bool:
+    """Whether each value is 0 or 1."""
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def _studentised(differences: Values, sizes: Values, mean: float, seed: int, draws: int) -> Values:
+    """How many of its own standard errors each resample's ratio is away from the mean: [draws]."""
+    generator, count = np.random.default_rng(seed), len(sizes)
+    found, at_once = [], max(1, AT_ONCE // count)
+    for first in range(0, draws, at_once):
+        drawn = generator.integers(0, count, (min(at_once, draws - first), count))
+        some, widths = differences[drawn], sizes[drawn]
+        means = some.sum(1) / widths.sum(1)
+        errors = _errors(some, widths, means)
+        found.append(np.divide(means - mean, errors, out=np.zeros_like(means), where=errors > 0))
+    return np.concatenate(found)
+
+
+def _errors(differences: Values, sizes: Values, means: Values) -> Any:
+    """The standard error of a ratio of sums, by linearisation: of each row, [rows] (or of one row, [1])."""
+    some, widths = np.atleast_2d(differences), np.atleast_2d(sizes)
+    residuals = some - means[:, None] * widths
+    count = some.shape[1]
+    return np.sqrt((residuals**2).sum(1) * count / (count - 1)) / widths.sum(1)
+
+
+def _end(worse: int, better: int, count: int, score: float, inside: float, outside: float) -> float:
+    """The difference between `inside` and `outside` whose score is this one; `outside` where even that one's is not."""
+    for _ in range(STEPS):
+        middle = (inside + outside) / 2
+        if abs(_score(worse, better, count, middle)) < abs(score):
+            inside = middle
+        else:
+            outside = middle
+    return (inside + outside) / 2
+
+
+def _score(worse: int, better: int, count: int, difference: float) -> float:
+    """Tango's statistic of a difference: standard normal where it is the true one (his equations 8 and 9)."""
+    a = 2 * count
+    b = -worse - better + (2 * count - worse + better) * difference
+    c = -better * difference * (1 - difference)
+    likely = (math.sqrt(max(0.0, b * b - 4 * a * c)) - b) / (2 * a)
+    variance = count * (2 * likely + difference * (1 - difference))
+    found = worse - better - count * difference
+    return found / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, found) if found else 0.0

@@ -1,0 +1,192 @@
+"""Contamination: how much of the suite a model has seen in its training, candidate and champion alike.
+
+A model that has learnt the documents of a suite by heart, or the questions of its generation tasks, is better on them
+and not elsewhere. Every snapshot that led to a model's weights counts: its training's, and those of the trainings whose
+weights it began with. A snapshot is compared with the same texts once, by whoever needs it first: the suite's check
+`decontaminated`, or the gate.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from slipway.assets import holdout_filter
+from slipway.assets.promotion import policy_checks
+from slipway.assets.promotion.policy_checks import CheckOutcome
+from slipway.assets.suites import leaks, suite
+from slipway.assets.suites.leaks import ComparedTexts
+from slipway.assets.suites.suite import Example, Suite
+from slipway.recipes.suite import SuiteRecipe
+from slipway.resources.tiers import Tiers
+
+REFUSED = "refused"
+"""The policy by which a candidate that has seen too much does not pass."""
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """What a model has seen of some texts."""
+
+    leaked: frozenset[str] = frozenset()
+    """BLAKE3 of the texts that share a passage with a training document."""
+    compared: tuple[str, ...] = ()
+    """The snapshots that were compared with the texts."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """By snapshot that led to the weights, why it was not compared."""
+
+
+@dataclass(frozen=True)
+class ContaminationLimit:
+    """What the policy and the suite's recipe allow."""
+
+    what: str
+    """What the texts are: documents of a suite, or questions of a task."""
+    texts: int
+    """How many there are."""
+    most: float
+    """The largest share of them that may have leaked."""
+    policy: str = REFUSED
+    """The gate's field `leaks`."""
+    advice: str = "raise the suite's edition"
+    """What to do about a champion that has seen too many of them."""
+
+
+@dataclass(frozen=True)
+class TrainedWeights:
+    """The checkpoints of candidate and champion, whose lineage says what they were trained on."""
+
+    tiers: Tiers
+    candidate: Path
+    own: Collection[str]
+    """The snapshots of the candidate's training."""
+    champion: Path | None = None
+
+    def of_documents(self, made: Suite, examples: Sequence[Example], recipe: SuiteRecipe, policy: str) -> CheckOutcome:
+        """Whether they have seen the suite; `policy` is the gate's field `leaks`.
+
+        Raises ValueError for a candidate whose lineage cannot be read.
+        """
+        own, theirs = self._exposures(leaks.documents(made, examples, recipe.held_out))
+        count = made.tasks[suite.DOCUMENTS]
+        allowed = ContaminationLimit(f"documents of suite {recipe.name}", count, recipe.contaminated, policy)
+        found = check(own, self.own, theirs, allowed)
+        return replace(found, figures={"suite_documents": count, **found.figures})
+
+    def of_questions(
+        self, asked: Mapping[str, Mapping[str, str]], recipe: SuiteRecipe, policy: str
+    ) -> dict[str, CheckOutcome]:
+        """The same of questions by task and BLAKE3, for each task."""
+        texts = {blake3: text for task in asked.values() for blake3, text in task.items()}
+        own, theirs = self._exposures(leaks.questions(texts, recipe.held_out))
+        found = dict[str, CheckOutcome]()
+        for task, questions in asked.items():
+            allowed = ContaminationLimit(
+                f"questions of task {task}", len(questions), recipe.contaminated, policy, "ask other questions"
+            )
+            rival = _of_these(theirs, questions) if theirs else None
+            outcome = check(_of_these(own, questions), self.own, rival, allowed)
+            found[task] = replace(outcome, figures={"questions": len(questions), **outcome.figures})
+        return found
+
+    def _exposures(self, texts: ComparedTexts) -> tuple[Contamination, Contamination | None]:
+        theirs = of_champion(self.champion, self.tiers, texts) if self.champion else None
+        return of_checkpoint(self.candidate, self.tiers, texts), theirs
+
+
+def of_checkpoint(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contamination:
+    """What the checkpoint in a folder has seen; a snapshot that nobody has compared with the texts yet is read once.
+
+    Raises ValueError for a checkpoint whose lineage cannot be read.
+    """
+    leaked, compared, unreadable = set[str](), list[str](), dict[str, str]()
+    for snapshot in sorted(holdout_filter.snapshots_seen(folder, tiers)):
+        try:
+            found = leaks.of(tiers.durable_path, texts, snapshot)
+        except (ValueError, FileNotFoundError) as error:
+            unreadable[snapshot] = str(error)
+        else:
+            leaked.update(found.leaked)
+            compared.append(snapshot)
+    return Contamination(frozenset(leaked), tuple(compared), unreadable)
+
+
+def of_champion(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contamination:
+    """The same of a champion, whose lineage may be unreadable."""
+    try:
+        return of_checkpoint(folder, tiers, texts)
+    except ValueError as error:
+        return Contamination(unreadable={"lineage": str(error)})
+
+
+def check(
+    found: Contamination, own: Collection[str], champion: Contamination | None, allowed: ContaminationLimit
+) -> CheckOutcome:
+    """Whether the candidate has seen no more of the texts than is allowed; `own` are its training's snapshots. Pure.
+
+    What the champion has seen is reported: it makes the champion look better than it is, and so lets nobody pass.
+    """
+    broken, notes = _broken(found, own, allowed), list[str]()
+    figures: dict[str, Any] = {
+        "leaked": len(found.leaked),
+        "leaked_at_most": allowed.most,
+        "compared_with": list(found.compared),
+    }
+    if found.unreadable:
+        figures["not_compared"] = dict(found.unreadable)
+    if champion is not None:
+        figures["champion_leaked"] = len(champion.leaked)
+        notes += _of_champion(champion, allowed)
+    if broken and allowed.policy == REFUSED:
+        figures["broken"] = broken
+    elif broken:
+        notes.insert(0, f"{broken}; gate.leaks lets it pass")
+    return CheckOutcome("broken" not in figures, figures, "; ".join(notes))
+
+
+def together(documents: CheckOutcome, questions: Mapping[str, CheckOutcome]) -> CheckOutcome:
+    """The check of documents with those of the questions of each task. Pure."""
+    parts = (documents, *questions.values())
+    broken = [str(each.figures["broken"]) for each in parts if "broken" in each.figures]
+    figures: dict[str, Any] = {
+        **documents.figures,
+        "questions": {task: each.figures for task, each in questions.items()},
+    }
+    if broken:
+        figures["broken"] = "; ".join(broken)
+    notes = dict.fromkeys(each.note for each in parts if each.note)
+    return CheckOutcome(all(each.passed for each in parts), figures, "; ".join(notes))
+
+
+def without_suite() -> CheckOutcome:
+    """The check of a candidate that is measured on no suite."""
+    return policy_checks.not_needed("it is measured on the validation split, which its dataset's recipe keeps apart")
+
+
+def _of_these(found: Contamination, questions: Collection[str]) -> Contamination:
+    return replace(found, leaked=found.leaked & frozenset(questions))
+
+
+def _broken(found: Contamination, own: Collection[str], allowed: ContaminationLimit) -> str:
+    """What is wrong with the candidate; empty when nothing is."""
+    unknown = [why for snapshot, why in found.unreadable.items() if snapshot in own]
+    if unknown:
+        return f"the {allowed.what} cannot be compared with its training documents: {'; '.join(unknown)}"
+    if len(found.leaked) <= allowed.most * allowed.texts:
+        return ""
+    return (
+        f"its training documents give away {len(found.leaked)} of the {allowed.texts} {allowed.what}, expected at most "
+        f"a share of {allowed.most:g}"
+    )
+
+
+def _of_champion(found: Contamination, allowed: ContaminationLimit) -> list[str]:
+    """What is to be known of the champion."""
+    if found.unreadable:
+        return [f"what the champion was trained on is not all known: {'; '.join(found.unreadable.values())}"]
+    if len(found.leaked) <= allowed.most * allowed.texts:
+        return []
+    return [
+        f"the training documents of the champion give away {len(found.leaked)} of the {allowed.texts} {allowed.what}, "
+        f"which makes it look better than it is: {allowed.advice}"
+    ]

@@ -1,0 +1,119 @@
+"""Evaluation: measures each checkpoint on the whole validation split, by a process or by a job
+(`slipway.assets.measurement`)."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from slipway.assets import keys, plots
+from slipway.assets.execution import pods
+from slipway.assets.measurement import Measuring, in_a_run
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.compute.protocol import Compute
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings.facts import TrainingFacts
+from slipway.resources.trainings.store import Duty, all_trainings
+from slipway.trainer.base import codec
+from slipway.trainer.checkpoint.tiers.tier import DURABLE
+from slipway.trainer.record import fence, files
+from slipway.trainer.record.scores import Score
+
+
+def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
+    """The evaluations of one lane, a partition for each checkpoint; those that wait share one process."""
+
+    @dg.asset(
+        key=keys.key(recipe.name, "evaluation"),
+        deps=[keys.key(recipe.name, "checkpoint")],
+        partitions_def=keys.checkpoint_partitions(recipe.name),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        group_name=keys.lane(recipe.name),
+        kinds={"torch"},
+        op_tags=pods.tags("evaluation", recipe.placement.steps.get("evaluation")),
+        owners=[recipe.owner],
+        description=(
+            "Loss, perplexity, accuracy and, where a text is coded, bits per byte of a checkpoint on the whole "
+            "validation split. "
+            "The checkpoint is verified before it is read; a damaged one is set aside with the reason."
+        ),
+    )
+    def evaluation(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
+        damaged, measuring = [], in_a_run(context, tiers, compute)
+        for training, steps in _by_training(context.partition_keys).items():
+            root = all_trainings(tiers)
+            store = root.store(training)
+            facts = store.read()
+            commits = [commit for commit in facts.commits_on(DURABLE) if commit.step in steps]
+            scores = {score.checkpoint: score for score in evaluate(facts, commits, measuring)}
+            root.open(training, Duty.TRACKING)  # the scores, to MLflow
+            for commit in commits:
+                score = scores[commit.name]
+                if score.damaged:
+                    store.set_aside(commit, score.damaged)
+                    damaged.append(f"step {commit.step}: {score.damaged}")
+                    continue
+                context.add_asset_metadata(
+                    _metadata(facts, commit, score), partition_key=keys.checkpoint_partition(training, commit.step)
+                )
+        if damaged:
+            raise dg.Failure(f"damaged checkpoints were set aside: {'; '.join(damaged)}")
+        return dg.MaterializeResult()
+
+    return [evaluation]
+
+
+def evaluate(facts: TrainingFacts, commits: list[fence.Commit], measuring: Measuring) -> list[Score]:
+    """Evaluate commits of one training on its own snapshot; a commit that has a score is not measured again.
+
+    A score is written as soon as it is known. Raises dg.Failure.
+    """
+    waiting = [commit for commit in commits if score_of(facts, commit) is None]
+    damaged = []
+    for score in measuring.measure(facts.specification.snapshot, waiting, facts.terms):
+        if score.damaged:
+            damaged.append(score)
+        else:
+            codec.replace(_path(facts, score.checkpoint), score)
+    return [known for commit in commits if (known := score_of(facts, commit)) is not None] + damaged
+
+
+def evaluated(facts: TrainingFacts) -> list[tuple[fence.Commit, Score]]:
+    """The commits on the durable tier that have been evaluated, by step, with their scores."""
+    return [(commit, known) for commit in facts.commits_on(DURABLE) if (known := score_of(facts, commit)) is not None]
+
+
+def best(facts: TrainingFacts) -> tuple[fence.Commit, Score] | None:
+    """The evaluated checkpoint that ranks first, of equals the latest; None before one is evaluated."""
+    return min(reversed(evaluated(facts)), key=lambda pair: pair[1].ranking, default=None)
+
+
+def score_of(facts: TrainingFacts, commit: fence.Commit) -> Score | None:
+    """What the evaluation of a commit measured, None before it was done; one whose record is damaged is done again."""
+    return codec.read_if_whole(_path(facts, commit.name), Score)
+
+
+def _path(facts: TrainingFacts, checkpoint: str) -> Path:
+    return files.named(facts.folder, files.EVALUATIONS, checkpoint)
+
+
+def _metadata(facts: TrainingFacts, commit: fence.Commit, score: Score) -> dict[str, dg.MetadataValue]:
+    curve = [(each.step, known.loss) for each, known in evaluated(facts)]
+    return {
+        "step": dg.MetadataValue.int(commit.step),
+        "loss": dg.MetadataValue.float(score.loss),
+        "perplexity": dg.MetadataValue.float(score.perplexity),
+        **{name: dg.MetadataValue.float(value) for name, value in score.coded.items()},
+        **{f"loss_on_{name}": dg.MetadataValue.float(loss) for name, loss in score.by_dataset.items()},
+        "accuracy": dg.MetadataValue.float(score.accuracy),
+        "predicted": dg.MetadataValue.int(score.tokens),
+        "manifest": dg.MetadataValue.text(commit.manifest),
+        "loss_curve": plots.curve({"validation loss": curve}, "step", "nats per prediction"),
+    }
+
+
+def _by_training(partitions: list[str] | tuple[str, ...]) -> dict[str, set[int]]:
+    grouped: dict[str, set[int]] = {}
+    for partition in partitions:
+        training, step = keys.parse_checkpoint_partition(partition)
+        grouped.setdefault(training, set()).add(step)
+    return grouped

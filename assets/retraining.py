@@ -1,0 +1,140 @@
+"""Retraining: the one operation that starts a recipe's training anew by itself, with the cause in the training's id.
+
+Whoever asks for it (new data, a fall in quality), the same limits hold: the cool-down and the budget of the recipe's
+section `renewal`. One process at a time looks at them and starts, so that two causes of one moment are one training. A
+cause starts one training, once: what a person stopped stays stopped when the cause is found again.
+"""
+
+import contextlib
+import datetime
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from slipway.assets import keys, training_data
+from slipway.assets.initial import with_initial_weights
+from slipway.assets.training import specification, terms
+from slipway.recipes.initial import InitSection
+from slipway.recipes.renewal import RenewalSection
+from slipway.recipes.training import ModelRecipe, TrainingRecipe
+from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.promotions.promotion import champion
+from slipway.resources.tiers import Tiers
+from slipway.resources.trainings import naming
+from slipway.resources.trainings.accounts import cost_if_any
+from slipway.resources.trainings.store import Trainings, TrainingStore, all_trainings
+from slipway.trainer.base import lock
+from slipway.trainer.data import contents, snapshots
+
+BUDGET_DAYS = 30
+HOUR, DAY = 3600.0, 86_400.0
+STARTING_SECONDS = 60.0
+"""So long a renewal waits for another one."""
+
+
+class NotRenewed(ValueError):
+    """The training is not started now; the message says why."""
+
+
+class RenewedBefore(NotRenewed):
+    """The cause has started its training before, which goes on, has ended, or was stopped."""
+
+
+def renew(
+    recipe: TrainingRecipe, cause: str, origin: Mapping[str, Any], tiers: Tiers, tracking: Tracking,
+    instance: dg.DagsterInstance, by: str,
+) -> TrainingStore:  # fmt: skip
+    """Want a training of the recipe on the current snapshot, once for each cause; the job watch has it run.
+
+    Raises NotRenewed while a limit of the recipe holds it back, RenewedBefore, and ValueError for one that cannot be
+    trained.
+    """
+    assert recipe.renewal is not None
+    current = training_data.current(recipe, tiers.durable_path)
+    if current is None:
+        raise NotRenewed(training_data.lacking(recipe, tiers.durable_path))
+    root = all_trainings(tiers)
+    wanted = _with_champion(recipe, current, tiers) if recipe.renewal.from_champion else recipe
+    located = with_initial_weights(wanted, current, tiers, tracking)
+    made = specification(located, current, tiers, cause=cause)
+    with _alone(root):
+        known = of_recipe(root, recipe.name)
+        if made.id in (each.store.id for each in known):
+            raise RenewedBefore(f"{made.id} was started for {cause} before")
+        _check_limits(recipe.renewal, known)
+        store = root.propose(made, terms(located, dict(origin)))
+        keys.add_partition(instance, keys.training_partitions(recipe.name), store.id)
+        root.start(store, by, cause)
+    return store
+
+
+@dataclass(frozen=True)
+class BegunTraining:
+    """A training that was wanted once, and when that was first."""
+
+    store: TrainingStore
+    at: float
+
+
+def of_recipe(root: Trainings, name: str) -> list[BegunTraining]:
+    """The trainings of a recipe that were wanted once, in the order in which they first were; those that cannot be
+    read are left out."""
+    found = []
+    for store in root.stores():
+        try:
+            facts = store.read()
+            if facts.specification.recipe == name and (at := naming.first_wanted(facts)) is not None:
+                found.append(BegunTraining(store, at))
+        except (ValueError, OSError):
+            continue
+    return sorted(found, key=lambda each: each.at)
+
+
+@contextlib.contextmanager
+def _alone(root: Trainings) -> Iterator[None]:
+    """One renewal at a time. Raises NotRenewed after a minute of another one."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock.within(root.root, STARTING_SECONDS))
+        except lock.Held as error:
+            raise NotRenewed(f"another training is being started: {error}") from None
+        yield
+
+
+def _check_limits(renewal: RenewalSection, known: list[BegunTraining], now: float | None = None) -> None:
+    """Raises NotRenewed while the cool-down lasts, or when the budget is spent."""
+    now = time.time() if now is None else now
+    if known and now < known[-1].at + renewal.cool_down_hours * HOUR:
+        raise NotRenewed(f"{known[-1].store.id} was started less than {renewal.cool_down_hours:g} h ago")
+    check_budget(renewal, known, now)
+
+
+def check_budget(renewal: RenewalSection, known: list[BegunTraining], now: float) -> None:
+    """Raises NotRenewed when these trainings have spent what the recipe's may take."""
+    if renewal.gpu_hours is None:
+        return
+    spent = sum(rank_hours(each.store, now - BUDGET_DAYS * DAY) for each in known)
+    if spent >= renewal.gpu_hours:
+        budget = f"renewal.gpu_hours ({renewal.gpu_hours:g})"
+        raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days took {spent:.1f} rank-hours of {budget}")
+
+
+def rank_hours(store: TrainingStore, since: float) -> float:
+    """Hours in which its ranks held a processor or a GPU, since the day of a moment; 0 for one that cannot be read."""
+    held = cost_if_any(store.folder)
+    first = datetime.datetime.fromtimestamp(since, datetime.UTC).date()
+    return sum(each.rank_hours for each in held.shares if each.day >= first) if held else 0.0
+
+
+def _with_champion(recipe: TrainingRecipe, current: str, tiers: Tiers) -> TrainingRecipe:
+    """The recipe with the champion's weights, where there is one that speaks the snapshot's tokens."""
+    if not isinstance(recipe, ModelRecipe):
+        return recipe
+    held = champion(tiers.durable_path, recipe.registered_model)
+    tokenizer = contents.tokenizer_digest(snapshots.read(tiers.durable_path, current))
+    if held is None or held.tags.get("slipway.tokenizer") != tokenizer:
+        return recipe
+    return recipe.model_copy(update={"init": InitSection(model=recipe.registered_model)})

@@ -1,0 +1,80 @@
+"""Status observation: how the UI shows the status of a training that runs: words, figures for plots, and curves."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from slipway.assets import keys, plots, spent
+from slipway.resources.pages.training import address
+from slipway.resources.trainings import accounts
+from slipway.resources.trainings.metric_series import VALIDATION, CurveFold
+from slipway.resources.trainings.status import TrainingStatus
+
+STATE, WORDS = "state", "standing"
+FIGURES = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")
+
+
+def observation(
+    recipe: str, training: str, name: str, stands: TrainingStatus, fold: CurveFold, folder: Path, pictures: bool
+) -> dg.AssetObservation:
+    """The observation of a training's partition; `pictures` adds its curves and what its time went into."""
+    return dg.AssetObservation(
+        keys.key(recipe, "training"),
+        partition=training,
+        description=stands.words,
+        metadata={**metadata(training, name, stands), **(_pictures(fold, folder) if pictures else {})},
+    )
+
+
+def metadata(training: str, name: str, stands: TrainingStatus) -> dict[str, Any]:
+    """State and figures, those that are known; numbers are of the same kind each time, so that Dagster plots them."""
+    figures: Mapping[str, float] = dict(stands.figures)
+    found: dict[str, Any] = {
+        WORDS: stands.words,
+        STATE: stands.state,
+        "name": name,
+        "report": dg.MetadataValue.url(address(training)),
+        "step": stands.step,
+        "steps": stands.steps,
+        "seconds_left": round(stands.seconds_left, 1) if stands.seconds_left is not None else None,
+        "loss": _readable(stands.loss),
+        "best_loss": _readable(stands.best_loss),
+        "best_step": stands.best_step,
+        **{each: _readable(figures.get(each)) for each in FIGURES},
+        "checkpoint": stands.checkpoint,
+        "incarnation": stands.incarnation,
+        "nodes": ", ".join(stands.nodes) or None,
+    }
+    return {label: value for label, value in found.items() if value is not None}
+
+
+def _readable(value: float | None) -> float | None:
+    """A figure in six digits: Dagster shows all that a number has, which for a float of 32 bits is noise."""
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _pictures(fold: CurveFold, folder: Path) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    steps = fold.steps
+    losses = {
+        label: _points(steps, fold.means(column))
+        for label, column in (("training", "loss"), ("validation", VALIDATION))
+    }
+    if any(losses.values()):
+        shown["loss_curve"] = plots.curve({label: points for label, points in losses.items() if points}, "step", "loss")
+    for column, unit in (
+        ("tokens_per_second", "tokens/s"),
+        ("learning_rate", "learning rate"),
+        ("gradient_norm", "norm"),
+    ):
+        if points := _points(steps, fold.means(column)):
+            shown[f"{column}_curve"] = plots.curve({column.replace("_", " "): points}, "step", unit)
+    if (account := accounts.of_if_any(folder)) is not None and account[0].wall > 0:
+        shown["time_spent"] = dg.MetadataValue.md(spent.table(account[0]))
+    return shown
+
+
+def _points(steps: list[int], means: list[float | None]) -> list[tuple[int, float]]:
+    return [(step, value) for step, value in zip(steps, means, strict=False) if value is not None]

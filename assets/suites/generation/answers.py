@@ -1,0 +1,124 @@
+"""Answers: what a version wrote for each example of a task, and what each metric says of it; kept as Parquet.
+
+<durable>/evaluations/generation/<checkpoint manifest>/<blake3>.parquet   each example
+                                                      /<task>.json        the newest figures of a task, and its file
+"""
+
+import io
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slipway.trainer.base import atomic, codec, digest, regular_file
+
+FORMAT = "slipway.generation/1"
+FOLDER = "evaluations/generation"
+SCHEMA = pa.schema(
+    [
+        pa.field("example", pa.int64(), nullable=False),
+        pa.field("prompt", pa.string(), nullable=False),
+        pa.field("expected", pa.string(), nullable=False),
+        pa.field("answer", pa.string(), nullable=False),
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field("value", pa.float64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class AnsweredExample:
+    """One example, by one metric."""
+
+    example: int
+    """Its number in the task, from 0."""
+    prompt: str
+    expected: str
+    answer: str
+    """What the model wrote; of a question that is answered by likelihoods, these."""
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class TaskFigures:
+    """What a version did in one task."""
+
+    manifest: str
+    """SHA-256 of the manifest of its checkpoint."""
+    task: str
+    by: str
+    """Whose task it is, and of which version."""
+    examples: int
+    metrics: Mapping[str, float]
+    """The mean of each metric over the examples."""
+    table: str
+    """BLAKE3 of the examples' file."""
+    asked: int = 0
+    """How many examples were asked for; a task may have fewer. 0 where an earlier version measured."""
+
+
+def keep(durable: Path, manifest: str, task: str, by: str, rows: Sequence[AnsweredExample], asked: int) -> TaskFigures:
+    """Keep every example, then the figures. Raises ValueError without an example, and OSError."""
+    if not rows:
+        raise ValueError(f"task {task}: found no example")
+    columns = {name: [getattr(row, name) for row in rows] for name in SCHEMA.names}
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns, SCHEMA), buffer, compression="zstd")
+    data, folder = buffer.getvalue(), durable / FOLDER / manifest
+    names = sorted({row.metric for row in rows})
+    found = TaskFigures(
+        manifest=manifest,
+        task=task,
+        by=by,
+        examples=len({row.example for row in rows}),
+        metrics={name: statistics.fmean(row.value for row in rows if row.metric == name) for name in names},
+        table=digest.of_bytes(data),
+        asked=asked,
+    )
+    atomic.create_only(folder / f"{found.table}.parquet", data)
+    codec.replace(folder / f"{task}.json", found, FORMAT)
+    return found
+
+
+def known(durable: Path, manifest: str, task: str, asked: int) -> TaskFigures | None:
+    """What was measured before with as many examples; None where nothing was, or its examples are gone or damaged."""
+    found = codec.read_if_whole(durable / FOLDER / manifest / f"{task}.json", TaskFigures, FORMAT)
+    try:
+        return found if found is not None and found.asked == asked and _data(durable, found) else None
+    except (OSError, ValueError):
+        return None
+
+
+def examples(durable: Path, found: TaskFigures) -> list[AnsweredExample]:
+    """Every example of a task. Raises ValueError for a file that is damaged, and OSError for one that is gone."""
+    return [AnsweredExample(**row) for row in pq.read_table(io.BytesIO(_data(durable, found))).to_pylist()]
+
+
+def questions_of(rows: Sequence[AnsweredExample]) -> dict[str, str]:
+    """The questions of the answered examples of one task, by BLAKE3."""
+    shared = _shared([row.prompt for row in rows])
+    texts = [f"{row.prompt[shared:]} {row.expected}" for row in rows]
+    return {digest.of_bytes(text.encode()): text for text in texts}
+
+
+def _data(durable: Path, found: TaskFigures) -> bytes:
+    path = durable / FOLDER / found.manifest / f"{found.table}.parquet"
+    data = regular_file.read(path)
+    if (there := digest.of_bytes(data)) != found.table:
+        raise ValueError(f"{path}: found BLAKE3 {there}, expected {found.table}")
+    return data
+
+
+def _shared(prompts: Sequence[str]) -> int:
+    """The characters that all prompts begin with, in whole words; none of a task that asks one question."""
+    first, last = min(prompts, default=""), max(prompts, default="")
+    if first == last:
+        return 0
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    common = "".join(character for character, _ in pairs)
+    return next((place for place in range(len(common), 0, -1) if common[place - 1].isspace()), 0)

@@ -1,0 +1,58 @@
+"""The full-scale choice at the end of a sweep: which parameters the training at full scale gets. Pure.
+
+The best trial's, if it beats trial 0 by more than both values' noise: trial 0 is the recipe as a person wrote it, and
+the lowest of many noisy values is low by luck too. Else the recipe stays as it is written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slipway.assets.sweeps import lineage
+from slipway.assets.sweeps.schedulers.ties import band
+from slipway.assets.sweeps.state import SweepState, Trial
+
+WRITTEN = 0
+"""The trial that is the recipe as it is written."""
+
+
+@dataclass(frozen=True)
+class FullScaleChoice:
+    """What trains at full scale, and why."""
+
+    trial: int
+    parameters: Mapping[str, Any]
+    """What is set otherwise than the training's recipe has it; empty for the recipe as it is written."""
+    why: str
+    schedule: tuple[tuple[float, Mapping[str, Any]], ...] = field(default=())
+    """Of population-based training: the parameters since each point of the training, as a share of all its steps."""
+
+
+def choose(sweep: SweepState) -> FullScaleChoice | None:
+    """What a sweep that is complete leads to; None for one that is not, and for one without a best trial."""
+    best, plain = sweep.best, sweep.trials.get(WRITTEN)
+    if sweep.closed is None or sweep.closed.outcome != "complete" or best is None:
+        return None
+    found = f"trial {best.number} is the best"
+    if plain is None or best.number == WRITTEN:
+        return FullScaleChoice(best.number, {}, f"{found}, which is the recipe as it is written")
+    mine, its = lineage.reports(sweep, best), lineage.reports(sweep, plain)
+    common = [step for step in mine if mine[step] is not None and its.get(step) is not None]
+    if not common:
+        why = f"{found}, and the recipe as it is written has no value at a step where both have one"
+        return FullScaleChoice(best.number, dict(best.parameters), why, _schedule(sweep, best))
+    step = max(common)
+    gain = float(its[step] or 0.0) - float(mine[step] or 0.0)
+    margin = band(mine, its, step, sweep.plan.scheduler.get("noise"))
+    known = "is not known, as there are too few reports" if margin is None else f"is {margin:.4g}"
+    comparison = f"after step {step} it is {gain:.4g} below the recipe as it is written, and the noise {known}"
+    if gain > (margin or 0.0):
+        return FullScaleChoice(best.number, dict(best.parameters), f"{found}: {comparison}", _schedule(sweep, best))
+    return FullScaleChoice(WRITTEN, {}, f"{found}, but {comparison}: the recipe stays as it is")
+
+
+def _schedule(sweep: SweepState, best: Trial) -> tuple[tuple[float, Mapping[str, Any]], ...]:
+    if best.parent is None:
+        return ()
+    stretches = lineage.schedule(sweep, best)
+    return tuple((each.first_step / sweep.plan.steps, dict(each.parameters)) for each in stretches)

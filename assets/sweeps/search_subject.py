@@ -1,0 +1,122 @@
+"""The subject of a sweep: what is searched, on which data, and the training recipe of each trial.
+
+The plan and the budget follow from its recipe, and so does which sweep it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slipway.assets.sweeps import events
+from slipway.assets.sweeps.events import Budgeted, Opened
+from slipway.assets.training import terms
+from slipway.recipes.search_space import SearchSpace
+from slipway.recipes.sweep import BUDGET, SweepRecipe
+from slipway.recipes.training import ModelRecipe, value_at, with_parameters
+from slipway.resources.trainings.records import Specification, Terms
+from slipway.trainer.base import atomic, digest
+
+PASSED_OVER = {"description", "owner", "placement", *BUDGET}
+"""What does not decide which sweep a recipe is: words, where trials run, and what the sweep may spend."""
+
+
+@dataclass(frozen=True)
+class SearchSubject:
+    """A sweep recipe, its training recipe and a snapshot."""
+
+    recipe: SweepRecipe
+    training: ModelRecipe
+    snapshot: str
+    tokenizer: str
+
+    def trial(self, parameters: Mapping[str, Any]) -> ModelRecipe:
+        """The recipe of the trial with these parameters: a trial is a training. Raises RefusedValue."""
+        return with_parameters(self.recipe.trial_of(self.training), dict(parameters))
+
+    def trial_specification(self, recipe: ModelRecipe) -> Specification:
+        """What a trial of this recipe computes."""
+        return Specification(recipe.name, recipe.numbers(), self.snapshot, self.tokenizer)
+
+    def trial_terms(self, recipe: ModelRecipe, sweep: str, trial: int, parameters: Mapping[str, Any]) -> Terms:
+        """Where a trial of this recipe may run, and where its parameters come from."""
+        return terms(recipe, {"sweep": sweep, "trial": trial, **parameters}, owner=self.recipe.owner)
+
+    def specification(self) -> dict[str, object]:
+        """Everything that decides what the sweep is, as JSON; its hash is in the sweep's id."""
+        return {
+            "sweep": sweep_identity(self.recipe),
+            "numbers": self.training.numbers(),
+            "snapshot": self.snapshot,
+            "tokenizer": self.tokenizer,
+        }
+
+    def opened(self, sweep: str) -> events.Opened:
+        """The first event of its log: what the sweep is."""
+        known = digest.sha256(atomic.canonical_json(self.specification()))
+        return opened_event(self.recipe, self.training, sweep, known)
+
+    def budget(self) -> events.Budgeted:
+        """What the recipe lets it spend."""
+        return sweep_budget(self.recipe)
+
+
+def sweep_identity(recipe: SweepRecipe) -> dict[str, Any]:
+    """What of the recipe decides which sweep it is, as JSON."""
+    return recipe.model_dump(mode="json", exclude=PASSED_OVER, exclude_unset=True)
+
+
+def opened_event(recipe: SweepRecipe, training: ModelRecipe, sweep: str, hash: str) -> Opened:
+    """The first event of the sweep's log. Raises RefusedValue when the training refuses the trials' parameters."""
+    trial = recipe.trial_of(training)
+    space = {name: domain.plain() for name, domain in recipe.space.items()}
+    return Opened(
+        sweep=sweep,
+        recipe=hash,
+        space=space,
+        constraints=recipe.constraints,
+        fixed=fixed_values(recipe, trial),
+        written=written_parameters(recipe, trial),
+        sampler=recipe.sampler,
+        seed=recipe.seed,
+        steps=trial.run.steps,
+        scheduler=recipe.scheduler.model_dump(mode="json"),
+    )
+
+
+def sweep_budget(recipe: SweepRecipe) -> Budgeted:
+    """What the recipe lets the sweep spend."""
+    return Budgeted(
+        trials=recipe.trials,
+        parallel=recipe.parallel,
+        retries=recipe.limits.retries,
+        failed_trials=recipe.limits.failed_trials,
+        goal=None if recipe.goal is None else recipe.goal.at_most,
+    )
+
+
+def fixed_values(recipe: SweepRecipe, trial: ModelRecipe) -> dict[str, Any]:
+    """The values of the fields that constraints and conditions name and that no trial draws."""
+    searched = SearchSpace.of({name: domain.plain() for name, domain in recipe.space.items()}, recipe.constraints)
+    named = {name for each in searched.constraints for name in each.names}
+    named |= {name for domain in recipe.space.values() for name in domain.when}
+    values = {name: value_at(trial, name) for name in named - recipe.space.keys()}
+    return {name: value for name, value in sorted(values.items()) if value is not None}
+
+
+def written_parameters(recipe: SweepRecipe, trial: ModelRecipe) -> Mapping[str, Any]:
+    """The parameters of trial 0: what the recipe has in the fields that are searched, as far as they exist there."""
+    space, values = SearchSpace(recipe.space, fixed=fixed_values(recipe, trial)), dict[str, Any]()
+    for name in space.order:
+        if space.exists(name, values):
+            values[name] = _as_chosen(value_at(trial, name), recipe.space[name].choice or ())
+    return {name: values[name] for name in recipe.space if name in values}
+
+
+def _as_chosen(value: Any, choices: Sequence[Any]) -> Any:
+    """A section that a recipe has as the space writes it: the choice that it agrees with, else its fields that choices
+    name. Any other value as it is."""
+    sections = [choice for choice in choices if isinstance(choice, dict)]
+    if not isinstance(value, dict) or not sections:
+        return value
+    named = {name: value.get(name) for choice in sections for name in choice}
+    return next((each for each in sections if {**value, **each} == value), named)

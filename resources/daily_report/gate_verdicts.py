@@ -1,0 +1,55 @@
+"""Gate verdicts: what the gates said of the candidates of a model, and which of them wait for a person. Reads alone."""
+
+from pathlib import Path
+
+from slipway.resources.daily_report.facts import GateVerdict
+from slipway.resources.promotions import model_record, promotion, promotion_holds
+from slipway.resources.promotions.promotion import Judgement
+from slipway.trainer.base import listing
+
+
+def of_model(durable: Path, model: str, since: float) -> tuple[list[GateVerdict], str]:
+    """The verdicts that were given since a moment, or wait; and the manifest of the champion, empty for none.
+
+    Raises OSError, and UndecodableRecord for a damaged record.
+    """
+    held = promotion.champion(durable, model)
+    champion = held.manifest if held else ""
+    found = []
+    for manifest in listing.names_if_there(durable / "models" / model / "judgements", ".json"):
+        judgement = promotion.judged(durable, model, manifest)
+        if judgement is not None and manifest != champion and not judgement.rollback:
+            each = _verdict(durable, judgement, champion)
+            if each is not None and (each.at >= since or each.undecided or each.awaits_approval):
+                found.append(each)
+    return found, champion
+
+
+def _verdict(durable: Path, judgement: Judgement, champion: str) -> GateVerdict | None:
+    """None for a candidate that passed and waits for nothing, and for one that is judged anew."""
+    folder = durable / "models" / judgement.model
+    is_current = judgement.champion == champion
+    history = promotion.history(durable, judgement.model)
+    held = promotion_holds.reason(folder, judgement, history) if judgement.passed and is_current else ""
+    failed = () if judgement.undecided else tuple(judgement.failed)
+    undecided = judgement.undecided if is_current else ""
+    if not (failed or undecided or held):
+        return None
+    known = model_record.read(durable, judgement.model, judgement.candidate)
+    return GateVerdict(
+        judgement.model,
+        judgement.candidate,
+        _training(str(known.state.get("folder", ""))) if known else "",
+        failed,
+        undecided,
+        held,
+        bool(held) and promotion_holds.awaits_approval(folder, judgement),
+        judgement.by,
+        judgement.at,
+    )
+
+
+def _training(folder: str) -> str:
+    """The training of a checkpoint, whose folder is ``checkpoints/<training>/<commit>``; empty for any other."""
+    parts = folder.split("/")
+    return parts[-2] if len(parts) > 1 else ""

@@ -1,0 +1,47 @@
+"""Delivery state: what of each training was sent to a service beside the platform, and which have more to tell.
+
+    <folder>/trainings/<training>.json   what of a training was sent
+             open/<training>             a training that is not over, or not all of which was sent
+
+It is no duty towards a training (`slipway.resources.trainings.store`): while such a service is away, nothing waits for
+it.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from slipway.trainer.base import atomic, codec, listing
+
+Sent = TypeVar("Sent")
+
+
+class DeliveredRecord(Generic[Sent]):
+    """What was sent to one service, on the durable tier."""
+
+    def __init__(self, folder: Path, nothing: Sent, format: str) -> None:
+        """`nothing` is the record of a training of which nothing was sent."""
+        self._folder, self._nothing, self._format = folder, nothing, format
+
+    def to_look_at(self, ids: Iterable[str], wanted: Iterable[str]) -> list[str]:
+        """Of all trainings and those that should run now: those that are new, have more to tell, or go on."""
+        known = {name.removesuffix(".json") for name in listing.names_if_there(self._folder / "trainings")}
+        opened, there = set(listing.names_if_there(self._folder / "open")), set(ids)
+        return sorted((there - known) | (opened & there) | set(wanted))
+
+    def of(self, training: str) -> Sent:
+        """Raises UndecodableRecord for a record that is damaged."""
+        return codec.read_if_there(self._path(training), type(self._nothing), self._format) or self._nothing
+
+    def note(self, training: str, sent: Sent, is_whole: bool) -> None:
+        """Keep what was sent; `is_whole` says that there will be no more, unless the training goes on."""
+        opened = self._folder / "open" / training
+        if not is_whole and not opened.exists():
+            atomic.create_only(opened, b"")
+        if sent != self.of(training) or not self._path(training).exists():
+            codec.replace(self._path(training), sent, self._format)
+        if is_whole:
+            opened.unlink(missing_ok=True)
+
+    def _path(self, training: str) -> Path:
+        return self._folder / "trainings" / f"{training}.json"

@@ -1,1 +1,0 @@
-"""The morning after: all that happened since a moment, in one report: what, what it cost, and who is needed."""

@@ -1,0 +1,128 @@
+"""Promotion holds: what keeps a candidate that passed from being promoted: a freeze, an approval, a cool-down.
+
+    <durable>/models/<model>/freeze.json             that nothing is promoted, by whom and why; gone when it may again
+                             approvals/<manifest>/<n>.json   that a person approved a checkpoint, or refused it
+
+Each is read at the moment of the promotion, by the one door (`slipway.resources.promotions.promotion`). No rollback is
+held.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from slipway.trainer.base import codec
+from slipway.trainer.record import numbered
+
+FREEZE, APPROVAL = "slipway.freeze/1", "slipway.approval/1"
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """That no version of a model is promoted."""
+
+    by: str
+    why: str
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What a person said about a checkpoint."""
+
+    approved: bool
+    by: str
+    why: str
+    at: float = field(default_factory=time.time)
+
+
+class HeldJudgement(Protocol):
+    """The part of a judgement that says what it waits for."""
+
+    @property
+    def candidate(self) -> str: ...
+    @property
+    def approval_hours(self) -> float: ...
+    @property
+    def cool_down_hours(self) -> float: ...
+    @property
+    def rollback(self) -> bool: ...
+
+
+class Dated(Protocol):
+    """The part of a promotion that says when it was made."""
+
+    @property
+    def at(self) -> float: ...
+
+
+def reason(folder: Path, judgement: HeldJudgement, promotions: Sequence[Dated], now: float | None = None) -> str:
+    """Why a candidate that passed waits; empty for one that does not. `folder` is the model's.
+
+    Raises UndecodableRecord for a damaged record: a freeze that cannot be read is no permission.
+    """
+    if judgement.rollback:
+        return ""
+    now = time.time() if now is None else now
+    if (frozen := freeze(folder)) is not None:
+        return (
+            f"model {folder.name} is frozen by {frozen.by}: {frozen.why}; to end it: slipway models thaw {folder.name}"
+        )
+    if judgement.approval_hours and (missing := _missing_approval(folder, judgement, now)):
+        return missing
+    if promotions and now < promotions[-1].at + judgement.cool_down_hours * HOUR:
+        left = (promotions[-1].at - now) / HOUR + judgement.cool_down_hours
+        return f"the last promotion was less than {judgement.cool_down_hours:g} h ago: {left:.1f} h are left"
+    return ""
+
+
+def awaits_approval(folder: Path, judgement: HeldJudgement, now: float | None = None) -> bool:
+    """Whether all that a candidate that passed waits for is that a person approves it, who has not refused it."""
+    if judgement.rollback or not judgement.approval_hours or freeze(folder) is not None:
+        return False
+    said = approvals(folder, judgement.candidate)
+    refused = bool(said) and not said[-1].approved
+    return not refused and bool(_missing_approval(folder, judgement, time.time() if now is None else now))
+
+
+def freeze(folder: Path) -> Freeze | None:
+    """The freeze of a model; None where it may be promoted."""
+    return codec.read_if_there(folder / "freeze.json", Freeze, FREEZE)
+
+
+def set_freeze(folder: Path, by: str, why: str) -> Freeze:
+    """Freeze a model; one that is frozen stays so, for the first reason."""
+    made = Freeze(by, why)
+    codec.create_only(folder / "freeze.json", made, FREEZE)
+    return freeze(folder) or made
+
+
+def thaw(folder: Path) -> None:
+    """Let the model's versions be promoted again."""
+    (folder / "freeze.json").unlink(missing_ok=True)
+
+
+def approve(folder: Path, manifest: str, approval: Approval) -> None:
+    """Record what a person said about a checkpoint; what is said later counts instead."""
+    where = folder / "approvals" / manifest
+    while not numbered.add(where, len(numbered.numbers(where)) + 1, approval, APPROVAL):
+        pass
+
+
+def approvals(folder: Path, manifest: str) -> list[Approval]:
+    """What was said about a checkpoint, the last one last. Raises Unreadable where a record was lost or is damaged."""
+    return numbered.read_all(folder / "approvals" / manifest, Approval, APPROVAL)
+
+
+def _missing_approval(folder: Path, judgement: HeldJudgement, now: float) -> str:
+    said, ask = approvals(folder, judgement.candidate), f"slipway models approve {folder.name} VERSION"
+    if not said:
+        return f"a person must approve it: {ask}"
+    if not said[-1].approved:
+        return f"{said[-1].by} refused it: {said[-1].why}"
+    if now > said[-1].at + judgement.approval_hours * HOUR:
+        return f"the approval by {said[-1].by} is older than {judgement.approval_hours:g} h: {ask}"
+    return ""

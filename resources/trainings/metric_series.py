@@ -1,0 +1,364 @@
+"""Metric series: what a training's ledger says about its steps, in bounded memory, however long it is.
+
+A ledger of a million steps has hundreds of megabytes. Its steps are folded into at most `MOST` buckets of equal width,
+each with the means of its figures and the lowest and highest loss; of more, two neighbours become one. A step that a
+later incarnation repeats takes the place of what was rolled back. How far the ledger was read, and to what result, is
+kept beside the training's records in curves.json. The file is a cache: one that is damaged, of another version, or gone
+costs a reading, and nothing else.
+
+`read_sample` is for who needs a sum and no curve: it reads the beginning and the end of a ledger, and between them
+small pieces at equal distances. A ledger of some megabytes is read whole.
+"""
+
+import contextlib
+import functools
+import itertools
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slipway.trainer.base import atomic, codec, journal
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.record import ledger
+
+KEPT = "curves.json"
+FORMAT = "slipway.curves/1"
+MOST = 1000
+"""Buckets at most: no screen shows more."""
+FIGURES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second", "samples_per_second", "mfu")
+VALIDATION = "validation_loss"
+MOST_OWN = 6
+"""Of a script's own figures, so many have a curve."""
+RECENT = 64
+"""The pace is that of so many steps, with the checkpoints and validations between them."""
+MOST_MARKS = 200
+"""So many incidents, and so many checkpoints, are marked; of more checkpoints, every other one."""
+PIECE_BYTES = 8 << 20
+WORTH_KEEPING = 256 << 10
+"""After so many new bytes the folds are kept; fewer are quickly read again."""
+STEPS = "rank-0"
+WHOLE_BYTES = 4 << 20
+"""A ledger of so many bytes is read whole; of a longer one, about so many are read."""
+SAMPLE_BYTES, END_BYTES = 4096, 256 << 10
+"""Of a longer one: each piece, which is several lines, and each segment's beginning and end."""
+
+
+@dataclass
+class Curve:
+    """One figure, by bucket."""
+
+    total: list[float] = field(default_factory=list)
+    count: list[int] = field(default_factory=list)
+
+    @property
+    def means(self) -> list[float | None]:
+        """None in a bucket without a value."""
+        return [total / count if count else None for total, count in zip(self.total, self.count, strict=True)]
+
+
+@dataclass(frozen=True)
+class CurveMark:
+    """What happened at a step."""
+
+    step: int
+    kind: str
+    """restart, or the kind of an incident: see `slipway.trainer.record.causes`."""
+    text: str
+    at: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """How far a node's staging is."""
+
+    bytes: int
+    total_bytes: int
+    at: float
+    begun_bytes: int
+    begun_at: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None while nothing was seen to move."""
+        passed, moved = self.at - self.begun_at, self.bytes - self.begun_bytes
+        return (self.total_bytes - self.bytes) * passed / moved if passed > 0 and moved > 0 else None
+
+
+@dataclass
+class CurveFold:
+    """All that was read of one training's ledger."""
+
+    offsets: dict[str, int] = field(default_factory=dict)
+    """By segment, how far it was read."""
+    width: int = 1
+    """Steps in a bucket; bucket n has the steps from n * width on."""
+    buckets: list[int] = field(default_factory=list)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    lows: list[float | None] = field(default_factory=list)
+    highs: list[float | None] = field(default_factory=list)
+    """The lowest and the highest loss, by bucket."""
+    last: dict[str, float] = field(default_factory=dict)
+    """The figures of the last step, with its `step` and `t`; empty before the first."""
+    best: dict[str, float] = field(default_factory=dict)
+    """`step` and `loss` of the lowest validation loss, of the lowest training loss where nothing is validated."""
+    validated: dict[str, float] = field(default_factory=dict)
+    """`step` and `loss` of the last validation; empty before the first."""
+    recent_steps: list[int] = field(default_factory=list)
+    recent_times: list[float] = field(default_factory=list)
+    """The last steps of this start, and when each was done."""
+    checkpoints: list[int] = field(default_factory=list)
+    marks: list[CurveMark] = field(default_factory=list)
+    staged: dict[str, StagedPart] = field(default_factory=dict)
+    """By node, in this start."""
+    started: str = ""
+    """The token of the start whose steps were read last."""
+    advice: str = ""
+    """What bounds the steps, and what to do; empty before it was said."""
+    datasets: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By dataset of a mix, the tokens and the passes that were read; empty for a training on one dataset."""
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds from one step to the next, with all that lies between; None before there are two steps."""
+        steps, times = self.recent_steps, self.recent_times
+        return (times[-1] - times[0]) / (steps[-1] - steps[0]) if len(steps) > 1 and steps[-1] > steps[0] else None
+
+    @property
+    def steps(self) -> list[int]:
+        """The last step of each bucket, which is where it is drawn."""
+        ends = [(bucket + 1) * self.width - 1 for bucket in self.buckets]
+        return [min(end, int(self.last.get("step", end))) for end in ends]
+
+    def means(self, name: str) -> list[float | None]:
+        """A figure by bucket; empty for one that no step has."""
+        return self.curves[name].means if name in self.curves else []
+
+    def add(self, events: Iterable[JournalEvent], token: str, writer: str) -> None:
+        """Take in events of one segment, in their order: that of a writer under a token."""
+        for event in events:
+            match event["event"]:
+                case "step" if writer == STEPS:
+                    self.started = token
+                    self._add_step(event)
+                case "validated" if writer == STEPS:
+                    self._add_validation(event)
+                case "committed":
+                    self._add_checkpoint(int(event["step"]))
+                case "started" if writer == STEPS:
+                    self._add_start(event)
+                case "incident":
+                    step = int(event.get("step") or self.last.get("step", 0))
+                    self._mark(step, str(event.get("kind", "incident")), str(event.get("cause", "")), event["t"])
+                case "bound":
+                    self.advice = str(event.get("advice", ""))
+                case "mixed":
+                    self.datasets = event["datasets"]
+                case "staged":
+                    self._add_staging(event)
+
+    def _add_step(self, event: JournalEvent) -> None:
+        step, own = int(event["step"]), event.get("figures", {})
+        figures = {name: event[name] for name in FIGURES if name in event} | dict(list(own.items())[:MOST_OWN])
+        values = {name: float(value) for name, value in figures.items() if _is_finite(value)}
+        self._reach(step)
+        for name, value in values.items():
+            self._add_value(name, value)
+        if (loss := values.get("loss")) is not None:
+            low, high = self.lows[-1], self.highs[-1]
+            self.lows[-1] = loss if low is None else min(low, loss)
+            self.highs[-1] = loss if high is None else max(high, loss)
+            if not self.validated and loss <= self.best.get("loss", math.inf):
+                self.best = {"step": step, "loss": loss}
+        self.last = {**values, "step": step, "t": float(event["t"])}
+        if _is_finite(event.get("seconds")):
+            self.last["seconds"] = float(event["seconds"])
+        if self.recent_steps and self.recent_steps[-1] >= step:
+            self.recent_steps, self.recent_times = [], []
+        self.recent_steps = [*self.recent_steps[1 - RECENT :], step]
+        self.recent_times = [*self.recent_times[1 - RECENT :], float(event["t"])]
+
+    def _add_validation(self, event: JournalEvent) -> None:
+        if not _is_finite(event.get("loss")):
+            return
+        step, loss = int(event["step"]), float(event["loss"])
+        if not self.buckets or self.buckets[-1] < step // self.width:
+            self._reach(step)
+        self._add_value(VALIDATION, loss)
+        if not self.validated or loss < self.best["loss"]:
+            self.best = {"step": step, "loss": loss}
+        self.validated = {"step": step, "loss": loss}
+
+    def _reach(self, step: int) -> None:
+        """Have the last bucket be that of this step; what lies behind it was rolled back."""
+        bucket = step // self.width
+        while self.buckets and self.buckets[-1] > bucket:
+            for parallel in (self.buckets, self.lows, self.highs):
+                parallel.pop()
+            for curve in self.curves.values():
+                curve.total.pop()
+                curve.count.pop()
+        if self.buckets and self.buckets[-1] == bucket:
+            return
+        self.buckets.append(bucket)
+        self.lows.append(None)
+        self.highs.append(None)
+        for curve in self.curves.values():
+            curve.total.append(0.0)
+            curve.count.append(0)
+        if len(self.buckets) > MOST:
+            self._halve()
+
+    def _halve(self) -> None:
+        """Make one bucket of two neighbours."""
+        self.width *= 2
+        numbers = [bucket // 2 for bucket in self.buckets]
+        first = [place for place, number in enumerate(numbers) if place == 0 or numbers[place - 1] != number]
+        spans = list(zip(first, [*first[1:], len(numbers)], strict=True))
+        self.buckets = [numbers[begin] for begin, _ in spans]
+        self.lows = [_least(self.lows[begin:end]) for begin, end in spans]
+        self.highs = [_most(self.highs[begin:end]) for begin, end in spans]
+        for curve in self.curves.values():
+            curve.total = [math.fsum(curve.total[begin:end]) for begin, end in spans]
+            curve.count = [sum(curve.count[begin:end]) for begin, end in spans]
+
+    def _add_value(self, name: str, value: float) -> None:
+        if (curve := self.curves.get(name)) is None:
+            curve = self.curves[name] = Curve([0.0] * len(self.buckets), [0] * len(self.buckets))
+        curve.total[-1] += value
+        curve.count[-1] += 1
+
+    def _add_checkpoint(self, step: int) -> None:
+        if step not in self.checkpoints[-1:]:
+            self.checkpoints = sorted({*self.checkpoints, step})
+        if len(self.checkpoints) > MOST_MARKS:
+            self.checkpoints = self.checkpoints[1::2]
+
+    def _add_start(self, event: JournalEvent) -> None:
+        """A start begins a pace of its own; every start but the first is marked."""
+        if self.last:
+            self._mark(int(self.last["step"]), "restart", f"start {event.get('incarnation', '')}".strip(), event["t"])
+        self.recent_steps, self.recent_times = [], []
+
+    def _mark(self, step: int, kind: str, text: str, at: float) -> None:
+        self.marks = [*self.marks[1 - MOST_MARKS :], CurveMark(step, kind, text.split("\n")[0][:200], float(at))]
+
+    def _add_staging(self, event: JournalEvent) -> None:
+        node, done, total, at = event["node"], int(event["bytes"]), int(event["total_bytes"]), float(event["t"])
+        before = self.staged.get(node)
+        goes_on = before is not None and before.total_bytes == total and before.bytes <= done
+        first = (before.begun_bytes, before.begun_at) if before is not None and goes_on else (done, at)
+        self.staged[node] = StagedPart(done, total, at, *first)
+
+
+def kept(folder: Path) -> CurveFold:
+    """The folds that were kept of the training in `folder`; empty ones where there are none."""
+    with contextlib.suppress(OSError, ValueError):
+        return codec.read(folder / KEPT, CurveFold, FORMAT)
+    return CurveFold()
+
+
+def read_on(folder: Path, fold: CurveFold) -> int:
+    """Take in what is new in the training's ledger; how many bytes that was. Raises Unreadable."""
+    new = 0
+    for path in ledger.segments(folder):
+        offset = fold.offsets.get(path.name, 0)
+        size = path.stat().st_size
+        while offset < size:
+            piece = journal.read(path, offset, PIECE_BYTES)
+            if piece.offset == offset:
+                break
+            new += piece.offset - offset
+            offset = fold.offsets[path.name] = piece.offset
+            incarnation, generation, writer = path.name.removesuffix(".jsonl").split(".", 2)
+            fold.add(piece.events, f"{incarnation}.{generation}", writer)
+    return new
+
+
+def keep(folder: Path, fold: CurveFold) -> None:
+    """Keep the folds for the next reader. Raises OSError."""
+    atomic.replace(folder / KEPT, codec.encode(fold, FORMAT), lasting=False)
+
+
+@dataclass(frozen=True)
+class LedgerSample:
+    """What was read of a ledger."""
+
+    events: tuple[JournalEvent, ...]
+    """By segment and place; all of a short ledger, a sample of a long one. The first and the last are among them."""
+
+    @functools.cached_property
+    def steps(self) -> list[JournalEvent]:
+        """The events of steps, by step; of a step that was repeated, the one of the later incarnation."""
+        found = {event["step"]: event for event in self.events if event["event"] == "step"}
+        return [found[step] for step in sorted(found)]
+
+    @property
+    def seconds(self) -> float:
+        """From the first event to the last, 0 without any."""
+        times = [float(event["t"]) for event in self.events]
+        return max(times) - min(times) if times else 0.0
+
+    @property
+    def advice(self) -> str:
+        """What bounds the steps, and what to do; empty before it was said."""
+        return next((str(event["advice"]) for event in reversed(self.events) if event["event"] == "bound"), "")
+
+    @property
+    def staging(self) -> str:
+        """What a node last held of the snapshot, and the sizes that led to it; empty where nothing is on record."""
+        held = [f"{event['kind']}: {event['why']}" for event in self.events if event["event"] == "staging"]
+        return held[-1] if held else ""
+
+    @property
+    def datasets(self) -> dict[str, dict[str, float]]:
+        """What was last said to be read of each dataset of a mix: tokens and passes; empty for one dataset."""
+        return next((dict(event["datasets"]) for event in reversed(self.events) if event["event"] == "mixed"), {})
+
+
+def read_sample(folder: Path) -> LedgerSample:
+    """A sample of the ledger of the training in `folder`. Raises OSError."""
+    sizes = {path: path.stat().st_size for path in ledger.segments(folder)}
+    whole = sum(sizes.values()) <= WHOLE_BYTES
+    if whole:
+        return LedgerSample(tuple(event for path in sizes for event in journal.read(path).events))
+    total = sum(sizes.values())
+    sampled = (_sampled(path, size, WHOLE_BYTES * size // total) for path, size in sizes.items())
+    return LedgerSample(tuple(journal.events(itertools.chain.from_iterable(sampled))))
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _least(values: list[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _most(values: list[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sampled(path: Path, size: int, budget: int) -> Iterator[bytes]:
+    """Lines of a segment in their order: its beginning, its end, and pieces between them of about `budget` bytes."""
+    end = max(SAMPLE_BYTES, min(END_BYTES, budget // 4))  # a small segment beside a large one is read whole
+    pieces = max(1, (budget - 2 * end) // SAMPLE_BYTES)
+    stride = max(SAMPLE_BYTES, (size - 2 * end) // pieces)
+    between = ((at, SAMPLE_BYTES) for at in range(end, max(end, size - end - SAMPLE_BYTES), stride))
+    descriptor, seen, read_to = os.open(path, os.O_RDONLY), 0, 0
+    try:
+        for at, length in ((0, end), *between, (max(0, size - end), end)):
+            # A piece ends within a line, and begins within one, unless it touches the last one and goes on there.
+            begun = read_to if at <= seen else at
+            if at + length <= begun:
+                continue
+            data = os.pread(descriptor, at + length - begun, begun)
+            seen = begun + len(data)
+            first = 0 if begun == read_to else data.find(b"\n") + 1
+            last = data.rfind(b"\n") + 1
+            yield from (line for line in data[first:last].split(b"\n") if line)
+            read_to = begun + last
+    finally:
+        os.close(descriptor)

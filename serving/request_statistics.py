@@ -1,0 +1,128 @@
+"""Request statistics: how the texts that a server is asked are distributed: lengths, languages and tokens, as counts.
+
+No text is kept, and the counts are bounded: powers of two, known languages, ranges of token ids. The same counts are
+made of a sample of the documents that a version was trained on, so that the two can be compared.
+
+    <durable>/serving/<model>/asked/<day>.<tokenizer>.<host>.json   the counts of one front in one day (UTC)
+                              trained/<snapshot>.<tokenizer>.json   those of the training's documents
+"""
+
+import datetime
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from slipway.serving import languages
+from slipway.serving.records import ServingRecords
+from slipway.trainer.base import codec, digest, listing, regular_file
+from slipway.trainer.start.huggingface import TOKENIZER
+
+FORMAT = "slipway.serving.asked/1"
+ASKED, TRAINED = "asked", "trained"
+LONGEST = 4096
+"""Characters of a text whose tokens and language are counted, from its beginning."""
+KEPT_DAYS = 30
+NAME = re.compile(r"\d{4}-\d\d-\d\d\.[^.]+\..+")
+"""Of a file of counts: day, tokenizer and host."""
+
+
+@dataclass
+class TextCounts:
+    """How some texts are distributed."""
+
+    texts: int = 0
+    left_out: int = 0
+    """Texts that came while too many others waited to be counted."""
+    lengths: dict[str, int] = field(default_factory=dict)
+    """By the power of two that is no longer than the text has characters."""
+    languages: dict[str, int] = field(default_factory=dict)
+    """By ISO 639 code, or "unknown"."""
+    tokens: dict[str, int] = field(default_factory=dict)
+    """By the half power of two of the token's id: ids grow as tokens get rarer."""
+
+    def add(self, text: str, ids: Sequence[int]) -> None:
+        """Count a text, the beginning of which has these tokens."""
+        self.texts += 1
+        _count(self.lengths, str(1 << max(0, len(text).bit_length() - 1)), 1)
+        _count(self.languages, languages.natural(text[:LONGEST]), 1)
+        for id, times in Counter(ids).items():
+            _count(self.tokens, str(int(2 * math.log2(id + 1))), times)
+
+    def join(self, other: "TextCounts") -> None:
+        """Add what another has counted."""
+        self.texts, self.left_out = self.texts + other.texts, self.left_out + other.left_out
+        for mine, theirs in (
+            (self.lengths, other.lengths),
+            (self.languages, other.languages),
+            (self.tokens, other.tokens),
+        ):
+            for name, times in theirs.items():
+                _count(mine, name, times)
+
+
+def _count(counts: dict[str, int], name: str, times: int) -> None:
+    counts[name] = counts.get(name, 0) + times
+
+
+def tokenizer_of(export: Path) -> str:
+    """The beginning of the SHA-256 of an export's tokenizer, whose ids no other has. Raises OSError."""
+    return digest.sha256(regular_file.read(export / TOKENIZER))[:12]
+
+
+def today() -> str:
+    """The day in UTC."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+class AskedRecords:
+    """The counts of one model."""
+
+    def __init__(self, durable: Path, model: str) -> None:
+        self._folder = ServingRecords(durable).folder / model
+
+    def keep(self, day: str, tokenizer: str, host: str, counts: TextCounts) -> None:
+        """Keep what a front has counted of a day so far. Raises OSError."""
+        codec.replace(self._folder / ASKED / f"{day}.{tokenizer}.{host}.json", counts, FORMAT)
+
+    def kept(self, day: str, tokenizer: str, host: str) -> TextCounts:
+        """What a front has kept of a day."""
+        path = self._folder / ASKED / f"{day}.{tokenizer}.{host}.json"
+        return codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts()
+
+    def forget_old(self) -> None:
+        """Remove the counts of days that are older than `KEPT_DAYS`. Raises OSError."""
+        oldest = _days_ago(KEPT_DAYS)
+        for path, day, _ in self._kept():
+            if day < oldest:
+                path.unlink(missing_ok=True)
+
+    def asked(self, tokenizer: str, days: int) -> TextCounts:
+        """What all fronts counted today and on the days before. Raises OSError."""
+        found, oldest = TextCounts(), _days_ago(days)
+        for path, day, counted_by in self._kept():
+            if counted_by == tokenizer and day >= oldest:
+                found.join(codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts())
+        return found
+
+    def keep_trained(self, snapshot: str, tokenizer: str, counts: TextCounts) -> None:
+        """Keep how the documents of a snapshot are distributed. Raises OSError."""
+        codec.replace(self._folder / TRAINED / f"{snapshot}.{tokenizer}.json", counts, FORMAT)
+
+    def trained(self, snapshot: str, tokenizer: str) -> TextCounts | None:
+        """How the documents of a snapshot are distributed; None where that was not counted."""
+        return codec.read_if_whole(self._folder / TRAINED / f"{snapshot}.{tokenizer}.json", TextCounts, FORMAT)
+
+    def _kept(self) -> Iterator[tuple[Path, str, str]]:
+        """The files of counts, each with its day and its tokenizer."""
+        folder = self._folder / ASKED
+        names = listing.files_if_there(folder, ".json")
+        for name in listing.fitting(folder, names, lambda name: NAME.fullmatch(name) is not None):
+            day, tokenizer, _ = name.split(".", 2)
+            yield folder / f"{name}.json", day, tokenizer
+
+
+def _days_ago(days: int) -> str:
+    return (datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=days)).isoformat()

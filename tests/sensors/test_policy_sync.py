@@ -1,0 +1,166 @@
+"""Terms: a change of a recipe reaches the trainings that go on, once, and it is on record what changed."""
+
+from typing import Any
+
+import pytest
+
+from slipway.assets import keys
+from slipway.assets.training_commands import start, update
+from slipway.recipes.training import ModelRecipe
+from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.trainer.record import changes, ledger
+from slipway.trainer.record.changes import AppliedChange
+from slipway.trainer.record.fence import Token
+from tests.sensors.platform import BY, TINY, Platform
+
+
+def changed(platform: Platform, **changes: dict[str, Any]) -> Platform:
+    """The platform after its recipe was changed, and the code location read it."""
+    value = platform.recipe.model_dump(mode="json")
+    for section, fields in changes.items():
+        value[section].update(fields)
+    return platform.with_training(ModelRecipe.model_validate(value, strict=False))
+
+
+def wanted(platform: Platform, *fields: str) -> TrainingStore:
+    """The training of the recipe, once more, with these fields set for it alone."""
+    return start(platform.recipe, platform.tiers, platform.tracking, BY, "again", fields)
+
+
+def followed(platform: Platform) -> None:
+    """The tick that shows the change, and the one that finds it shown."""
+    for _ in range(2):
+        platform.apply("terms")
+
+
+def test_a_changed_deadline_and_a_changed_number_of_nodes_reach_a_training_that_should_run(platform: Platform):
+    store = wanted(platform)
+    after = changed(
+        platform,
+        recovery={"no_progress_seconds": 77.0},
+        placement={"nodes": {"min": 1, "max": 2}},
+        storage={"durable": {"minutes": 3.0, "last": 2}},
+    )
+    followed(after)
+    held = store.terms()
+    assert (held.no_progress_seconds, held.max_nodes) == (77.0, 2)
+    assert held.operation["storage"]["durable"]["minutes"] == 3.0
+    [shown] = platform.observations(store.id)
+    said = {name: value.value for name, value in shown.metadata.items()}
+    assert "max_nodes: 1 to 2" in str(said["changed"]) and "no_progress_seconds: 30.0 to 77.0" in str(said["changed"])
+    assert str(said["by"]).startswith("recipe tiny, owned by team:training")
+    assert str(said["takes_effect"]).startswith("at once, but max_nodes, operation.storage.durable")
+
+
+def test_the_ledger_of_a_training_has_what_changed_and_who_changed_it(platform: Platform):
+    store = wanted(platform)
+    store.claim(1, ("node-0",), "a test", BY)
+    followed(changed(platform, recovery={"no_progress_seconds": 77.0}))
+    [event] = [event for event in ledger.read(store.folder) if event["event"] == "terms_changed"]
+    assert event["changed"] == {"no_progress_seconds": [30.0, 77.0]}
+    assert event["by"] == "terms" and event["source"].startswith("recipe tiny, owned by team:training")
+
+
+def test_a_recipe_that_did_not_change_changes_nothing(platform: Platform):
+    store = wanted(platform)
+    before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")}
+    followed(platform)
+    assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")} == before
+    assert platform.observations(store.id) == []
+
+
+def test_terms_are_not_replaced_before_the_event_log_has_the_change(platform: Platform):
+    """As when the daemon dies before it has stored what the tick gave it."""
+    store = wanted(platform)
+    after = changed(platform, recovery={"no_progress_seconds": 77.0})
+    for _ in range(2):
+        assert len(after.tick("terms").asset_events) == 1
+    assert store.terms().no_progress_seconds == 30.0
+
+
+def test_a_change_that_is_taken_back_and_made_again_is_shown_each_time(platform: Platform):
+    store = wanted(platform)
+    after = changed(platform, recovery={"no_progress_seconds": 77.0})
+    for each in (after, platform, after):
+        followed(each)
+    assert store.terms().no_progress_seconds == 77.0 and store.terms().edition == 4
+    assert len(platform.observations(store.id)) == 3
+
+
+def test_what_a_person_set_for_one_training_stays_as_it_was_set(platform: Platform):
+    store = wanted(platform, "placement.nodes.max=2", "recovery.no_progress_seconds=600", "run.steps=50")
+    followed(changed(platform, recovery={"no_progress_seconds": 77.0, "pending_seconds": 7.0}))
+    held = store.terms()
+    assert (held.max_nodes, held.no_progress_seconds, held.pending_seconds) == (2, 600.0, 7.0)
+    assert list(held.fields) == ["placement.nodes.max=2", "recovery.no_progress_seconds=600"]
+
+
+def test_a_training_of_another_origin_keeps_its_origin_and_its_weights(platform: Platform):
+    other = platform.proposed("best of a sweep", origin={"sweep": "s", "trial": 3}, init="/weights")
+    platform.trainings.start(other, BY, "a test")
+    followed(changed(platform, recovery={"no_progress_seconds": 77.0}))
+    held = other.terms()
+    assert (held.origin, held.init) == ({"sweep": "s", "trial": 3}, "/weights")
+    assert held.no_progress_seconds == 77.0
+
+
+def test_a_layout_that_does_not_fit_the_training_is_refused_and_the_others_follow(platform: Platform):
+    """The recipe is another model now, with more layers to divide."""
+    model = {"layers": 4, "width": 32, "heads": 2, "kv_heads": 1, "hidden": 64}
+    pipeline = {"pipeline": 4, "schedule": "gpipe"}
+    store, fits = wanted(platform), platform.wanted("fits", model=model)
+    after = changed(platform, model=model, layout=pipeline, placement={"ranks_per_node": 4})
+    followed(after)
+    assert store.terms().ranks_per_node == 1 and store.terms().operation["layout"]["pipeline"] == 1
+    assert fits.terms().ranks_per_node == 4
+
+
+@pytest.mark.slow
+def test_a_training_that_was_offered_long_ago_starts_with_the_terms_of_its_recipe_now(platform: Platform):
+    store = platform.proposed("offered", run={"steps": 2})
+    after = changed(platform, placement={"nodes": {"min": 1, "max": 2}})
+    assert after.materialise([keys.key(TINY, "training")], store.id).success
+    claim = store.newest_claim()
+    assert claim is not None and claim.nodes == ("node-0", "node-1")
+
+
+def test_a_training_that_is_not_wanted_any_more_keeps_its_terms(platform: Platform):
+    store = wanted(platform)
+    store.want("stop", BY, "a test")
+    followed(changed(platform, recovery={"no_progress_seconds": 77.0}))
+    assert store.terms().no_progress_seconds == 30.0
+    assert platform.trainings.opened(Duty.RUN) == [store.id]
+
+
+def test_a_change_that_ranks_took_over_is_shown_once_with_who_why_and_the_values(platform: Platform):
+    store = wanted(platform)
+    assert store.claim(1, ("node-0",), "a test", BY)
+    [set_] = update(store, ["optimiser.learning_rate=0.5"], {TINY: platform.recipe}, "ada", "the loss rises")
+    assert set_.old == 0.01
+    followed(platform)
+    assert platform.observations(store.id) == []  # no rank has taken it over yet
+    changes.record(
+        store.folder,
+        AppliedChange(1, 41, Token(1), {"optimiser.learning_rate": (0.01, 0.5)}, "ada", "the loss rises"),
+    )
+    for _ in range(2):
+        followed(platform)
+    [shown] = platform.observations(store.id)
+    said = {name: value.value for name, value in shown.metadata.items()}
+    assert (said["change"], said["step"], said["by"], said["why"]) == (1, 41, "ada", "the loss rises")
+    assert said["diff"] == "```diff\n- optimiser.learning_rate: 0.01\n+ optimiser.learning_rate: 0.5\n```"
+    assert said["state"] == "since step 42"
+
+
+def test_a_term_that_was_set_by_hand_stays_when_the_recipe_says_otherwise(platform: Platform):
+    store = wanted(platform)
+    found = update(
+        store, ["observation.window_steps=7", "recovery.pending_seconds=9.0"], {TINY: platform.recipe}, "ada", "a test"
+    )
+    assert [each.takes_effect for each in found] == ["in place, between two steps", "at once"]
+    followed(changed(platform, observation={"window_steps": 11}, recovery={"pending_seconds": 77.0}))
+    held = store.terms()
+    assert (held.operation["observation"]["window_steps"], held.pending_seconds) == (7, 9.0)
+    with pytest.raises(ValueError, match=r"layout\.tensor: .*"):
+        update(store, ["layout.tensor=64"], {TINY: platform.recipe}, "ada", "a test")
+    assert store.terms() == held

@@ -1,0 +1,94 @@
+"""The job's store, as a supervisor uses it: records by key, the first one of which stands where that matters.
+
+It is the rendezvous store that the launcher hosts (`slipway.trainer.elastic.generations` has the keys). Every method
+raises StoreGone when the store does not answer: without it no generation can begin, and the job ends.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from slipway.trainer.base import codec
+from slipway.trainer.elastic import links
+
+Record = TypeVar("Record")
+CONNECT_SECONDS = 10.0
+"""One attempt to reach the store: a signal is heard between two."""
+ANSWER_SECONDS = 60
+"""How long the store may take for one answer."""
+
+
+class StoreGone(Exception):
+    """The store of the job cannot be reached."""
+
+
+class JobStore:
+    """Records in a store of torch.distributed."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    @staticmethod
+    def connected(host: str, port: int, seconds: float) -> "JobStore":
+        """The store at this address, which may still be starting; asks for `seconds`. Raises StoreGone."""
+        from torch._C._distributed_c10d import TCPStore
+
+        with _answering():
+            before = links.sockets()
+            found = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
+            found.set_timeout(timedelta(seconds=ANSWER_SECONDS))
+            # That limit is of waits alone: a store that stands still would keep any other question waiting for ever.
+            links.limit_answers(links.sockets() - before, ANSWER_SECONDS)
+            return JobStore(found)
+
+    @staticmethod
+    def alone() -> "JobStore":
+        """A store in the memory of this process, for a job of one rank."""
+        from torch._C._distributed_c10d import HashStore
+
+        return JobStore(HashStore())
+
+    def has(self, key: str) -> bool:
+        with _answering():
+            return bool(self._store.check([key]))
+
+    def read(self, key: str, kind: type[Record]) -> Record | None:
+        """The record under a key; None when there is none."""
+        if not self.has(key):
+            return None
+        with _answering():
+            return codec.decode(kind, self._store.get(key), key)
+
+    def write(self, key: str, record: Any) -> None:
+        with _answering():
+            self._store.set(key, codec.encode(record))
+
+    def remove(self, key: str) -> None:
+        """Remove what is under a key, if anything is."""
+        with _answering():
+            self._store.delete_key(key)
+
+    def write_first(self, key: str, record: Record) -> Record:
+        """Write a record unless there is one; the one that stands."""
+        with _answering():
+            stands = self._store.compare_set(key, "", codec.encode(record).decode())
+            return codec.decode(type(record), stands, key)
+
+    def number(self, key: str) -> int:
+        """The next number under a key, from 0."""
+        with _answering():
+            return int(self._store.add(key, 1)) - 1
+
+    def count(self, key: str) -> int:
+        """How many numbers were given under a key."""
+        with _answering():
+            return int(self._store.add(key, 0))
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # DistNetworkError, DistStoreError
+        raise StoreGone(f"the job's rendezvous store does not answer: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,219 @@
+"""Rendezvous: the supervisors of a job find out which nodes take part in a generation, and in which order.
+
+Each node arrives. The first node in order closes the meeting: at the start when all nodes of the job have arrived or,
+for a job that may have fewer, some time after enough have; later when all nodes of the generation before, and those for
+which it ended, have arrived or are lost. Where too few are left then, and the launcher starts lost nodes anew, it
+waits for these for a while. It claims the token of the generation before it names the members, so that whoever is among
+them may write. Should it be lost in between, the next one in order does the same again: the first list of members
+stands.
+
+As many of the nodes that have arrived are chosen as the layout has a mesh for: replicas of several nodes are whole or
+not there. The nodes of a replica that lost one of its own stay out first, as the whole replicas hold every part of the
+state; they wait, and take part again when the number is whole.
+
+A node of a job whose generations go on without it asks to take part again: it was lost and is back, or it came to the
+meeting too late, or the layout had no use for it. It waits with all that it needs imported; rank 0 hears that it does,
+and ends the generation between two steps (`slipway.trainer.elastic.scaling`). One that stands in for a member that died
+ends the generation at once: the member's ranks are gone. It is that node itself, or another machine with its number in
+the job: a launcher that gives numbers gives each to one node at a time.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.config import layout
+from slipway.trainer.config.layout import LayoutSettings
+from slipway.trainer.elastic.generations import ASKED, DUMP, LOST, OVER, STOPPING, Arrival, End, Members, key
+from slipway.trainer.elastic.job_store import JobStore, StoreGone
+from slipway.trainer.elastic.liveness import LOST_SECONDS, NodeLiveness
+from slipway.trainer.record import causes
+
+JOIN_SECONDS = 900.0
+"""Time for the nodes to find each other at the start, as some still pull their image."""
+LAST_CALL_SECONDS = 30.0
+"""How long a job that may have fewer nodes waits at the start for the rest, once enough have arrived."""
+RETURN_SECONDS = 30.0
+"""How long a silent node is waited for that the launcher starts anew: Kubernetes makes a new pod after 10 s."""
+
+
+class GenerationOver(Exception):
+    """The generation ends before it has begun."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end.reason)
+        self.end = end
+
+
+@dataclass(frozen=True)
+class NodeCount:
+    """How many nodes a job takes."""
+
+    least: int
+    most: int
+    replaced_seconds: float = 0.0
+    """How long a job with too few nodes waits for one in the place of a lost one; 0 where none comes."""
+
+
+class Rendezvous:
+    """One supervisor's part in the meetings of its job."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        liveness: NodeLiveness,
+        own: Arrival,
+        nodes: NodeCount,
+        incarnation: int,
+        choose: Callable[[Sequence[Arrival], Members | None], tuple[Arrival, ...]],
+        grant: Callable[[Members, str], End | None],
+        pause: Callable[[int], None],
+    ) -> None:
+        """Take part for this node.
+
+        `choose` says which of the nodes that have arrived take part, after the members of the generation before.
+        `grant` claims the token for members, for the reason given, or says why not. `pause` is called between two looks
+        with the generation, and may raise GenerationOver.
+        """
+        self._store, self._liveness, self._own, self._nodes = store, liveness, own, nodes
+        self._incarnation, self._choose, self._grant, self._pause = incarnation, choose, grant, pause
+        self._patience = RETURN_SECONDS if nodes.replaced_seconds else LOST_SECONDS
+        self._known: dict[str, Arrival] = {}
+        """The arrivals that were read, by key: they do not change."""
+
+    def members(self, generation: int, before: Members | None, cause: str, joins: Sequence[str] = ()) -> Members:
+        """Meet for a generation; who takes part in it, which may be without this node.
+
+        before: those of the generation before; None at the start. joins: nodes that are waited for beside them. Raises
+        GenerationOver and StoreGone.
+        """
+        place = self._store.number(key(generation, "arrivals"))
+        self._store.write(key(generation, "arrived", place), self._own)
+        begun = time.monotonic()
+        while True:
+            if end := self._store.read(key(generation, "end"), End):
+                raise GenerationOver(end)
+            if found := self._store.read(key(generation, "members"), Members):
+                return found
+            arrived = self._arrived(generation)
+            if arrived and arrived[0] == self._own and self._complete(arrived, before, joins, begun):
+                self._close(generation, self._choose(arrived, before), cause)
+            else:
+                self._pause(generation)
+
+    def _arrived(self, generation: int) -> list[Arrival]:
+        """The nodes that have arrived and are not lost, in the order of their ranks."""
+        for place in range(self._store.count(key(generation, "arrivals"))):
+            name = key(generation, "arrived", place)
+            if name not in self._known and (arrival := self._store.read(name, Arrival)):
+                self._known[name] = arrival
+        here = [each for name, each in self._known.items() if name.startswith(key(generation, "arrived", ""))]
+        living = [each for each in here if each == self._own or not self._is_lost(each.node)]
+        # One that was started anew while the others were still on their way has arrived twice.
+        last = {each.index if each.index >= 0 else each.node: each for each in living}
+        return sorted(last.values(), key=lambda each: (each.index, each.node))
+
+    def _complete(self, arrived: Sequence[Arrival], before: Members | None, joins: Sequence[str], begun: float) -> bool:
+        if len(arrived) >= self._nodes.most:
+            return True
+        if before is None:
+            waited = LAST_CALL_SECONDS if len(arrived) >= self._nodes.least else JOIN_SECONDS
+            return time.monotonic() - begun > waited
+        here = {each.node for each in arrived}
+        if not all(node in here or self._is_lost(node) for node in (*(each.node for each in before.nodes), *joins)):
+            return False
+        return len(arrived) >= self._nodes.least or time.monotonic() - begun > self._nodes.replaced_seconds
+
+    def _is_lost(self, node: str) -> bool:
+        return bool(self._liveness.lost(node, self._patience))
+
+    def _close(self, generation: int, nodes: tuple[Arrival, ...], cause: str) -> None:
+        """Name the members, or end the generation when they are too few or get no token."""
+        members = Members(self._incarnation, generation, nodes, time.time())
+        end = self._too_few(len(nodes), cause) or self._grant(members, cause)
+        if end is None:
+            self._store.remove(DUMP)  # no rank of the generation before is in an exchange, and none of this one is yet
+            self._store.write_first(key(generation, "members"), members)
+        else:
+            self._store.write_first(key(generation, "end"), end)
+
+    def _too_few(self, found: int, cause: str) -> End | None:
+        if found >= self._nodes.least:
+            return None
+        reason = f"found {found} nodes, expected {self._nodes.least} or more; {cause}"
+        return End(self._own.node, causes.DISRUPTED, reason, final=True, code=1, at=time.time())
+
+
+def chosen(
+    arrived: Sequence[Arrival], before: Members | None, most: int, settings: LayoutSettings
+) -> tuple[Arrival, ...]:
+    """Those that take part, in the order of `arrived`; all, up to `most`, where the layout fits no number of them.
+
+    before: the generation before; None at the start.
+    """
+    count = layout.fitting(settings, arrived[0].ranks, min(most, len(arrived))) or min(most, len(arrived))
+    here = {each.node for each in arrived}
+    broken = _broken(before, here, settings) if before else set[str]()
+    kept = sorted(range(len(arrived)), key=lambda place: (arrived[place].node in broken, place))[:count]
+    return tuple(arrived[place] for place in sorted(kept))
+
+
+def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
+    """The newest generation of the job, where there is one; from now on this node is neither lost nor asked to stop.
+
+    A generation that it stands for a member of is over, and a member on another machine is lost from now on. Raises
+    StoreGone.
+    """
+    store.remove(f"{LOST}/{own.node}")
+    members = found = store.read(key(0, "members"), Members)
+    while members:
+        found, members = members, store.read(key(members.generation + 1, "members"), Members)
+    if found and (before := _predecessor(found, own)):
+        kind, what = causes.DISRUPTED, "lost"
+        if store.has(f"{ASKED}/{before}"):
+            kind, what = causes.ASKED, "asked to stop"
+        if before == own.node:
+            reason = f"node {before} was {what}, and is back"
+        else:
+            store.write(f"{LOST}/{before}", {})
+            reason = f"node {before} was {what}, and {own.node} is here in its place"
+        at, joins = time.time(), (own.node,)
+        end = End(own.node, kind, reason, store.has(STOPPING), 1, at, (), (before,), stay=stays, joins=joins)
+        store.write_first(key(found.generation, "end"), end)
+    store.remove(f"{ASKED}/{own.node}")
+    return found
+
+
+def ask_to_join(store: JobStore, members: Members, own: Arrival, most: int) -> None:
+    """Say that this node waits, where the generation has fewer nodes than the job may have. Raises StoreGone."""
+    if len(members.nodes) < most and not members.has(own.node):
+        store.write(key(members.generation, "waiting", store.number(key(members.generation, "waits"))), own)
+
+
+def tell_over(store: JobStore) -> None:
+    """Say that the job is over, so that its store waits for nobody to come back; what cannot be said is left out."""
+    with contextlib.suppress(StoreGone):
+        store.write(OVER, {})
+
+
+def _broken(before: Members, here: set[str], settings: LayoutSettings) -> set[str]:
+    """The nodes of replicas that are no longer whole, with those that have not been a part of one."""
+    try:
+        mesh = layout.check(settings, before.world, before.nodes[0].ranks)
+    except Invalid:
+        return set()
+    replicas = dict[str, set[int]]()
+    for node in before.nodes:
+        first = before.first_rank(node.node)
+        ranks = range(first, first + node.ranks)
+        replicas[node.node] = {mesh.gradient_rank(rank) // mesh.shards for rank in ranks}
+    lost = set[int]().union(*(each for node, each in replicas.items() if node not in here))
+    return {node for node, each in replicas.items() if each & lost} | (here - replicas.keys())
+
+
+def _predecessor(members: Members, own: Arrival) -> str:
+    """The member that this node stands in for; empty where there is none."""
+    same = (each.node for each in members.nodes if each.node == own.node or each.index == own.index >= 0)
+    return next(same, "")

@@ -1,0 +1,71 @@
+"""The stop signal: a node is asked to stop (SIGTERM), and what that means for its job.
+
+Where nobody takes the node's place, the whole job stops: the generation that runs is the last one. Where the launcher
+starts a node anew that ended, on a machine that is not drained, this node alone leaves, and the job goes on without it;
+it stops when all nodes of a generation are asked. The ranks save a checkpoint first in both cases
+(`slipway.trainer.elastic.scaling`). A node that waits beside the ranks of others leaves alone, whatever is replaced.
+"""
+
+import signal
+import time
+from types import FrameType
+
+from slipway.trainer.elastic.generations import ASKED, LOST, STOPPING, End, Members, StopAsked, key
+from slipway.trainer.elastic.job_store import JobStore
+from slipway.trainer.elastic.rendezvous import GenerationOver
+from slipway.trainer.elastic.verdict import RankFault
+from slipway.trainer.record import causes
+
+BY_SIGNAL = "asked to stop by SIGTERM"
+
+
+class StopSignal:
+    """What one supervisor hears and says of a stop."""
+
+    def __init__(self, store: JobStore, node: str, replaced: bool) -> None:
+        """Listen for SIGTERM. `replaced`: whether a node that ends is started anew."""
+        self._store, self._node, self._replaced = store, node, replaced
+        self.asked = False
+        """Whether this node was asked to stop."""
+        self.waits = False
+        """Whether other nodes have ranks, and this one waits beside them."""
+        signal.signal(signal.SIGTERM, self._hear)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether this node leaves, and the others may go on: it says nothing of the end of the job."""
+        return self.asked and (self._replaced or self.waits)
+
+    def broadcast(self) -> None:
+        """Tell the other nodes that this one was asked. Raises StoreGone."""
+        if self._replaced:
+            self._store.write(f"{ASKED}/{self._node}", {})
+        elif not self.waits:
+            self._store.write_first(STOPPING, StopAsked(self._node))
+
+    def raise_if_stopped(self, generation: int) -> None:
+        """Raise GenerationOver when this node was asked, before it has ranks in this generation. Raises StoreGone."""
+        if not self.asked:
+            return
+        end = End(self._node, causes.ASKED, BY_SIGNAL, final=True, code=128 + signal.SIGTERM, at=time.time())
+        self.broadcast()
+        if self.leaves:
+            self._store.write(f"{LOST}/{self._node}", {})  # the others need not wait for it
+        else:
+            end = self._store.write_first(key(generation, "end"), end)
+        raise GenerationOver(end)
+
+    def ends(self, members: Members) -> bool:
+        """Whether the generation of these members is the last one of the job. Raises StoreGone."""
+        if self._replaced:
+            return all(self._store.has(f"{ASKED}/{each.node}") for each in members.nodes)
+        return self.asked or self._store.has(STOPPING)
+
+    def is_final(self, found: RankFault, members: Members) -> bool:
+        """Whether the job ends with the end of a rank. Raises StoreGone."""
+        # A rank that was asked together with its node ends with it, and the others need not.
+        alone = found.kind == causes.ASKED and self.leaves
+        return (found.final and not alone) or self.ends(members)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True

@@ -1,0 +1,348 @@
+"""The supervisor's loop: meet the other nodes, fork ranks, watch them, end them together, and begin again.
+
+It runs in one thread, as a process with several cannot be forked safely. A rank that dies is seen at once (its pidfd
+becomes readable); the end of the generation on another node, and the loss of a node, within `POLL_SECONDS`.
+"""
+
+import functools
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from slipway.trainer.base import console, processes
+from slipway.trainer.base.processes import ExitCode
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.config.layout import LayoutSettings
+from slipway.trainer.diagnosis import stacks
+from slipway.trainer.elastic import forks, incident_records, rendezvous, verdict
+from slipway.trainer.elastic.forks import Fork
+from slipway.trainer.elastic.generations import MOST, VARIABLE, Arrival, End, Members, key
+from slipway.trainer.elastic.job_store import JobStore, StoreGone
+from slipway.trainer.elastic.liveness import NodeLiveness
+from slipway.trainer.elastic.rendezvous import GenerationOver, NodeCount, Rendezvous
+from slipway.trainer.elastic.stop_signal import StopSignal
+from slipway.trainer.elastic.verdict import Budget
+from slipway.trainer.record import causes, fence, incarnation
+from slipway.trainer.record.incarnation import Membership
+from slipway.trainer.record.recorder import BEGUN_VARIABLE
+
+POLL_SECONDS = 0.05
+LOOK_SECONDS = 0.01
+NODES_PER_SECOND = 4000.0
+"""So many nodes at most ask the store in a second, so that one store serves a large job."""
+FOLLOW_SECONDS = 3.0
+"""A rank that only lost the others waits so long for a node that knows why, before its own end counts as the cause."""
+SILENT_SECONDS = 2.5
+"""A supervisor that shows no sign of life for so long, while its ranks are lost, has died: it shows one each second."""
+LEAVING_SECONDS = 10.0
+"""How long ranks that stay may take to come out of their exchanges; one that takes longer is started anew."""
+ENDING_SECONDS = 3.0
+"""How long ranks may take to end by themselves when the job ends: each of them may have something to say."""
+
+
+@dataclass(frozen=True)
+class JobPlace:
+    """The job and the node of a supervisor."""
+
+    config: Path
+    """The resolved configuration."""
+    settings: LayoutSettings
+    """What it says of the layout."""
+    store: Path
+    """The training's durable folder."""
+    incarnation: int
+    nodes: NodeCount
+    own: Arrival
+    endpoint: tuple[str, int]
+    """Host and port of the job's store, for the ranks."""
+    stays: bool = False
+    """Whether ranks that are well stay in their processes when a generation ends."""
+    helpers: tuple[int, ...] = ()
+    """Children of this process that are no ranks."""
+    memory: tuple[tuple[int, ...], ...] = ()
+    """The buffers of each rank, which outlive it (`slipway.trainer.checkpoint.memory`)."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The recipe's answers by cause."""
+
+
+class Supervisor:
+    """The ranks of one node, generation by generation."""
+
+    def __init__(self, place: JobPlace, store: JobStore, rank_main: Callable[[list[str]], int]) -> None:
+        """`rank_main`: the program of a rank, which takes the path of the configuration and returns an exit code."""
+        self._rank_main = rank_main
+        self._place, self._store, self._node = place, store, place.own.node
+        self._liveness = NodeLiveness(store, self._node)
+        self._stop = StopSignal(store, self._node, replaced=bool(place.nodes.replaced_seconds))
+        self._budget = Budget(place.store)
+        self._forks: list[Fork] = []
+        self._tried: dict[str, str] = {}
+        self._moments: dict[str, float] = {}
+        self._members: Members | None = None
+        """Those of the generation whose ranks are here."""
+        self._rendezvous = Rendezvous(
+            store,
+            self._liveness,
+            place.own,
+            place.nodes,
+            place.incarnation,
+            self._choose,
+            self._grant,
+            self._pause_in_rendezvous,
+        )
+
+    def run(self) -> int:
+        """Run generations until the ranks are done or the job ends; the exit code. Raises StoreGone."""
+        processes.adopt_orphans()
+        before: Members | None = None
+        last: End | None = None
+        generation = 0
+        try:
+            if found := rendezvous.underway(self._store, self._place.own, self._place.stays):
+                before, last, generation = found, self._waits(found), found.generation + 1
+            while True:
+                self._stop.raise_if_stopped(generation)
+                cause = f"generation {generation - 1} ended: {last.reason}" if last else "first start"
+                members = self._rendezvous.members(generation, before, cause, last.joins if last else ())
+                self._moments["ranks_gone"] = members.at
+                last = self._generation(members, before, last) if members.has(self._node) else self._waits(members)
+                if last is None:
+                    if not self._stop.leaves:
+                        rendezvous.tell_over(self._store)
+                    return 0
+                before, generation = members, generation + 1
+        except GenerationOver as over:
+            if not self._stop.leaves:
+                rendezvous.tell_over(self._store)
+            return self._exit_code(over.end)
+        except StoreGone as gone:
+            self._note_gone(gone)
+            raise
+        finally:
+            self._end_ranks()
+
+    def _generation(self, members: Members, before: Members | None, last: End | None) -> End | None:
+        """Start the ranks and watch them to their end; why the generation ended, None when its ranks are done.
+
+        Raises GenerationOver when the job ends with it.
+        """
+        self._members = members
+        self._fork(members)
+        if before is not None and last is not None and members.nodes[0] == self._place.own:
+            self._note_recovery(before, members, last)
+        end = self._watched(members)
+        if end is None:
+            return None
+        if end.kind not in incident_records.NO_INCIDENT:
+            stacks.snapshot(members.generation)
+        if end.final:
+            self._let_end()
+        elif left := self._end_ranks(self._staying(members) if end.stay else ()):
+            reason = f"processes of {self._node} cannot be killed: {left}"
+            end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
+            self._store.write_first(key(members.generation + 1, "end"), end)
+        if end.kind in slots.DOUBTED:
+            slots.forget(self._place.memory)
+        if end.kind not in (causes.GROWN, causes.ASKED):
+            self._budget.ended(fence.Token(members.incarnation, members.generation))
+        if not end.final and (spent := self._budget.spent):
+            end = replace(end, final=True, reason=f"{end.reason}; {spent}")
+            end = self._store.write_first(key(members.generation + 1, "end"), end)
+        if end.final:
+            if end.node == self._node:
+                incident_records.incident(self._place.store, members, end, self._budget.step, "ended the job")
+            raise GenerationOver(end)
+        self._moments = {"detected": end.at}
+        return end
+
+    def _waits(self, members: Members) -> End:
+        """Wait, beside the generation without this node, until it ends; it is asked to. Raises GenerationOver."""
+        self._end_ranks()
+        self._stop.waits = True
+        rendezvous.ask_to_join(self._store, members, self._place.own, self._place.nodes.most)
+        while True:
+            end = self._store.read(key(members.generation, "end"), End)
+            if end and not end.final:
+                self._moments = {"detected": end.at}
+                self._stop.waits = False
+                return end
+            if end or all(self._store.has(key(members.generation, "done", each.node)) for each in members.nodes):
+                raise GenerationOver(end or End(self._node, causes.DONE, "all steps are done", True, 0, time.time()))
+            self._pause_in_rendezvous(members.generation)
+
+    def _fork(self, members: Members) -> None:
+        first, host = members.first_rank(self._node), self._place.endpoint
+        shared = {
+            "WORLD_SIZE": members.world,
+            "LOCAL_WORLD_SIZE": self._place.own.ranks,
+            "GROUP_RANK": members.number(self._node),
+            "GROUP_WORLD_SIZE": len(members.nodes),
+            MOST: self._place.nodes.most,
+            "MASTER_ADDR": host[0],
+            "MASTER_PORT": host[1],
+            incarnation.VARIABLE: members.incarnation,
+            VARIABLE: members.generation,
+            **self._tried,
+            **({BEGUN_VARIABLE: processes.begun_at()} if members.generation == 0 else {}),
+        }
+        config = str(self._place.config)
+        words = (sys.executable, "-m", "slipway.trainer", config)
+        here = {fork.local: fork for fork in self._forks if fork.poll() is None}
+        for local in range(self._place.own.ranks):
+            memory = slots.named(self._place.memory[local])
+            environment = {**shared, **memory, "RANK": first + local, "LOCAL_RANK": local}
+            program = functools.partial(self._rank_main, [config])
+            if local in here:
+                here[local].rank = first + local
+            else:
+                named = {name: str(value) for name, value in environment.items()}
+                here[local] = Fork(first + local, program, named, words)
+        self._forks = [here[local] for local in sorted(here)]
+        self._tried = {incarnation.TRIED_VARIABLE: "1"}
+        self._moments["ranks_ready"] = time.time()
+
+    def _watched(self, members: Members) -> End | None:
+        """Watch until the generation is over: why, or None when all its ranks have ended well."""
+        end_key, done = key(members.generation, "end"), False
+        follows_since: float | None = None
+        others = [each.node for each in members.nodes]
+        neighbour = others[(members.number(self._node) + 1) % len(others)]
+        asked = False
+        while True:
+            self._wait_for_a_rank(len(members.nodes))
+            if self._stop.asked and not asked:
+                asked = True
+                self._stop.broadcast()
+                for fork in self._forks:
+                    fork.send(signal.SIGTERM)
+            codes = {fork.rank: fork.poll() for fork in self._forks}
+            where = self._place.store, self._token(members), self._node
+            found = verdict.fault(codes, *where, self._place.policies)
+            if found and found.follows:
+                follows_since = follows_since or time.monotonic()
+                away = [each for each in others if each != self._node]
+                if silent := [each for each in away if self._liveness.silence(each) > SILENT_SECONDS]:
+                    self._announce_silent(members, found, silent)
+                if time.monotonic() - follows_since < FOLLOW_SECONDS:
+                    found = None
+            if found:
+                self._announce(members, found)
+            if end := self._store.read(end_key, End):
+                return end
+            if not done and not any(codes.values()) and None not in codes.values():
+                self._store.write(key(members.generation, "done", self._node), {})
+                done = True
+            if done and all(self._store.has(key(members.generation, "done", each)) for each in others):
+                return None
+            self._liveness.beat()
+            if neighbour != self._node and (reason := self._liveness.lost(neighbour)):
+                self._announce_lost(members, neighbour, reason)
+
+    def _announce(self, members: Members, found: verdict.RankFault) -> None:
+        final, stays = self._stop.is_final(found, members), self._place.stays
+        where = (found.rank,), (found.node or self._node,)
+        end = End(self._node, found.kind, found.reason, final, found.code, time.time(), *where, stay=stays)
+        self._store.write_first(key(members.generation, "end"), end)
+
+    def _announce_silent(self, members: Members, found: verdict.RankFault, nodes: Sequence[str]) -> None:
+        """Ranks here lost those of nodes whose supervisors died with their ranks, and can say nothing."""
+        reason = f"the supervisor of {', '.join(nodes)} died: it shows no sign of life, and {found.reason}"
+        ranks = tuple(rank for node in nodes for rank in members.ranks(node))
+        final = self._stop.ends(members) or verdict.ends_job(causes.KILLED, self._place.policies)
+        end = End(self._node, causes.KILLED, reason, final, 1, time.time(), ranks, tuple(nodes))
+        self._store.write_first(key(members.generation, "end"), end)
+
+    def _announce_lost(self, members: Members, node: str, reason: str) -> None:
+        final, stays = self._stop.ends(members), self._place.stays
+        where = tuple(members.ranks(node)), (node,)
+        end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), *where, stay=stays)
+        self._store.write_first(key(members.generation, "end"), end)
+
+    def _choose(self, arrived: Sequence[Arrival], before: Members | None) -> tuple[Arrival, ...]:
+        return rendezvous.chosen(arrived, before, self._place.nodes.most, self._place.settings)
+
+    def _grant(self, members: Members, cause: str) -> End | None:
+        """Claim the token for the members; why they get none."""
+        meeting = Membership(":".join(map(str, self._place.endpoint)), members.world)
+        kind, code, reason = causes.SUPERSEDED, int(ExitCode.SUPERSEDED), ""
+        try:
+            nodes = tuple(each.node for each in members.nodes)
+            incarnation.granted(self._place.store, self._token(members), meeting, nodes, cause)
+        except fence.Superseded as error:
+            reason = str(error)
+            done = fence.read_exit(self._place.store, members.incarnation)
+            if done and done.outcome == fence.SUCCEEDED:
+                kind, code = causes.DONE, int(ExitCode.DONE)
+        except (OSError, ValueError) as error:
+            kind, code, reason = causes.STORAGE, 1, str(error)
+        return End(self._node, kind, reason, final=True, code=code, at=time.time()) if reason else None
+
+    def _note_gone(self, gone: StoreGone) -> None:
+        """Record that the job ends for want of its store, which says nothing to anybody any more."""
+        if self._members:
+            self._budget.ended(self._token(self._members))
+            end = End(self._node, causes.NETWORK, str(gone), final=True, code=1, at=time.time())
+            incident_records.incident(self._place.store, self._members, end, self._budget.step, "ended the job")
+
+    def _note_recovery(self, before: Members, members: Members, last: End) -> None:
+        """Record the incident that ended the generation before, and the moments of the recovery so far."""
+        how = "ranks that are well stayed" if last.stay else "the ranks were started anew"
+        who = incident_records.divided(self._place.settings, before, members)
+        action = f"generation {members.generation} in the same job: {how}{who}"
+        incident_records.incident(self._place.store, before, last, self._budget.step, action)
+        incident_records.recovery(
+            self._place.store, members, dict(sorted(self._moments.items(), key=lambda item: item[1]))
+        )
+
+    def _wait_for_a_rank(self, nodes: int) -> None:
+        """Wait until a rank ends, for as long as it is not yet time to ask the store again."""
+        running = [fork.descriptor for fork in self._forks if fork.poll() is None]
+        seconds = max(POLL_SECONDS, nodes / NODES_PER_SECOND)
+        select.select(running, [], [], seconds)
+
+    def _let_end(self) -> None:
+        """Give the ranks some time to end by themselves, and end the rest."""
+        deadline = time.monotonic() + ENDING_SECONDS
+        while any(fork.poll() is None for fork in self._forks) and time.monotonic() < deadline:
+            self._wait_for_a_rank(1)
+        self._end_ranks()
+
+    def _staying(self, members: Members) -> list[Fork]:
+        """The ranks that have come out of their exchanges and stay."""
+        deadline = time.monotonic() + LEAVING_SECONDS
+        while True:
+            running = [fork for fork in self._forks if fork.poll() is None]
+            left = [fork for fork in running if self._store.has(key(members.generation, "left", fork.rank))]
+            if left == running or time.monotonic() > deadline:
+                return left
+            select.select([fork.descriptor for fork in running], [], [], LOOK_SECONDS)
+
+    def _end_ranks(self, staying: Sequence[Fork] = ()) -> list[int]:
+        """End the ranks but for those that stay; the pids of processes that cannot be killed."""
+        ending = [fork for fork in self._forks if fork not in staying]
+        left = forks.kill(ending, [*(fork.pid for fork in staying), *self._place.helpers])
+        self._forks = list(staying)
+        return left
+
+    def _pause_in_rendezvous(self, generation: int) -> None:
+        self._liveness.beat()
+        self._stop.raise_if_stopped(generation)
+        time.sleep(max(LOOK_SECONDS, self._place.nodes.most / NODES_PER_SECOND))
+
+    def _exit_code(self, end: End) -> int:
+        """The exit code of this node when the job ends; the reason is the last thing that it says."""
+        if end.kind == causes.DONE:
+            return end.code
+        if end.node != self._node:
+            console.warn(f"trainer: the ranks were ended: {end.reason}")
+            return 1
+        console.warn(f"trainer: {end.reason}")
+        killed = end.code > 128 and end.code != 128 + signal.SIGTERM
+        return ExitCode.GIVEN_UP if killed and self._place.nodes.replaced_seconds else end.code
+
+    def _token(self, members: Members) -> fence.Token:
+        return fence.Token(members.incarnation, members.generation)

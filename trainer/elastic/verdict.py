@@ -1,0 +1,124 @@
+"""The verdict: what the end of a node's ranks means for the job, a new generation or the end of the job too.
+
+After some generations without progress the job ends (`Budget`), so that the control plane counts and chooses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import Signals
+
+from slipway.trainer.base import codec
+from slipway.trainer.base.processes import ExitCode
+from slipway.trainer.record import causes, fence, files
+from slipway.trainer.record.fence import Token
+from slipway.trainer.record.heartbeat import Beat
+from slipway.trainer.record.rank_exit import RankEnd
+
+FINAL = (
+    causes.CONFIGURATION,
+    causes.DIVERGED,
+    causes.MACHINE,
+    causes.OUT_OF_MEMORY,
+    causes.ASKED,
+    causes.SUPERSEDED,
+)
+"""Causes for which a new start on the same nodes would change nothing, or is not wanted."""
+WITHOUT_PROGRESS = 3
+"""So many generations in a row may end without a step that no generation before had reached."""
+BY_CODE = {ExitCode.UNUSABLE: causes.CONFIGURATION, ExitCode.SUPERSEDED: causes.SUPERSEDED}
+
+
+@dataclass(frozen=True)
+class RankFault:
+    """Why the ranks of a node ended before the last step, judged by the one among them that says most."""
+
+    rank: int
+    kind: str
+    """Of `slipway.trainer.record.causes`."""
+    reason: str
+    code: int
+    """128 + n for signal n."""
+    final: bool = False
+    """Whether the job ends with it."""
+    node: str = ""
+    """The node on which it began, where the rank has said so."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether it may only follow from the end of a rank on another node, which ended exchanges with this one."""
+        return self.kind in ("", causes.NETWORK)
+
+
+def ends_job(kind: str, policies: Mapping[str, str]) -> bool:
+    """Whether a job ends with a fault of this class, where a recipe has chosen these answers.
+
+    Only the control plane gives a training up, and takes other nodes.
+    """
+    return kind in FINAL or (bool(kind) and causes.answer(kind, policies) in (causes.STOP, causes.REPLACE))
+
+
+def fault(
+    codes: Mapping[int, int | None], store: Path, token: Token, node: str, policies: Mapping[str, str]
+) -> RankFault | None:
+    """The fault of a node's ranks, None while each of them runs or has ended well.
+
+    codes: the exit code of each rank, -n when signal n killed it, None while it runs. policies: the recipe's answers
+    by cause.
+    """
+    judged = [_of(rank, code, store, token, node) for rank, code in codes.items() if code]
+    found = [replace(each, final=ends_job(each.kind, policies)) for each in judged]
+    # A fault that is final comes first; then a rank that was killed, one that says why, and one that lost the others.
+    return min(found, key=lambda each: (not each.final, each.follows, each.code < 128), default=None)
+
+
+class Budget:
+    """The generations of one job; every supervisor counts them, and counts the same."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._best = self._count = 0
+        self.step = 0
+        """The last step of the generation that ended last, as far as it is on record."""
+
+    def ended(self, token: fence.Token) -> None:
+        """Count a generation that has ended."""
+        self.step = _reached(self._store, token)
+        self._count = 0 if self.step > self._best else self._count + 1
+        self._best = max(self._best, self.step)
+
+    @property
+    def spent(self) -> str:
+        """Why no further generation may begin; empty while one may."""
+        if self._count < WITHOUT_PROGRESS:
+            return ""
+        return f"{self._count} generations in a row made no progress beyond step {self._best}"
+
+
+def _of(rank: int, code: int, store: Path, token: Token, node: str) -> RankFault:
+    if code < 0:
+        name = Signals(-code).name if -code in set(Signals) else f"signal {-code}"
+        kind = causes.ASKED if name == "SIGTERM" else causes.KILLED
+        return RankFault(rank, kind, f"rank {rank} on {node} was killed: {name}", 128 - code)
+    said = _said(store, token, rank)
+    kind = said.kind if said else BY_CODE.get(ExitCode(code), causes.UNKNOWN) if code in set(ExitCode) else ""
+    reason = f": {said.reason}" if said else ""
+    where = said.node if said else ""
+    return RankFault(rank, kind, f"rank {rank} on {node} ended with exit code {code}{reason}", code, node=where)
+
+
+def _said(store: Path, token: Token, rank: int) -> RankEnd | None:
+    """What the rank said of its end, None where it said nothing that can be read."""
+    try:
+        return codec.read_if_whole(files.named(store, files.ENDS, f"{token}.{rank:05d}"), RankEnd)
+    except OSError:
+        return None
+
+
+def _reached(store: Path, token: fence.Token) -> int:
+    """The last step of a generation: all its ranks are at the same one, so that rank 0's heartbeat tells it."""
+    try:
+        beat = codec.read_if_whole(files.named(store, files.HEARTBEATS, f"{token}.00000"), Beat)
+        return beat.step if beat else 0
+    except OSError:
+        return 0

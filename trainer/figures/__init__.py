@@ -1,1 +1,0 @@
-"""Figures of a step: where its time went, what the hardware did, the report and the profile."""

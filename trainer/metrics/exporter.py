@@ -1,0 +1,93 @@
+"""The exporter of a job: its node's ranks, and with them the training's figures, for Prometheus to scrape.
+
+SLIPWAY_METRICS_PORT in the environment starts it, in a process beside the ranks that dies with their supervisor: a
+scrape takes nothing from a step. It reads what the ranks write anyway, and of that what is new. The figures of the
+whole training come from the node of rank 0 alone, so that no query counts them twice.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from slipway.trainer.base import console, exporting, forked, journal
+from slipway.trainer.base.exposition import Exposition
+from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.metrics.job_metrics import JobFigures, expose_ranks
+from slipway.trainer.record import fence, heartbeat, ledger
+from slipway.trainer.record.heartbeat import Beat, RankPlace
+
+VARIABLE = "SLIPWAY_METRICS_PORT"
+
+
+class JobExporter:
+    """Reads one incarnation of a training on, scrape by scrape."""
+
+    def __init__(
+        self, store: Path, incarnation: int, node: str | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`node` None: of all nodes, for one exporter of a whole job. `clock` says for how long a rank stands still."""
+        self._store, self._incarnation, self._node, self._clock = store, incarnation, node, clock
+        self._figures = JobFigures(store.name)
+        self._offsets: dict[str, int] = {}
+        self._seen: dict[int, tuple[RankPlace, float]] = {}
+
+    def text(self) -> str:
+        """What a scrape gets now. Raises OSError."""
+        exposition = Exposition()
+        self.expose(exposition)
+        return exposition.text()
+
+    def expose(self, into: Exposition) -> None:
+        """Add the samples of now. Raises OSError."""
+        beats = self._beats()
+        self._figures.add(self._new())
+        if self._node is None or any(beat.rank == 0 for beat in beats):
+            self._figures.expose(into)
+        expose_ranks(into, self._store.name, beats, self._still(beats))
+
+    def _beats(self) -> list[Beat]:
+        """Of this node's ranks, in the newest generation."""
+        claim = fence.newest_claim(self._store)
+        beats = heartbeat.read(self._store, claim.token) if claim else []
+        return [beat for beat in beats if self._node is None or beat.node == self._node]
+
+    def _new(self) -> list[JournalEvent]:
+        """What the ranks and the copies of this incarnation have written since the last scrape."""
+        found: list[JournalEvent] = []
+        for path in ledger.segments(self._store):
+            if path.name.startswith(f"{self._incarnation:06d}."):
+                reading = journal.read(path, self._offsets.get(path.name, 0))
+                self._offsets[path.name] = reading.offset
+                found += reading.events
+        return sorted(found, key=lambda event: float(event["t"]))
+
+    def _still(self, beats: Sequence[Beat]) -> dict[int, float]:
+        now = self._clock()
+        for beat in beats:
+            if self._seen.get(beat.rank, (None, 0.0))[0] != beat.place:
+                self._seen[beat.rank] = beat.place, now
+        return {beat.rank: now - self._seen[beat.rank][1] for beat in beats}
+
+
+def start(store: Path, incarnation: int, node: str) -> tuple[int, ...]:
+    """Start it where the environment asks for it; the pid of its process, or nothing.
+
+    Call it before any thread is started. A port that is taken costs the metrics of this node, and nothing else.
+    """
+    if not (given := os.environ.get(VARIABLE, "")):
+        return ()
+    try:
+        served = exporting.server("", _port(given), JobExporter(store, incarnation, node).text)
+    except (OSError, ValueError) as error:
+        console.warn(f"trainer: {VARIABLE}={given}: {error}; this node exports no metrics")
+        return ()
+    pid = forked.start_helper(__name__, served.serve_forever)  # until the last steps, which are worth a scrape
+    served.server_close()
+    return (pid,)
+
+
+def _port(given: str) -> int:
+    if not given.isdecimal() or not 0 < int(given) < 65536:
+        raise ValueError("expected a port from 1 to 65535")
+    return int(given)

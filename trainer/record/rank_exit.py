@@ -1,0 +1,175 @@
+"""The exit of a rank: what it says of its own end, for whoever records how the incarnation ended.
+
+An exit code survives every launcher, and says little: torchrun ends with 1 for a rank that was asked to stop on another
+node. So a rank that ends before the last step leaves a record, ends/<token>.<rank>.json. Of the records of several
+ranks the most telling one counts. A rank that was killed leaves none.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from slipway.trainer.base import codec
+from slipway.trainer.record import causes, fence, files, incarnation, incidents
+
+PRECEDENCE = (
+    causes.CONFIGURATION,
+    causes.CORRUPTION,
+    causes.MACHINE,
+    causes.NODE,
+    causes.DIVERGED,
+    causes.SPIKE,
+    causes.OUT_OF_MEMORY,
+    causes.ANSWERED,
+    causes.STORAGE,
+    causes.ASKED,
+    causes.SUPERSEDED,
+    causes.PROGRAM,
+    causes.NETWORK,
+)
+"""The most telling class first: the later ones may follow from an earlier one on another rank."""
+HARDWARE = (
+    "uncorrectable",  # ECC, NVLink
+    "hardware",
+    "no CUDA-capable device",
+    "CUDA-capable device(s) is/are busy or unavailable",
+    "unknown error",
+    "GPU is lost",
+    "fallen off the bus",
+    "Xid",
+)
+"""Of the texts of CUDA's errors, those that a program does not cause (CUDA runtime API, `cudaError_t`)."""
+LACKING = (
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "driver version is insufficient",
+    "system not yet initialized",  # the fabric manager of NVLink
+    "address already in use",
+    "Address already in use",
+    "EADDRINUSE",
+    "No space left on device",  # /dev/shm among it
+    "Cannot allocate memory",
+    "Too many open files",
+)
+"""In the errors of libraries where a node lacks what every start needs."""
+LACKING_ERRORS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+COMMUNICATION = ("NCCL", "gloo", "Connection closed by peer", "Connection reset by peer", "ProcessGroup")
+"""In the errors of a rank whose peers are gone."""
+GONE = ("process group has not been initialized", "resolve the process group", "is not registered, please create group")
+"""In those of an exchange that begins when another thread has ended all groups: a ValueError of `torch.distributed`."""
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """Why one rank ended."""
+
+    rank: int
+    kind: str
+    """Of `slipway.trainer.record.causes`."""
+    reason: str
+    step: int
+    node: str
+    at: float
+    """Seconds since the epoch, by the clock of the node."""
+    world: int = 0
+    """The number of ranks; 0 in a record of an earlier version."""
+
+
+def note(store: Path, token: fence.Token, rank: int, kind: str, reason: str, step: int = 0, node: str = "") -> None:
+    """Leave a rank's record; the first one stands, and a store that cannot be written gets none.
+
+    node: the one on which it began, where that is not the rank's own.
+    """
+    end = RankEnd(rank, kind, reason, step, node or os.environ.get("SLIPWAY_NODE", "local"), time.time(), _world())
+    with contextlib.suppress(OSError):
+        codec.create_only(files.named(store, files.ENDS, f"{token}.{rank:05d}"), end)
+
+
+@contextlib.contextmanager
+def noted(store: Path) -> Iterator[None]:
+    """Leave the record of an error that ends this rank, if a launcher started it; the error goes on."""
+    try:
+        yield
+    except (Exception, SystemExit) as raised:
+        # A script's error has become its exit code already.
+        error = (raised.__context__ or raised) if isinstance(raised, SystemExit) else raised
+        token, kind = incarnation.from_environment(), kind_of(error)
+        if token and kind and str(error):
+            node = error.nodes[0] if isinstance(error, causes.UnfitNode) and error.nodes else ""
+            note(store, token, int(os.environ.get("RANK", "0")), kind, str(error).splitlines()[0], node=node)
+        raise
+
+
+def decisive(store: Path, incarnation: int) -> RankEnd | None:
+    """The most telling record of an incarnation's last generation; None without one. Raises OSError.
+
+    Where ranks say only that an exchange failed, and not all of them say so, another rank died without a word: then
+    what the supervisor saw of that counts, if there was one.
+    """
+    last = _last_generation(store, incarnation)
+    found = []
+    for name in files.names(store, files.ENDS):
+        if name.startswith(f"{last}."):
+            with contextlib.suppress(codec.UndecodableRecord):
+                found.append(codec.read(files.named(store, files.ENDS, name), RankEnd))
+    most_telling = min(found, key=lambda end: _place(end.kind), default=None)
+    alone = most_telling is not None and most_telling.kind == causes.NETWORK and len(found) < most_telling.world
+    return _seen(store, last) if alone or most_telling is None else most_telling
+
+
+def _last_generation(store: Path, incarnation: int) -> fence.Token:
+    """The last generation that was claimed, or that left a record; 0 where neither is on record."""
+    claimed = [claim.token for claim in fence.claims(store)]
+    said = [fence.Token.parse(name.rpartition(".")[0]) for name in files.names(store, files.ENDS)]
+    return max(
+        (each for each in (*claimed, *said) if each.incarnation == incarnation), default=fence.Token(incarnation)
+    )
+
+
+def _seen(store: Path, token: fence.Token) -> RankEnd | None:
+    """What was seen of the end of a generation from outside its ranks, as its incident has it."""
+    try:
+        incident = incidents.read(store, str(token))
+    except (FileNotFoundError, codec.UndecodableRecord):
+        return None
+    rank, node = (incident.ranks or (0,))[0], (incident.nodes or ("",))[0]
+    return RankEnd(rank, incident.kind, incident.reason, incident.step, node, incident.at)
+
+
+def kind_of(error: BaseException) -> str:
+    """The class of the error that ends a rank; that of the network may only follow from the end of another rank."""
+    text = str(error)
+    match error:
+        case causes.Failure():
+            return error.kind
+        case fence.Superseded():
+            return causes.SUPERSEDED
+        case MemoryError():  # of the host; `slipway.trainer.step.exhaustion` answers for the passes of a step
+            return causes.NODE
+        case codec.UndecodableRecord():
+            return causes.STORAGE
+        case ValueError() | RuntimeError() if any(sign in text for sign in GONE):
+            return causes.NETWORK
+        case ValueError():
+            return causes.CONFIGURATION
+        case OSError():
+            return causes.NODE if error.errno in LACKING_ERRORS else causes.STORAGE
+        case RuntimeError() if any(sign in text for sign in LACKING):
+            return causes.NODE
+        case RuntimeError() if "CUDA error" in text and any(sign in text for sign in HARDWARE):
+            return causes.MACHINE
+        case RuntimeError() if any(sign in text for sign in COMMUNICATION):
+            return causes.NETWORK
+    return causes.PROGRAM
+
+
+def _world() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _place(kind: str) -> int:
+    return PRECEDENCE.index(kind) if kind in PRECEDENCE else len(PRECEDENCE)

@@ -1,0 +1,115 @@
+"""``python -m slipway.trainer.supervisor ARGUMENT... CONFIG.json``: the supervisor of one node of a job; a launcher
+starts it.
+
+It takes torchrun's place for the built-in trainer, and has the arguments of torchrun that say how many nodes there are,
+how many ranks each has, and where they meet. The exit code is that of the rank for which the job ended, 128 + n when
+signal n ended it (4 where the launcher starts nodes anew that end so), and 1 when another node has ended the job.
+"""
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import slipway.trainer.__main__ as rank_program
+from slipway.trainer import preimport
+from slipway.trainer.base import console
+from slipway.trainer.base.processes import ExitCode
+from slipway.trainer.checkpoint.memory import slots
+from slipway.trainer.config import resolved
+from slipway.trainer.config.resolved import Config
+from slipway.trainer.elastic import liveness, rendezvous_store
+from slipway.trainer.elastic.generations import REPLACED, Arrival
+from slipway.trainer.elastic.job_store import CONNECT_SECONDS, JobStore, StoreGone
+from slipway.trainer.elastic.rendezvous import JOIN_SECONDS, NodeCount
+from slipway.trainer.elastic.supervisor import JobPlace, Supervisor
+from slipway.trainer.metrics import exporter
+from slipway.trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
+from slipway.trainer.record import causes, incarnation
+
+
+def main(arguments: list[str]) -> int:
+    given = _parsed(arguments)
+    try:
+        config = resolved.load(given.config)
+        preimport.load(config, _is_alone(given))
+        return _supervised(given, config)
+    except (StoreGone, OSError, causes.Failure) as error:
+        _say(error)
+        return ExitCode.FAILED
+    except ValueError as error:
+        _say(error)
+        return ExitCode.UNUSABLE
+
+
+def _supervised(given: argparse.Namespace, config: Config) -> int:
+    address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
+    host, port = given.endpoint
+    helpers: tuple[int, ...] = ()
+    if port == 0 and not _is_alone(given):
+        pid, port = rendezvous_store.start_local()
+        host, helpers = rendezvous_store.LOOPBACK, (pid,)
+    own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
+    number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
+    helpers += exporter.start(store, number, own.node)
+    met = JobStore.alone() if _is_alone(given) else _connected(host, port)
+    if given.nodes.most > 1:
+        helpers += (liveness.start(host, port, own.node),)
+    stays, memory = _stays(config, _is_alone(given)), slots.make(config.storage, given.ranks)
+    nodes = replace(given.nodes, replaced_seconds=float(os.environ.get(REPLACED, "0")))
+    policies = config.recovery.policies
+    place = JobPlace(given.config, config, store, number, nodes, own, (host, port), stays, helpers, memory, policies)
+    return Supervisor(place, met, rank_program.main).run()
+
+
+def _connected(host: str, port: int) -> JobStore:
+    """The job's store, which may come up later than this node. Raises StoreGone."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    while True:
+        try:
+            return JobStore.connected(host, port, CONNECT_SECONDS)
+        except StoreGone:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _stays(config: Config, alone: bool) -> bool:
+    """Whether ranks that are well stay; `preimport.load` sees to it that the question makes no context on a GPU."""
+    import torch
+
+    return not alone and config.recovery.stays(torch.cuda.is_available())
+
+
+def _is_alone(given: argparse.Namespace) -> bool:
+    return bool(given.nodes.most == given.ranks == 1)
+
+
+def _say(error: Exception) -> None:
+    console.warn(f"trainer: {error}")
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m slipway.trainer.supervisor", allow_abbrev=False)
+    parser.add_argument("--nnodes", dest="nodes", type=_nodes, required=True)
+    parser.add_argument("--nproc-per-node", dest="ranks", type=int, required=True)
+    parser.add_argument("--rdzv-id", dest="job", required=True)
+    parser.add_argument("--rdzv-endpoint", dest="endpoint", type=_endpoint, required=True)
+    parser.add_argument("config", type=Path)
+    return parser.parse_args(arguments)
+
+
+def _nodes(text: str) -> NodeCount:
+    least, _, most = text.rpartition(":")
+    return NodeCount(int(least or most), int(most))
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+if __name__ == "__main__":
+    console.explain("slipway.trainer.supervisor", "starts the ranks of a node, and starts them anew when one dies")
+    sys.exit(main(sys.argv[1:]))
