@@ -1,16 +1,19 @@
-"""A platform for each test, copied from one that is made once: snapshot, finished training, Dagster's databases."""
+"""A platform for each test, copied from one that is made once: snapshot, finished training, Dagster's databases.
+
+Fixtures import Dagster when they are used: pure tests of other folders have these fixtures too (tests/pure.py).
+"""
 
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import dagster as dg
 import pytest
 
-from slipway.resources.mlflow import tracking
-from slipway.sensors.support import tick
 from tests.conftest import PATIENCE_SECONDS, Marked
-from tests.sensors.platform import Platform, make_home
+
+if TYPE_CHECKING:
+    from tests.sensors.platform import Platform
 
 UNCAPTURED = {
     "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
@@ -20,6 +23,10 @@ UNCAPTURED = {
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import dagster as dg
+
+    from tests.sensors.platform import make_home
+
     root = tmp_path_factory.getbasetemp() / "platform"
     if root.is_dir():  # made for another folder's tests
         return root
@@ -34,15 +41,21 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tracked(platform: Platform, database: Path) -> Platform:
+def tracked(platform: "Platform", database: Path) -> "Platform":
     """A platform with MLflow's database in its home."""
     shutil.copyfile(database, platform.home.root / "mlflow.db")
     return platform
 
 
 @pytest.fixture
-def platform(template: Path, tmp_path: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
+def platform(template: Path, tmp_path: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch) -> "Iterator[Platform]":
     """A platform whose ticks have the time that they need: on a busy machine they would leave a part to the next."""
+    import dagster as dg
+
+    from slipway.resources.mlflow import tracking
+    from slipway.sensors.support import tick
+    from tests.sensors.platform import Platform
+
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(tick, "TICK_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(tracking, "DELIVERY_SECONDS", PATIENCE_SECONDS)

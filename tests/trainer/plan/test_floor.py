@@ -38,14 +38,12 @@ def test_a_model_has_at_least_the_weights_that_its_shape_says_and_few_more(shape
     assert 0.8 * weights < shape.least_weights(data) <= weights
 
 
-@pytest.mark.pure
 @pytest.mark.parametrize(("layout", "share"), [({}, 1), ({"shard": "full"}, 4), ({"tensor": 2}, 2)])
 def test_each_rank_has_its_share_of_the_state(layout: dict[str, Any], share: int):
     state = DECODER.least_weights(TOKENS) * 16 // share
     assert 0 <= floor(question(ranks=4, **layout)) - state <= 4 * DECODER.least_kept(TOKENS) * 2
 
 
-@pytest.mark.pure
 def test_only_a_training_that_is_far_below_the_room_needs_no_plan():
     asked = question()
     assert not may_not_fit(asked, 9 * floor(asked))

@@ -12,8 +12,6 @@ from slipway.trainer.record.incidents import IncidentRecord
 from slipway.trainer.record.scores import Diverged
 from slipway.trainer.step.parallel.copies import Drifted
 
-pytestmark = pytest.mark.pure
-
 
 def kind(store: Path, incarnation: int = 1) -> str | None:
     end = rank_exit.decisive(store, incarnation)
