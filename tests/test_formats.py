@@ -33,7 +33,7 @@ WITHOUT = {
     "resources/mlflow/ledger_delivery.py": "`tracking.json`",
     "resources/node_tasks/by_jobs.py": "outcomes of node tasks",
     "resources/receipts.py": "the receipts of staging",
-    "resources/trainings/submission.py": "`jobs/`",
+    "resources/trainings/refusals.py": "`jobs/`",
     "resources/trainings/store.py": "`jobs/`",
     "resources/trainings/logs.py": "`tails/`",
     "sensors/support/downtime.py": "`.watched.json`",

@@ -54,10 +54,10 @@ def bindings(tree: ast.Module) -> Iterator[str]:
 
 
 def names_of_files(room: str) -> Iterator[str]:
-    for path in (ROOT / room).rglob("*.py"):
-        yield path.stem.removeprefix("test_")
-    for path in (ROOT / room).rglob("*/"):
-        yield path.name
+    """Of a room's modules, and of the folders that hold them."""
+    files = set((ROOT / room).rglob("*.py"))
+    yield from (path.stem.removeprefix("test_") for path in files)
+    yield from (folder.name for folder in {path.parent for path in files})
 
 
 def unused_names(room: str) -> Counter[str]:
