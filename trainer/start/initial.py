@@ -7,10 +7,11 @@ checkpoint.
 """
 
 import functools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from slipway.trainer.base import atomic, digest, parsing, regular_file, verify
 from slipway.trainer.checkpoint.disk import manifest
@@ -19,8 +20,10 @@ from slipway.trainer.checkpoint.disk.progress import PROGRESS
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.disk.tensor_table import TensorTable
 from slipway.trainer.config import resolved
+from slipway.trainer.config.resolved import Config
 from slipway.trainer.config.sections import Init
 from slipway.trainer.config.shapes import Data, Shape
+from slipway.trainer.data import contents
 from slipway.trainer.data.shards import TokenizerRecord
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.models.encoder import EncoderShape
@@ -32,12 +35,6 @@ if TYPE_CHECKING:
 
     from slipway.trainer.loading.feed import Feed
     from slipway.trainer.node.world import World
-import time
-from typing import Protocol
-
-from slipway.trainer.config.resolved import Config
-from slipway.trainer.data import contents
-from slipway.trainer.node.world import World
 
 WeightSource = Callable[[Mapping[str, "Tensor"]], None]
 """Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
@@ -103,9 +100,9 @@ def source(
     check_fit(init.layout, folder, model, tokenizer, data)
     if init.layout == "huggingface":
         return lambda targets: _read_huggingface(folder, targets)
-    from slipway.trainer.checkpoint.disk import contents
+    from slipway.trainer.checkpoint.disk.contents import open_unverified
 
-    found = contents.open_unverified(folder, init.digest)
+    found = open_unverified(folder, init.digest)
     share = world.rank / world.size
     return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
 
@@ -119,7 +116,7 @@ class WeightInitializable(Protocol):
 
 
 def initialize_weights(
-    engine: WeightInitializable, config: Config, feed: "Feed", world: World, record: Callable[..., None]
+    engine: WeightInitializable, config: Config, feed: "Feed", world: "World", record: Callable[..., None]
 ) -> bool:
     """Give the model its first weights; whether they were given and not drawn. `record` writes to the ledger."""
     begun = time.time()
@@ -187,9 +184,9 @@ def _check_digest(init: Init, folder: Path, world: "World") -> None:
 
 def _check_checkpoint(init: Init, folder: Path, world: "World") -> dict[str, str]:
     """Verify this rank's share of the files that hold the weights of a checkpoint. Raises DamagedCheckpoint."""
-    from slipway.trainer.checkpoint.disk import contents
+    from slipway.trainer.checkpoint.disk.contents import open_unverified
 
-    found = contents.open_unverified(folder, init.digest)
+    found = open_unverified(folder, init.digest)
     found.verify(sorted({*found.files_of("model"), PROGRESS})[world.rank :: world.size])
     return {}
 
