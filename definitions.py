@@ -2,7 +2,7 @@
 
 Adding a YAML file under recipes/ adds its assets here, with no Python; one that cannot be used is an asset saying so.
 A run has the recipes that its code location was loaded with, whatever was written since. The resources are those of the
-embedded instance, or those of the cluster that SLIPWAY_PLATFORM describes (`slipway.resources.here`).
+embedded instance, or those of the cluster that SLIPWAY_PLATFORM describes (`slipway.resources.resource_sets`).
 """
 
 import os
@@ -55,12 +55,12 @@ from slipway.recipes.load import Recipes, recipes_folder
 from slipway.recipes.texts import Texts
 from slipway.recipes.usable import BrokenRecipe, UsableRecipes, made_of, usable
 from slipway.resources import platform, state
-from slipway.resources.here import Resources, cluster_resources, embedded_resources
 from slipway.resources.home import Home
 from slipway.resources.lease import HomeLease
 from slipway.resources.notify import settings as notify_settings
 from slipway.resources.notify.settings import NotificationSettings
 from slipway.resources.platform import Platform
+from slipway.resources.resource_sets import Resources, cluster_resources, embedded_resources
 from slipway.sensors.checkpoint_arrivals import checkpoint_arrivals
 from slipway.sensors.incidents import incidents_sensor
 from slipway.sensors.job_watch import job_watch

@@ -17,15 +17,15 @@ AFTER = (
 
 def broken_assets(broken: Sequence[BrokenRecipe]) -> list[dg.AssetSpec]:
     """An asset `<lane>/recipe` for each lane whose recipes, or one of them, cannot be used."""
-    lanes: dict[str, list[BrokenRecipe]] = {}
-    for each in broken:
-        lanes.setdefault(re.sub(r"\W", "_", keys.lane(each.name), flags=re.ASCII), []).append(each)
-    return [_broken(lane, found) for lane, found in lanes.items()]
+    by_lane: dict[str, list[BrokenRecipe]] = {}
+    for recipe in broken:
+        by_lane.setdefault(re.sub(r"\W", "_", keys.lane(recipe.name), flags=re.ASCII), []).append(recipe)
+    return [_broken(lane, recipes) for lane, recipes in by_lane.items()]
 
 
-def _broken(lane: str, found: Sequence[BrokenRecipe]) -> dg.AssetSpec:
-    problems = [problem for each in found for problem in each.problems]
-    named = " and ".join(f"{each.kind}/{each.name}" for each in found)
+def _broken(lane: str, recipes: Sequence[BrokenRecipe]) -> dg.AssetSpec:
+    problems = [problem for recipe in recipes for problem in recipe.problems]
+    named = " and ".join(f"{recipe.kind}/{recipe.name}" for recipe in recipes)
     listed = "\n".join(f"- {problem}" for problem in problems)
     return dg.AssetSpec(
         dg.AssetKey([lane, NOUN]),

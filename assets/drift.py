@@ -17,7 +17,7 @@ from slipway.resources.warehouse import stability_index
 from slipway.serving import request_statistics
 from slipway.serving.api.texts import ServedTokenizer
 from slipway.serving.records import ServedVersion
-from slipway.serving.request_statistics import AskedRecords, TextCounts
+from slipway.serving.request_statistics import RequestRecords, TextCounts
 from slipway.trainer.data import snapshots
 from slipway.trainer.data.images import ImageSnapshot
 from slipway.trainer.data.mixtures import MixtureSnapshot
@@ -40,7 +40,7 @@ def between(before: str, current: str, tiers: Tiers) -> dict[str, float]:
     or one has texts and the other pictures. Raises ValueError for a snapshot that is gone.
     """
     durable = tiers.durable_path
-    old, new = (snapshots.read(durable, each) for each in (before, current))
+    old, new = (snapshots.read(durable, sha256) for sha256 in (before, current))
     largest = dict[str, float]()
     for former, latter in _pairs(old, new, durable):
         for name, index in _compared(former, latter, durable).items():
@@ -71,14 +71,14 @@ def count_trained(durable: Path, model: str, version: ServedVersion, snapshot: s
 
     Raises ValueError for a snapshot that is gone, and OSError.
     """
-    export, records = durable / version.folder, AskedRecords(durable, model)
+    export, records = durable / version.folder, RequestRecords(durable, model)
     name = request_statistics.tokenizer_of(export)
     if records.trained(snapshot, name) is not None:
         return
     tokenizer, counts = ServedTokenizer(export), TextCounts()
     described = list(_texts(snapshots.read(durable, snapshot), durable))
-    for each in described:
-        for split, tokens in sample(each, durable, max(1, SAMPLED_REQUESTS // len(described))):
+    for described_snapshot in described:
+        for split, tokens in sample(described_snapshot, durable, max(1, SAMPLED_REQUESTS // len(described))):
             if split == "train":
                 text = tokenizer.decode(tokens.tolist())
                 counts.add(text, tokenizer.encode(text[: request_statistics.LONGEST]))
@@ -91,26 +91,26 @@ def live_drift(durable: Path, model: str, version: ServedVersion, snapshot: str)
 
     Raises OSError.
     """
-    records, name = AskedRecords(durable, model), request_statistics.tokenizer_of(durable / version.folder)
+    records, name = RequestRecords(durable, model), request_statistics.tokenizer_of(durable / version.folder)
     trained = records.trained(snapshot, name)
     if trained is None:
         return None
-    found = records.asked(name, LIVE_DAYS)
-    most = sorted(found.languages.items(), key=lambda pair: -pair[1])[:3]
+    texts = records.recent_counts(name, LIVE_DAYS)
+    most = sorted(texts.languages.items(), key=lambda pair: -pair[1])[:3]
     return LiveDrift(
-        found.texts,
-        found.left_out,
-        live_figures(trained, found) if found.texts >= LEAST_REQUESTS else {},
-        {language: round(times / found.texts, 4) for language, times in most},
+        texts.texts,
+        texts.left_out,
+        live_figures(trained, texts) if texts.texts >= LEAST_REQUESTS else {},
+        {language: round(times / texts.texts, 4) for language, times in most},
     )
 
 
-def live_figures(trained: TextCounts, found: TextCounts) -> dict[str, float]:
+def live_figures(trained: TextCounts, live: TextCounts) -> dict[str, float]:
     """The population stability index of each distribution, from what was trained on to what is asked."""
     pairs = {
-        "languages": (trained.languages, found.languages),
-        "tokens": (trained.tokens, found.tokens),
-        "lengths": (trained.lengths, found.lengths),
+        "languages": (trained.languages, live.languages),
+        "tokens": (trained.tokens, live.tokens),
+        "lengths": (trained.lengths, live.lengths),
     }
     return {
         name: round(stability_index(list(before.items()), list(after.items())), 4)
@@ -130,7 +130,7 @@ def _pairs(old: AnySnapshot, new: AnySnapshot, durable: Path) -> Iterator[tuple[
 
 
 def _compared(old: AnySnapshot, new: AnySnapshot, durable: Path) -> dict[str, float]:
-    tables = [table_of(each, durable) for each in (old, new)]
+    tables = [table_of(snapshot, durable) for snapshot in (old, new)]
     if type(old) is not type(new) or not all(table.exists() for table in tables):
         return {}
     compare = of_images.drift if isinstance(new, ImageSnapshot) else of_texts.drift

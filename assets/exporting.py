@@ -12,7 +12,7 @@ from slipway.resources.short_jobs import size
 from slipway.resources.short_jobs.attempts import ShortJob
 from slipway.resources.short_jobs.running import Say, ShortJobFailed
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.records import RunPolicy
 from slipway.trainer.base import digest, regular_file
 from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
 from slipway.trainer.record.fence import Commit
@@ -26,32 +26,32 @@ class Exporting:
     compute: Compute
     say: Say
 
-    def is_for_a_job(self, commit: Commit, terms: Terms, target: Path) -> bool:
+    def is_for_a_job(self, commit: Commit, policy: RunPolicy, target: Path) -> bool:
         """Whether the weights are larger than the recipe says for one process, and jobs see the target's folder.
 
         Raises DamagedCheckpoint, TierUnavailable, and ValueError for a checkpoint of another layout.
         """
         sized = size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
-        large = sized.weights > evaluation_of(terms).process_gigabytes * 1e9
+        large = sized.weights > evaluation_of(policy).process_gigabytes * 1e9
         durable = self.tiers.durable_path.resolve()
         return large and (self.compute.sees_nodes or target.resolve().is_relative_to(durable))
 
     def write(
-        self, commit: Commit, terms: Terms, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
+        self, commit: Commit, policy: RunPolicy, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
     ) -> str:
         """Write the new folder `target` here, or have a job do so; returns the SHA-256 of its manifest.
 
         Raises as `is_for_a_job`, `export` and `slipway.trainer.start.export.export` do.
         """
-        if self.is_for_a_job(commit, terms, target):
-            return self.export(commit, terms, target, tokenizer, precision, file_bytes)
+        if self.is_for_a_job(commit, policy, target):
+            return self.export(commit, policy, target, tokenizer, precision, file_bytes)
         from slipway.trainer.start import export  # with what reads weights, which a job needs not
 
         folder = self.tiers.durable_path / commit.folder
         return export.export(folder, target, commit.manifest, tokenizer, precision, file_bytes)
 
     def export(
-        self, commit: Commit, terms: Terms, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
+        self, commit: Commit, policy: RunPolicy, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
     ) -> str:
         """Have a job write the new folder `target`; returns the SHA-256 of its manifest.
 
@@ -60,15 +60,15 @@ class Exporting:
         target = target.resolve()
         if target.exists():
             raise ValueError(f"{target}: the folder exists already, expected a new one: choose another name")
-        given = tokenizer.resolve() if tokenizer else None
-        wanted = ShortJob(
+        tokenizer_path = tokenizer.resolve() if tokenizer else None
+        job = ShortJob(
             kind="export",
             about=f"checkpoint {commit.folder}",
             identity={
                 "folder": commit.folder,
                 "manifest": commit.manifest,
                 "target": str(target),
-                "tokenizer": digest.sha256(regular_file.read(given)) if given else "",
+                "tokenizer": digest.sha256(regular_file.read(tokenizer_path)) if tokenizer_path else "",
                 "precision": precision,
                 "file_bytes": file_bytes,
             },
@@ -77,18 +77,18 @@ class Exporting:
                 "checkpoint": str(self.tiers.durable_path / commit.folder),
                 "manifest": commit.manifest,
                 "target": str(target),
-                "tokenizer": str(given) if given else "",
+                "tokenizer": str(tokenizer_path) if tokenizer_path else "",
                 "precision": precision,
                 "file_bytes": file_bytes,
             },
-            kubernetes=size.with_gpus(terms.kubernetes, 1),
+            kubernetes=size.with_gpus(policy.kubernetes, 1),
         )
         jobs = self.compute.short_jobs(self.tiers)
         try:
-            made = str(jobs.run(wanted, self.say)["manifest"])
+            manifest = str(jobs.run(job, self.say)["manifest"])
         except ShortJobFailed as error:
             raise ValueError(str(error)) from None
-        jobs.forget(wanted)  # a person who removes the folder may want it again
+        jobs.forget(job)  # a person who removes the folder may want it again
         if not target.exists():  # somebody has, and the result was of an export before that
-            return self.export(commit, terms, target, tokenizer, precision, file_bytes)
-        return made
+            return self.export(commit, policy, target, tokenizer, precision, file_bytes)
+        return manifest

@@ -58,5 +58,5 @@ def svg(figure: "Figure", name: str) -> str:
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    whole = buffer.getvalue()
-    return whole[whole.index("<svg") :]
+    document = buffer.getvalue()
+    return document[document.index("<svg") :]

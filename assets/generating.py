@@ -40,50 +40,50 @@ class Generating:
         Raises ValueError for a version that cannot be served, and dg.Failure, which names the log of a job that failed.
         """
         durable = self.measuring.tiers.durable_path
-        found = {
+        figures_by_task = {
             task: None if anew else answers.known(durable, version.manifest, task, section.examples)
             for task in section.tasks
         }
-        if open_tasks := tuple(task for task, known in found.items() if known is None):
+        if open_tasks := tuple(task for task, known in figures_by_task.items() if known is None):
             questions = Questions(open_tasks, section.examples, section.include or "", section.hours)
-            found |= {each.task: each for each in self.answer(version, questions, anew)}
-        return {task: known for task, known in found.items() if known is not None}
+            figures_by_task |= {figures.task: figures for figures in self.answer(version, questions, anew)}
+        return {task: known for task, known in figures_by_task.items() if known is not None}
 
-    def answer(self, version: Version, asked: Questions, anew: bool = False) -> Sequence[TaskFigures]:
+    def answer(self, version: Version, questions: Questions, anew: bool = False) -> Sequence[TaskFigures]:
         """The figures of tasks, from a job: of one that is done and whose examples are there, or is under way, or new.
 
         Raises as `of_suite`.
         """
         measuring = self.measuring
         if measuring.compute.sees_nodes:
-            generate.check(asked.tasks)  # the job has what this process has
+            generate.check(questions.tasks)  # the job has what this process has
         served = Serving(measuring.tiers, measuring.compute, measuring.say).exported(version)
-        wanted = self._job(version, served, asked)
+        job = self._job(version, served, questions)
         if anew:
-            measuring.compute.short_jobs(measuring.tiers).forget(wanted)
-        found = self._run(wanted)
-        if any(answers.known(measuring.tiers.durable_path, each.manifest, each.task, each.asked) is None
-               for each in found):  # fmt: skip
-            measuring.compute.short_jobs(measuring.tiers).forget(wanted)
-            found = self._run(wanted)
-        return found
+            measuring.compute.short_jobs(measuring.tiers).forget(job)
+        figures_by_task = self._run(job)
+        if any(answers.known(measuring.tiers.durable_path, figures.manifest, figures.task, figures.asked) is None
+               for figures in figures_by_task):  # fmt: skip
+            measuring.compute.short_jobs(measuring.tiers).forget(job)
+            figures_by_task = self._run(job)
+        return figures_by_task
 
-    def _run(self, wanted: ShortJob) -> Sequence[TaskFigures]:
+    def _run(self, job: ShortJob) -> Sequence[TaskFigures]:
         jobs = self.measuring.compute.short_jobs(self.measuring.tiers)
         try:
-            result = jobs.run(wanted, self.measuring.say)
+            result = jobs.run(job, self.measuring.say)
         except ShortJobFailed as error:
             raise dg.Failure(str(error)) from None
         except DagsterExecutionInterruptedError:
             if self.measuring.cancelled():
-                jobs.stop(wanted)
+                jobs.stop(job)
             raise
-        return [codec.build(TaskFigures, each) for each in result["figures"]]
+        return [codec.build(TaskFigures, figures) for figures in result["figures"]]
 
-    def _job(self, version: Version, served: ServedVersion, asked: Questions) -> ShortJob:
+    def _job(self, version: Version, served: ServedVersion, questions_of_suite: Questions) -> ShortJob:
         """The job: it depends on the exported bytes, the questions and the harness."""
         tiers, compute = self.measuring.tiers, self.measuring.compute
-        questions = codec.plain(asked)
+        questions = codec.plain(questions_of_suite)
         image = compute.serving(tiers).image
         return ShortJob(
             kind="generate",
@@ -104,4 +104,4 @@ class Generating:
         store = all_trainings(self.measuring.tiers).store(version.training) if version.training else None
         if store is None or not store.folder.is_dir():
             return {}
-        return size.with_gpus(store.terms().kubernetes, 1)
+        return size.with_gpus(store.run_policy().kubernetes, 1)

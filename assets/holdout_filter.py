@@ -26,7 +26,7 @@ from slipway.trainer.checkpoint.disk import progress
 from slipway.trainer.data import mixtures, shards, snapshots
 from slipway.trainer.data.mixtures import MixtureSnapshot
 
-UNSEEN = "unseen"
+LEFT_OUT_KEY = "unseen"
 """The field of a manifest's `source` that names the snapshot from which documents were left out, and why."""
 JUDGED = """
     WITH trained AS (SELECT blake3 FROM read_parquet($trained, union_by_name = true) WHERE split = 'train'),
@@ -50,26 +50,26 @@ def snapshot_for(init: InitSection | None, snapshot: str, tiers: Tiers) -> str:
     described = snapshots.read(durable, snapshot)
     if not isinstance(described, shards.TextSnapshot):
         return snapshot
-    seen = snapshots_seen(Path(init.folder), tiers)
+    known = snapshots_seen(Path(init.folder), tiers)
     if not isinstance(described, MixtureSnapshot):
-        return _held_out(durable, snapshot, seen)
-    held_out = {each.dataset: _held_out(durable, each.snapshot, seen) for each in described.sources}
-    mixed = mixtures.mixture({name: snapshots.read(durable, each) for name, each in held_out.items()})
+        return _held_out(durable, snapshot, known)
+    held_out = {source.dataset: _held_out(durable, source.snapshot, known) for source in described.sources}
+    mixed = mixtures.mixture({name: snapshots.read(durable, sha256) for name, sha256 in held_out.items()})
     return shards.write_manifest(durable, mixed)
 
 
-def _held_out(durable: Path, snapshot: str, seen: Collection[str]) -> str:
+def _held_out(durable: Path, snapshot: str, known: Collection[str]) -> str:
     """The same for a snapshot of one dataset; seen: the snapshots that the weights were trained on."""
-    left_out = snapshots.read(durable, snapshot).source.get(UNSEEN, {})
-    whole = str(left_out.get("snapshot", snapshot))
-    others = frozenset(seen) - {whole, snapshot}
+    left_out = snapshots.read(durable, snapshot).source.get(LEFT_OUT_KEY, {})
+    original = str(left_out.get("snapshot", snapshot))
+    others = frozenset(known) - {original, snapshot}
     if others <= set(left_out.get("seen", ())):  # it is without them already
         return snapshot
-    made = _without(durable, whole, others)
-    if not shards.manifest_path(durable, made).exists():  # collected as garbage since
+    filtered = _without(durable, original, others)
+    if not shards.manifest_path(durable, filtered).exists():  # collected as garbage since
         _without.cache_clear()
-        made = _without(durable, whole, others)
-    return made
+        filtered = _without(durable, original, others)
+    return filtered
 
 
 def snapshots_seen(folder: Path, tiers: Tiers) -> set[str]:
@@ -77,19 +77,19 @@ def snapshots_seen(folder: Path, tiers: Tiers) -> set[str]:
     it began with, by its lineage and by the records of these trainings; of a mixture, those that it is made of. Raises
     ValueError for an unreadable lineage."""
     stored, root = progress.read(folder), all_trainings(tiers)
-    found, known = set(progress.trained_on(stored)), set[str]()
+    trained_on, known = set(progress.trained_on(stored)), set[str]()
     waiting = [str(stored.config.get("training", ""))]
     while waiting:
         id = waiting.pop()
         if not id or id in known or not (root.root / id).is_dir():
             continue
         known.add(id)
-        specification, terms = root.store(id).specification(), root.store(id).terms()
-        found.add(specification.snapshot)
+        specification, policy = root.store(id).specification(), root.store(id).run_policy()
+        trained_on.add(specification.snapshot)
         waiting += [specification.branch.training] if specification.branch else []
-        parts = Path(terms.init).parts
-        waiting += [parts[place + 1] for place, part in enumerate(parts[:-1]) if part == CHECKPOINTS]
-    return {snapshot for each in found for snapshot in _parts(tiers.durable_path, each)}
+        parts = Path(policy.init).parts
+        waiting += [parts[index + 1] for index, part in enumerate(parts[:-1]) if part == CHECKPOINTS]
+    return {snapshot for trained in trained_on for snapshot in _parts(tiers.durable_path, trained)}
 
 
 def _parts(durable: Path, snapshot: str) -> list[str]:
@@ -100,13 +100,13 @@ def _parts(durable: Path, snapshot: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _without(durable: Path, snapshot: str, seen: frozenset[str]) -> str:
-    """The SHA-256 of a snapshot without the validation documents that snapshots of `seen` have in their train split.
+def _without(durable: Path, snapshot: str, known: frozenset[str]) -> str:
+    """The SHA-256 of a snapshot without the validation documents that snapshots of `known` have in their train split.
 
-    It is written unless it is `snapshot` itself. A snapshot of `seen` that is gone tells nothing any more.
+    It is written unless it is `snapshot` itself. A snapshot of `known` that is gone tells nothing any more.
     """
     described = shards.read_manifest(durable, snapshot)
-    tables = {each: table for each in sorted(seen) if (table := _table(durable, each)) is not None}
+    tables = {other: table for other in sorted(known) if (table := _table(durable, other)) is not None}
     if not tables:
         return snapshot
     sizes, was_seen = _judged(table_of(described, durable), tables.values())
@@ -122,15 +122,15 @@ def _without(durable: Path, snapshot: str, seen: frozenset[str]) -> str:
             "validation documents that these did not see, by a larger split.validation or by new documents"
         )
     with writing_content(durable):
-        kept = _packed(durable, described, ~was_seen, sizes)
-        left_out = {"snapshot": snapshot, "documents": int(was_seen.sum()), "seen": sorted(seen)}
-        made = dataclasses.replace(
+        remaining = _packed(durable, described, ~was_seen, sizes)
+        left_out = {"snapshot": snapshot, "documents": int(was_seen.sum()), "seen": sorted(known)}
+        filtered = dataclasses.replace(
             described,
-            source={**described.source, UNSEEN: left_out},
+            source={**described.source, LEFT_OUT_KEY: left_out},
             documents={**described.documents, "kept": described.documents["kept"] - left_out["documents"]},
-            splits={**described.splits, "validation": kept},
+            splits={**described.splits, "validation": remaining},
         )
-        return shards.write_manifest(durable, made)
+        return shards.write_manifest(durable, filtered)
 
 
 def sentence(snapshot: snapshots.Snapshot) -> str:
@@ -138,18 +138,18 @@ def sentence(snapshot: snapshots.Snapshot) -> str:
     described = (
         snapshot.source.get("sources", {}).values() if isinstance(snapshot, MixtureSnapshot) else [snapshot.source]
     )
-    left_out = [each[UNSEEN] for each in described if UNSEEN in each]
+    left_out = [source[LEFT_OUT_KEY] for source in described if LEFT_OUT_KEY in source]
     if not left_out:
         return ""
-    seen = sorted({one for each in left_out for one in each["seen"]})
+    snapshot_names = sorted({one for source in left_out for one in source["seen"]})
     return (
-        f"{sum(each['documents'] for each in left_out):,} validation documents are left out: the initial weights were "
-        f"trained on them, in {_named(seen)}"
+        f"{sum(source['documents'] for source in left_out):,} validation documents are left out: the initial weights "
+        f"were trained on them, in {_named(snapshot_names)}"
     )
 
 
-def _named(seen: Collection[str]) -> str:
-    return f"snapshot{'s' if len(seen) > 1 else ''} {', '.join(each[:16] for each in seen)}"
+def _named(snapshot_names: Collection[str]) -> str:
+    return f"snapshot{'s' if len(snapshot_names) > 1 else ''} {', '.join(name[:16] for name in snapshot_names)}"
 
 
 def _table(durable: Path, snapshot: str) -> Path | None:
@@ -163,38 +163,38 @@ def _table(durable: Path, snapshot: str) -> Path | None:
 def _judged(table: Path, trained: Collection[Path]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Of each validation document, in the order of the shards: its bytes, and whether it, or a document left out as its
     duplicate, is in the train split of a table of `trained`."""
-    values = {"table": str(table), "trained": [str(each) for each in trained]}
+    values = {"table": str(table), "trained": [str(path) for path in trained]}
     with warehouse.connect() as connection:
         columns = {name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()}
         # A table of an older version does not say of which document another one is a duplicate.
         query = JUDGED if "because" in columns else JUDGED.replace("SELECT because", "SELECT NULL AS because")
-        found = connection.execute(query, values).fetchnumpy()
-    return found["bytes"], np.asarray(found["seen"].astype(bool))
+        rows = connection.execute(query, values).fetchnumpy()
+    return rows["bytes"], np.asarray(rows["seen"].astype(bool))
 
 
 def _packed(
-    durable: Path, described: shards.TextSnapshot, kept: npt.NDArray[np.bool_], sizes: npt.NDArray[Any]
+    durable: Path, described: shards.TextSnapshot, remains: npt.NDArray[np.bool_], sizes: npt.NDArray[Any]
 ) -> shards.TokenSplit:
-    """The validation split with only the documents that are `kept`; shards that lose none stay as they are."""
-    written = tuple(_kept_shards(durable, described, kept))
+    """The validation split with only the documents that are `remains`; shards that lose none stay as they are."""
+    written = tuple(_kept_shards(durable, described, remains))
     return shards.TokenSplit(
-        documents=int(kept.sum()),
+        documents=int(remains.sum()),
         tokens=sum(shard.tokens for shard in written),
-        text_bytes=int(sizes[kept].sum()),
+        text_bytes=int(sizes[remains].sum()),
         shards=written,
     )
 
 
 def _kept_shards(
-    durable: Path, described: shards.TextSnapshot, kept: npt.NDArray[np.bool_]
+    durable: Path, described: shards.TextSnapshot, remains: npt.NDArray[np.bool_]
 ) -> Iterator[shards.TokenShard]:
     begin = 0
     for shard in described.splits["validation"].shards:
-        here = kept[begin : begin + shard.documents]
+        in_shard = remains[begin : begin + shard.documents]
         begin += shard.documents
-        if here.all():
+        if in_shard.all():
             yield shard
-        elif here.any():
+        elif in_shard.any():
             bodies = shards.documents(durable, shard, described.dtype)
-            stay = [body for body, stays in zip(bodies, here, strict=True) if stays]
-            yield shards.write_shard(durable, stay, described.dtype)
+            remaining = [body for body, stays in zip(bodies, in_shard, strict=True) if stays]
+            yield shards.write_shard(durable, remaining, described.dtype)

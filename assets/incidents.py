@@ -83,7 +83,7 @@ def incident_materialisation(report: IncidentReport, page: str, folder: str) -> 
             "kind": report.kind or "unknown",
             "nodes": ", ".join(report.nodes) or "not known",
             "ranks": ", ".join(map(str, report.ranks)) or "not known",
-            "suspects": "; ".join(f"rank {each.rank}: {each.why}" for each in report.suspects) or "none",
+            "suspects": "; ".join(f"rank {suspect.rank}: {suspect.why}" for suspect in report.suspects) or "none",
             **({"kernel": "; ".join(report.kernel)} if report.kernel else {}),
             **{name: value for name, value in lost.items() if value is not None},
             "action": report.action,
@@ -106,10 +106,10 @@ def timeline(report: IncidentReport) -> "Figure":
     figure = figures.new_figure()
     axes = figure.subplots()
     at = 0.0
-    ordered = sorted(report.seconds.items(), key=lambda each: each[0] == buckets.REPEATED)
-    for place, (bucket, seconds) in enumerate(ordered):
+    ordered = sorted(report.seconds.items(), key=lambda entry: entry[0] == buckets.REPEATED)
+    for index, (bucket, seconds) in enumerate(ordered):
         label = f"{buckets.TITLES[bucket]}: {seconds:,.2f} s"
-        axes.barh([0], [seconds], left=at, color=COLOURS[place % len(COLOURS)], label=label)
+        axes.barh([0], [seconds], left=at, color=COLOURS[index % len(COLOURS)], label=label)
         at += seconds
     axes.set(xlabel="seconds lost", yticks=[])
     axes.set_title(f"{report.name}: {incident_reports.cost(report)}", fontsize=8)
@@ -120,17 +120,17 @@ def timeline(report: IncidentReport) -> "Figure":
 def overview(reports: Sequence[IncidentReport], now: float) -> dg.AssetMaterialization:
     """The event that shows all incidents on one page, those that wait for a person first."""
     last = _last_day(reports, now)
-    waiting = [each for each in _ordered(reports) if each.state == WAITING]
+    waiting = [report for report in _ordered(reports) if report.state == WAITING]
     metadata: dict[str, Any] = {
         "summary": sentence(reports, now),
         "to_be_done": dg.MetadataValue.md(_list(waiting, _todo) if waiting else "nothing"),
-        **({"by_cause": _sums(last, lambda each: (each.kind or "unknown",))} if last else {}),
-        **({"by_node": _sums(last, lambda each: each.nodes or ("not known",))} if last else {}),
+        **({"by_cause": _sums(last, lambda report: (report.kind or "unknown",))} if last else {}),
+        **({"by_node": _sums(last, lambda report: report.nodes or ("not known",))} if last else {}),
         **({"latest": dg.MetadataValue.md(_list(_ordered(last), _line))} if last else {}),
         "page": dg.MetadataValue.md(overview_page(reports, now)),
         "incidents_of_24_hours": len(last),
-        "seconds_lost_in_24_hours": round(sum(each.seconds_lost or 0.0 for each in last), 1),
-        "steps_lost_in_24_hours": sum(each.steps_lost or 0 for each in last),
+        "seconds_lost_in_24_hours": round(sum(report.seconds_lost or 0.0 for report in last), 1),
+        "steps_lost_in_24_hours": sum(report.steps_lost or 0 for report in last),
         "waiting_for_a_person": len(waiting),
     }
     return dg.AssetMaterialization(
@@ -143,15 +143,15 @@ def overview(reports: Sequence[IncidentReport], now: float) -> dg.AssetMateriali
 
 def overview_version(reports: Sequence[IncidentReport], now: float) -> str:
     """What the page says, as its data version; another one when an incident becomes older than a day."""
-    lines = sorted(f"{each.name}:{version(each)}:{now - each.at <= DAY}" for each in reports)
+    lines = sorted(f"{report.name}:{version(report)}:{now - report.at <= DAY}" for report in reports)
     return digest.sha256(" ".join(lines).encode())[:16]
 
 
 def sentence(reports: Sequence[IncidentReport], now: float) -> str:
     """The first thing that a person reads in the morning."""
     last = _last_day(reports, now)
-    waiting, going = (sum(each.state == state for each in reports) for state in (WAITING, RECOVERING))
-    seconds, steps = sum(each.seconds_lost or 0.0 for each in last), sum(each.steps_lost or 0 for each in last)
+    waiting, going = (sum(report.state == state for report in reports) for state in (WAITING, RECOVERING))
+    seconds, steps = sum(report.seconds_lost or 0.0 for report in last), sum(report.steps_lost or 0 for report in last)
     todo = f"{waiting} wait{'s' if waiting == 1 else ''} for a person" if waiting else "nothing is to be done"
     more = f", {going} recover{'s' if going == 1 else ''} now" if going else ""
     lost = f"{counted(len(last), 'incident')} in 24 hours, {seconds:,.0f} s and {counted(steps, 'step')} lost"
@@ -160,17 +160,17 @@ def sentence(reports: Sequence[IncidentReport], now: float) -> str:
 
 def overview_page(reports: Sequence[IncidentReport], now: float) -> str:
     """All of it as Markdown: in lines that wrap, as the UI cuts off a table that is wider than its window."""
-    entries = [_entry(each) for each in _ordered(reports)[:ROWS]] or ["There is no incident."]
+    entries = [_entry(report) for report in _ordered(reports)[:ROWS]] or ["There is no incident."]
     return "\n\n".join([f"**{sentence(reports, now)}.**", *entries]) + "\n"
 
 
 def _last_day(reports: Iterable[IncidentReport], now: float) -> list[IncidentReport]:
-    return [each for each in reports if now - each.at <= DAY]
+    return [report for report in reports if now - report.at <= DAY]
 
 
 def _ordered(reports: Iterable[IncidentReport]) -> list[IncidentReport]:
     """Those that wait for a person first, then those that recover now, then the latest."""
-    return sorted(reports, key=lambda each: (each.state != WAITING, each.state != RECOVERING, -each.at))
+    return sorted(reports, key=lambda report: (report.state != WAITING, report.state != RECOVERING, -report.at))
 
 
 def _entry(report: IncidentReport) -> str:
@@ -212,10 +212,10 @@ def _linked(report: IncidentReport) -> str:
 def _list(reports: Sequence[IncidentReport], line: Callable[[IncidentReport], str]) -> str:
     """As many lines as the UI shows without a click, and how many more there are."""
     lines: list[str] = []
-    for each in map(line, reports):
-        if lines and sum(map(len, lines)) + len(each) > SHOWN_CHARACTERS:
+    for entry in map(line, reports):
+        if lines and sum(map(len, lines)) + len(entry) > SHOWN_CHARACTERS:
             return "\n".join([*lines, f"- and {len(reports) - len(lines)} more: open `page`"])
-        lines.append(each)
+        lines.append(entry)
     return "\n".join(lines)
 
 

@@ -33,8 +33,11 @@ def with_initial_weights(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: 
         return recipe
     try:
         init = _located(recipe.init, tiers, tracking)
-        found = snapshots.read(tiers.durable_path, snapshot)
-        described, data = contents.tokenizer(found), contents.data(found, recipe.model, recipe.batch.length)
+        described_snapshot = snapshots.read(tiers.durable_path, snapshot)
+        described, data = (
+            contents.tokenizer(described_snapshot),
+            contents.data(described_snapshot, recipe.model, recipe.batch.length),
+        )
         initial.check_fit(init.layout, Path(init.folder), recipe.model, described, data)
         if init.layout == "huggingface" and described is not None:
             _check_tokenizer(Path(init.folder), described, tiers)
@@ -51,11 +54,11 @@ def _located(init: InitSection, tiers: Tiers, tracking: Tracking) -> InitSection
         folder, recorded = _committed(init.checkpoint, tiers)
     else:
         folder, recorded = Path(init.folder), None
-    found = initial.digest_of(init.layout, folder)
+    actual = initial.digest_of(init.layout, folder)
     for expected in (recorded, init.digest):
-        if expected not in (None, found):
-            raise ValueError(f"{folder}: found the digest {found}, expected {expected}")
-    return InitSection.model_validate({init.layout: str(folder), "digest": found})
+        if expected not in (None, actual):
+            raise ValueError(f"{folder}: found the digest {actual}, expected {expected}")
+    return InitSection.model_validate({init.layout: str(folder), "digest": actual})
 
 
 def _registered(init: InitSection, model: str, tiers: Tiers, tracking: Tracking) -> tuple[Path, str | None]:
@@ -67,14 +70,14 @@ def _registered(init: InitSection, model: str, tiers: Tiers, tracking: Tracking)
     named = f"alias {alias}" if alias else f"version {init.version}"
     try:
         known = registry.models()
-        found = _version_of(init, model, registry, tiers) if model in known else None
+        version = _version_of(init, model, registry, tiers) if model in known else None
     except MlflowException as error:
         raise ValueError(f"model {model}: the registry cannot be asked: {error}") from error
     if model not in known:
         raise ValueError(f"found no registered model {model}, expected one of {', '.join(known) or '(there is none)'}")
-    if found is None or not {FOLDER_TAG, MANIFEST_TAG} <= set(found.tags):
+    if version is None or not {FOLDER_TAG, MANIFEST_TAG} <= set(version.tags):
         raise ValueError(f"model {model}: found no {named} that is one of our checkpoints")
-    return tiers.durable_path / found.tags[FOLDER_TAG], found.tags[MANIFEST_TAG]
+    return tiers.durable_path / version.tags[FOLDER_TAG], version.tags[MANIFEST_TAG]
 
 
 def _version_of(init: InitSection, model: str, registry: Registry, tiers: Tiers) -> Version | None:

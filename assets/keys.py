@@ -77,10 +77,10 @@ def incident_partition(training: str, incident: str) -> str:
 
 def parse_incident_partition(partition: str) -> tuple[str, str]:
     """(training, id of the incident) of an incident's partition key. Raises ValueError for any other."""
-    found = _INCIDENT.fullmatch(partition)
-    if found is None:
+    match = _INCIDENT.fullmatch(partition)
+    if match is None:
         raise ValueError(f"partition {partition!r}: expected <training>.<incarnation>.<generation>[.<step>[.<number>]]")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 _INCIDENT = re.compile(r"(.+?)\.(\d{6}\.\d{4}(?:\.\d{9}(?:\.\d+)?)?)")

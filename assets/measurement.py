@@ -21,7 +21,7 @@ from slipway.resources.short_jobs.running import Say, ShortJobFailed
 from slipway.resources.short_jobs.size import CheckpointSize
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.job import with_fabric
-from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.records import RunPolicy
 from slipway.trainer.base import codec, scratch
 from slipway.trainer.base.invalid import Invalid
 from slipway.trainer.base.paths import CODE
@@ -37,7 +37,7 @@ from slipway.trainer.record.fence import Commit
 from slipway.trainer.record.scores import FORMAT, Score, Scores
 
 SPLIT = "validation"
-WHOLE: Mapping[str, Any] = {}
+NO_OPTIONS: Mapping[str, Any] = {}
 """What is asked of a measurement of the split as a whole, beside the split."""
 
 
@@ -45,13 +45,13 @@ WHOLE: Mapping[str, Any] = {}
 class MeasuredSource:
     """A tier that a checkpoint is restored from to be measured."""
 
-    places: Sequence[str]
+    locations: Sequence[str]
     """The folder or URL of the tier; several for the NVMe folders of nodes."""
 
     def tier(self) -> TierSource:
-        if len(self.places) > 1:
-            return NodesTier([Path(place) for place in self.places])
-        return copying.tier_at(self.places[0])
+        if len(self.locations) > 1:
+            return NodesTier([Path(folder) for folder in self.locations])
+        return copying.tier_at(self.locations[0])
 
 
 @dataclass(frozen=True)
@@ -65,46 +65,46 @@ class Measuring:
     cancelled: Callable[[], bool] = field(default=lambda: False)
     """Whether whoever asked does not want it any more; asked when this process is interrupted."""
 
-    def measure(self, snapshot: str, commits: Sequence[Commit], terms: Terms, cause: str = "") -> Iterator[Score]:
+    def measure(self, snapshot: str, commits: Sequence[Commit], policy: RunPolicy, cause: str = "") -> Iterator[Score]:
         """Measure commits on the durable tier: first all small ones, in one process; then each other one, by its job.
 
         `cause` makes it another measurement. Raises dg.Failure, which names the log of a job that failed.
         """
-        alone = [commit for commit in commits if self._places(commit, terms) is None]
+        alone = [commit for commit in commits if self._rank_places(commit, policy) is None]
         if alone:
             yield from self._in_process(snapshot, alone)
         for commit in commits:
             if commit not in alone:
-                yield self._by_job(snapshot, commit, terms, cause)
+                yield self._by_job(snapshot, commit, policy, cause)
 
-    def measure_each(self, snapshot: str, commit: Commit, terms: Terms, calibrated: int | None = None) -> Score:
+    def measure_each(self, snapshot: str, commit: Commit, policy: RunPolicy, calibrated: int | None = None) -> Score:
         """Measure a commit on the durable tier on every document (or sample) of a split alone.
 
         Its calibration is that of the first `calibrated` of them, of all for None. Raises dg.Failure, which names the
         log of a job that failed.
         """
-        each = {"each": True} | ({} if calibrated is None else {"calibrated": calibrated})
-        if self._places(commit, terms) is None:
-            [found] = self._in_process(snapshot, [commit], each=each)
-            return found
-        return self._by_job(snapshot, commit, terms, "", each=each)
+        options = {"each": True} | ({} if calibrated is None else {"calibrated": calibrated})
+        if self._rank_places(commit, policy) is None:
+            [score] = self._in_process(snapshot, [commit], options=options)
+            return score
+        return self._by_job(snapshot, commit, policy, "", options=options)
 
     def measure_restored(
-        self, snapshot: str, commit: Commit, terms: Terms, source: MeasuredSource, cause: str
+        self, snapshot: str, commit: Commit, policy: RunPolicy, source: MeasuredSource, cause: str
     ) -> Score:
         """Measure a copy that is restored from a tier: every byte of the copy is verified.
 
         Raises dg.Failure, DamagedCheckpoint and TierUnavailable.
         """
         sized = size.of_checkpoint(source.tier(), commit)
-        if self._places_for(sized, commit, terms) is not None:
-            return self._by_job(snapshot, commit, terms, cause, source, sized)
-        with scratch.folder("slipway-restore-drill") as place:
-            copying.fetch(source.tier(), commit.folder, commit.manifest, place / commit.folder)
-            [found] = self._in_process(snapshot, [commit], place)
-        return found
+        if self._rank_places_for(sized, commit, policy) is not None:
+            return self._by_job(snapshot, commit, policy, cause, source, sized)
+        with scratch.folder("slipway-restore-drill") as folder:
+            copying.fetch(source.tier(), commit.folder, commit.manifest, folder / commit.folder)
+            [score] = self._in_process(snapshot, [commit], folder)
+        return score
 
-    def _places(self, commit: Commit, terms: Terms) -> RankPlaces | None:
+    def _rank_places(self, commit: Commit, policy: RunPolicy) -> RankPlaces | None:
         """Where the job of a commit runs; None for one process, which also says what is wrong with a damaged one."""
         try:
             sized = size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
@@ -112,13 +112,15 @@ class Measuring:
             return None
         except TierUnavailable as error:
             raise dg.Failure(f"checkpoint {commit.name}: {error}") from None
-        return self._places_for(sized, commit, terms)
+        return self._rank_places_for(sized, commit, policy)
 
-    def _places_for(self, sized: CheckpointSize, commit: Commit, terms: Terms) -> RankPlaces | None:
+    def _rank_places_for(self, sized: CheckpointSize, commit: Commit, policy: RunPolicy) -> RankPlaces | None:
         profile = self.compute.hardware
-        found = size.in_this_place(room.of_profile(profile) if profile else None, self.compute.sees_nodes)
+        measured_room = size.in_this_place(room.of_profile(profile) if profile else None, self.compute.sees_nodes)
         try:
-            return size.places(sized, evaluation_of(terms), terms.max_nodes, terms.ranks_per_node, found)
+            return size.choose_ranks(
+                sized, evaluation_of(policy), policy.max_nodes, policy.ranks_per_node, measured_room
+            )
         except Invalid as fault:
             raise dg.Failure(f"checkpoint {commit.name}: field {fault.field}: {fault}") from None
         except ValueError as error:
@@ -128,61 +130,65 @@ class Measuring:
         self,
         snapshot: str,
         commit: Commit,
-        terms: Terms,
+        policy: RunPolicy,
         cause: str,
         source: MeasuredSource | None = None,
         sized: CheckpointSize | None = None,
-        each: Mapping[str, Any] = WHOLE,
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> Score:
         """The score of one checkpoint, from a job."""
         sized = sized or size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
         jobs = self.compute.short_jobs(self.tiers)
-        wanted = self._job(snapshot, commit, terms, cause, source, sized, each)
+        job = self._job(snapshot, commit, policy, cause, source, sized, options)
         try:
-            result = jobs.run(wanted, self.say)
+            result = jobs.run(job, self.say)
         except ShortJobFailed as error:
             raise dg.Failure(str(error)) from None
         except DagsterExecutionInterruptedError:
             if self.cancelled():
-                jobs.stop(wanted)
+                jobs.stop(job)
             raise
         [score] = codec.build(Scores, result).scores
         if score.damaged:
-            jobs.forget(wanted)  # it may be mended: then it is measured again
+            jobs.forget(job)  # it may be mended: then it is measured again
         return score
 
     def _job(
         self,
         snapshot: str,
         commit: Commit,
-        terms: Terms,
+        policy: RunPolicy,
         cause: str,
         source: MeasuredSource | None,
         sized: CheckpointSize,
-        each: Mapping[str, Any],
+        options: Mapping[str, Any],
     ) -> ShortJob:
-        places = self._places_for(sized, commit, terms)
-        assert places is not None
-        profile, request = self.compute.hardware, self._request(snapshot, [commit], each=each)
-        config = evaluating.configuration(sized.settings, evaluation_of(terms), places.ranks)
+        rank_places = self._rank_places_for(sized, commit, policy)
+        assert rank_places is not None
+        profile, request = self.compute.hardware, self._request(snapshot, [commit], options=options)
+        config = evaluating.configuration(sized.settings, evaluation_of(policy), rank_places.ranks)
         request["config"] = with_fabric(resolved.dump(config), profile.fabric if profile else "")
         if source is not None:
-            request["source"] = list(source.places)
+            request["source"] = list(source.locations)
         about: dict[str, Any] = {"folder": commit.folder, "manifest": commit.manifest}
-        about |= {"snapshot": snapshot, "split": SPLIT, **each}
+        about |= {"snapshot": snapshot, "split": SPLIT, **options}
         return ShortJob(
             kind="evaluate",
             about=f"checkpoint {commit.folder}",
             identity={**about, "cause": cause, "source": request.get("source", [])},
             command=("python", "-P", "-m", "slipway.trainer.evaluate"),
             request=request,
-            nodes=places.nodes,
-            ranks_per_node=places.ranks_per_node,
-            kubernetes=size.with_gpus(terms.kubernetes, places.ranks_per_node),
+            nodes=rank_places.nodes,
+            ranks_per_node=rank_places.ranks_per_node,
+            kubernetes=size.with_gpus(policy.kubernetes, rank_places.ranks_per_node),
         )
 
     def _request(
-        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: Mapping[str, Any] = WHOLE
+        self,
+        snapshot: str,
+        commits: Sequence[Commit],
+        root: Path | None = None,
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> dict[str, Any]:
         entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
         return {
@@ -191,11 +197,15 @@ class Measuring:
             "snapshot": snapshot,
             "split": SPLIT,
             "checkpoints": entries,
-            **each,
+            **options,
         }
 
     def _in_process(
-        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: Mapping[str, Any] = WHOLE
+        self,
+        snapshot: str,
+        commits: Sequence[Commit],
+        root: Path | None = None,
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> list[Score]:
         """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
 
@@ -203,7 +213,7 @@ class Measuring:
         """
         with scratch.folder("slipway-evaluation") as folder:
             request, output = folder / "request.json", folder / "scores.json"
-            codec.replace(request, {**self._request(snapshot, commits, root, each), "output": str(output)})
+            codec.replace(request, {**self._request(snapshot, commits, root, options), "output": str(output)})
             command = [sys.executable, "-P", "-m", "slipway.trainer.evaluate", str(request)]
             try:
                 done = idle_timeout.run(command, CODE)
@@ -214,9 +224,9 @@ class Measuring:
             return list(codec.read(output, Scores, FORMAT).scores)
 
 
-def evaluation_of(terms: Terms) -> Evaluation:
+def evaluation_of(policy: RunPolicy) -> Evaluation:
     """The section `evaluation` of a training's terms; those of an earlier version have none."""
-    return codec.build(Evaluation, terms.operation.get("evaluation", {}), "evaluation")
+    return codec.build(Evaluation, policy.operation.get("evaluation", {}), "evaluation")
 
 
 def in_a_run(
@@ -228,7 +238,7 @@ def in_a_run(
     """
 
     def cancelled() -> bool:
-        asked = context.instance.get_run_by_id(context.run.run_id)
-        return asked is not None and asked.status is DagsterRunStatus.CANCELING
+        dagster_run = context.instance.get_run_by_id(context.run.run_id)
+        return dagster_run is not None and dagster_run.status is DagsterRunStatus.CANCELING
 
     return Measuring(tiers, compute, context.log.info, cancelled)

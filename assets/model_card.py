@@ -23,9 +23,9 @@ def of(record: ModelRecord, judgement: Judgement | None, promotions: list[Promot
     if judgement is not None:
         lines += ["## Judgement", "", *_judged(judgement), ""]
     if promotions:
-        lines += ["## Deployments", "", *(f"- {_deployment(each)}" for each in promotions), ""]
+        lines += ["## Deployments", "", *(f"- {_deployment(promotion)}" for promotion in promotions), ""]
     unknown = records.not_known(record)
-    return "\n".join([*lines, "## Not known", "", ", ".join(f"`{each}`" for each in unknown) or "nothing", ""])
+    return "\n".join([*lines, "## Not known", "", ", ".join(f"`{field}`" for field in unknown) or "nothing", ""])
 
 
 def _in_short(record: ModelRecord) -> str:
@@ -68,11 +68,11 @@ def _cell(value: Any) -> str:
 
 def _judged(judgement: Judgement) -> list[str]:
     compared = f"against champion `{judgement.champion[:12]}`" if judgement.champion else "without a champion"
-    shown: Mapping[str, Mapping[str, Any]] = judgement.figures.get("checks", {})
+    figures: Mapping[str, Mapping[str, Any]] = judgement.figures.get("checks", {})
     return [
         f"Judged by {judgement.by}, {compared}.",
         "",
-        *(f"- {_check(name, passed, shown.get(name, {}))}" for name, passed in judgement.checks.items()),
+        *(f"- {_check(name, passed, figures.get(name, {}))}" for name, passed in judgement.checks.items()),
         *([f"- undecided: {judgement.undecided}"] if judgement.undecided else []),
     ]
 
@@ -84,6 +84,6 @@ def _check(name: str, passed: bool, own: Mapping[str, Any]) -> str:
     return f"{name}: {'passed' if passed else 'not passed'}{f' ({why})' if why else ''}"
 
 
-def _deployment(made: Promotion) -> str:
-    what = f"version {made.version} became champion" if made.version else "the champion was demoted"
-    return f"{what}, by {made.by}{f': {made.why}' if made.why else ''}"
+def _deployment(promotion: Promotion) -> str:
+    what = f"version {promotion.version} became champion" if promotion.version else "the champion was demoted"
+    return f"{what}, by {promotion.by}{f': {promotion.why}' if promotion.why else ''}"

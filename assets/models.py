@@ -75,15 +75,15 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         source = tiers.durable_path / commit.folder
         snapshot = snapshots.read(tiers.durable_path, facts.specification.snapshot)
         how = stages.of_snapshot(tiers.durable_path, snapshot)
-        made = model_record.of_checkpoint(gate.model, facts, commit, score, snapshot, tiers.durable_path, how)
-        model_record.keep(tiers.durable_path, made)
+        record = model_record.of_checkpoint(gate.model, facts, commit, score, snapshot, tiers.durable_path, how)
+        model_record.keep(tiers.durable_path, record)
         run = tracking.run_of(store)
         version = gate.registry.register(gate.model, source, run, tags)
         try:
             judgement = gate.judge(version, identity.of_run(context.run))
         except ValueError as error:
             raise dg.Failure(f"{facts.id}: its candidate cannot be judged: {error}") from None
-        made = model_record.read(tiers.durable_path, gate.model, commit.manifest) or made
+        record = model_record.read(tiers.durable_path, gate.model, commit.manifest) or record
         yield dg.MaterializeResult(
             metadata={
                 "version": version.number,
@@ -91,8 +91,8 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
                 **score.coded,
                 **tags,
                 **({"mlflow": dg.MetadataValue.url(page)} if (page := tracking.pages.of_run(run)) else {}),
-                "not_known": ", ".join(model_record.not_known(made)) or "nothing",
-                "model_card": dg.MetadataValue.md(model_card.of(made, judgement)),
+                "not_known": ", ".join(model_record.not_known(record)) or "nothing",
+                "model_card": dg.MetadataValue.md(model_card.of(record, judgement)),
             },
             data_version=dg.DataVersion(commit.manifest),
         )
@@ -166,7 +166,7 @@ def lineage(facts: TrainingFacts, commit: Commit, score: Score, revision: str) -
         "slipway.tokenizer": specification.tokenizer,
         "slipway.revision": revision or "unknown",
         **{f"slipway.{name}": f"{value:.6f}" for name, value in {**score.coded, "loss": score.loss}.items()},
-        **{f"slipway.origin.{name}": str(value) for name, value in facts.terms.origin.items()},
+        **{f"slipway.origin.{name}": str(value) for name, value in facts.run_policy.origin.items()},
     }
 
 
@@ -179,10 +179,10 @@ def _rejection(context: dg.AssetExecutionContext, why: str) -> dg.AssetObservati
 
 
 def _best(facts: TrainingFacts) -> tuple[Commit, Score]:
-    found = best(facts)
-    if found is None:
+    commit = best(facts)
+    if commit is None:
         raise dg.Failure(f"{facts.id}: no checkpoint is evaluated yet: materialise its evaluations first")
-    return found
+    return commit
 
 
 def _checks(judgement: Judgement, asset: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:
@@ -192,17 +192,17 @@ def _checks(judgement: Judgement, asset: dg.AssetKey) -> Iterator[dg.AssetCheckR
     common |= {"inputs": dg.MetadataValue.json(dict(judgement.inputs)), **({"note": note} if note else {})}
     for name, passed in judgement.checks.items():
         own = {key: value for key, value in judgement.figures["checks"].get(name, {}).items() if value is not None}
-        metadata = {**common, **{key: _shown(value) for key, value in own.items()}}
+        metadata = {**common, **{key: _metadata_value(value) for key, value in own.items()}}
         if "interval_high" in own:
             metadata["interval"] = _interval(own, str(judgement.figures["unit"]))
         yield dg.AssetCheckResult(check_name=name, asset_key=asset, passed=passed, metadata=metadata)
 
 
-def _shown(value: Any) -> Any:
+def _metadata_value(value: Any) -> Any:
     return dg.MetadataValue.json(value) if isinstance(value, dict | list) else value
 
 
 def _interval(own: Mapping[str, Any], unit: str) -> dg.MarkdownMetadataValue:
     """The paired difference with its interval, beside the margin that its upper end must stay below."""
-    found = own["difference"], own["interval_low"], own["interval_high"]
-    return plots.interval(*found, own["margin"], f"candidate less champion, {unit} (left is better)")
+    difference = own["difference"], own["interval_low"], own["interval_high"]
+    return plots.interval(*difference, own["margin"], f"candidate less champion, {unit} (left is better)")

@@ -44,7 +44,7 @@ def preflight(
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     node, door = context.partition_key, compute.node_health(tiers)
     who = f"preflight (run {context.run.run_id[:8]})"
-    answers = tuple(each.id for each in (door.begin_diagnosis(node, who) or door.register.of(node)).evidence)
+    answers = tuple(evidence.id for evidence in (door.begin_diagnosis(node, who) or door.register.of(node)).evidence)
     task = PreflightTask(
         str(tiers.nvme_path(node)),
         max(1, compute.gpus),
@@ -57,39 +57,39 @@ def preflight(
     if done.failure:
         door.fail_diagnosis(node, done.failure, who)
         raise dg.Failure(f"{node}: nothing is known of its hardware: {done.failure}")
-    found, verdict = faults(done.result), done.result["verdict"]
+    fault_summary, verdict = faults(done.result), done.result["verdict"]
     door.preflights.add(
-        PreflightRecord(node, context.run.run_id, verdict, found, time.time(), rates(done.result), answers)
+        PreflightRecord(node, context.run.run_id, verdict, fault_summary, time.time(), rates(done.result), answers)
     )
-    after = door.end_diagnosis(node, found, who, context.run.run_id) or door.register.of(node)
-    return dg.MaterializeResult(metadata=_metadata(node, done.result, found, str(after.standing)))
+    after = door.end_diagnosis(node, fault_summary, who, context.run.run_id) or door.register.of(node)
+    return dg.MaterializeResult(metadata=_metadata(node, done.result, fault_summary, str(after.standing)))
 
 
 def faults(result: Result) -> str:
     """The faulty findings of a preflight in one line; empty where nothing is faulty."""
-    faulty = [each for each in result["findings"] if each["verdict"] == "faulty"]
-    return "; ".join(f"{each['name']}: {each['note'] or _shown(each)}" for each in faulty)
+    faulty = [finding for finding in result["findings"] if finding["verdict"] == "faulty"]
+    return "; ".join(f"{finding['name']}: {finding['note'] or _measured_text(finding)}" for finding in faulty)
 
 
 def rates(result: Result) -> dict[str, float]:
     """What was measured by the second, by line with its unit."""
     return {
-        f"{each['name']}, {each['unit']}": each["value"]
-        for each in result["findings"]
-        if isinstance(each["value"], float) and each["unit"].endswith("/s")
+        f"{finding['name']}, {finding['unit']}": finding["value"]
+        for finding in result["findings"]
+        if isinstance(finding["value"], float) and finding["unit"].endswith("/s")
     }
 
 
-def _shown(finding: dict[str, Any]) -> str:
+def _measured_text(finding: dict[str, Any]) -> str:
     return f"{finding['value']} {finding['unit']} of {finding['reference']}"
 
 
-def _metadata(node: str, result: Result, found: str, standing: str) -> dict[str, Any]:
+def _metadata(node: str, result: Result, fault_summary: str, standing: str) -> dict[str, Any]:
     return {
         "node": node,
         "verdict": result["verdict"],
         "standing": standing,
-        **({"faults": found} if found else {}),
+        **({"faults": fault_summary} if fault_summary else {}),
         **{line.rpartition(", ")[0].replace(" ", "_"): value for line, value in rates(result).items()},
         "findings": dg.MetadataValue.json(result["findings"]),
     }

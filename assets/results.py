@@ -76,14 +76,14 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
         "report": dg.MetadataValue.url(address(facts.id)),
         **(_figures(read.steps, script is not None) if read.steps else {}),
         "steps": ended.step,
-        "bound": read.advice,
+        "bound": read.bound,
         "staging": read.staging,
         **_datasets(read.datasets),
         "incarnations": ended.incarnation,
         "checkpoints": len(facts.commits),
         **spent.metadata(facts.folder, read.seconds),
         "snapshot": facts.specification.snapshot,
-        "origin": dg.MetadataValue.json(dict(facts.terms.origin)),
+        "origin": dg.MetadataValue.json(dict(facts.run_policy.origin)),
         **changes_of_training(facts.folder),
         "dagster/uri": str(facts.folder),
     }
@@ -109,9 +109,11 @@ def change_metadata(change: KnownChange) -> dict[str, Any]:
 
 def changes_of_training(folder: Path) -> dict[str, Any]:
     """All changes of a training that it took over, for its result; empty where there are none."""
-    found = [each for each in updates.known(folder) if each.applied]
+    applied = [update for update in updates.known(folder) if update.applied]
     return (
-        {"changes": dg.MetadataValue.md("\n".join(f"- {change_description(each)}" for each in found))} if found else {}
+        {"changes": dg.MetadataValue.md("\n".join(f"- {change_description(update)}" for update in applied))}
+        if applied
+        else {}
     )
 
 
@@ -134,7 +136,7 @@ def _datasets(read: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """What a training on several datasets read of each."""
     if not read:
         return {}
-    total = sum(each["tokens"] for each in read.values()) or 1
+    total = sum(dataset["tokens"] for dataset in read.values()) or 1
     rows = [f"| {n} | {e['tokens']:,} | {e['tokens'] / total:.1%} | {e['passes']:.2f} |" for n, e in read.items()]
     head = ["| dataset | tokens | share | passes |", "|---|---|---|---|"]
     return {"datasets": dg.MetadataValue.md("\n".join([*head, *rows]))}

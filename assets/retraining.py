@@ -16,7 +16,7 @@ import dagster as dg
 
 from slipway.assets import keys, training_data
 from slipway.assets.initial import with_initial_weights
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.recipes.initial import InitSection
 from slipway.recipes.renewal import RenewalSection
 from slipway.recipes.training import ModelRecipe, TrainingRecipe
@@ -55,17 +55,17 @@ def renew(
     assert recipe.renewal is not None
     current = training_data.current(recipe, tiers.durable_path)
     if current is None:
-        raise NotRenewed(training_data.lacking(recipe, tiers.durable_path))
+        raise NotRenewed(training_data.missing_snapshots(recipe, tiers.durable_path))
     root = all_trainings(tiers)
-    wanted = _with_champion(recipe, current, tiers) if recipe.renewal.from_champion else recipe
-    located = with_initial_weights(wanted, current, tiers, tracking)
-    made = specification(located, current, tiers, cause=cause)
+    located_recipe = _with_champion(recipe, current, tiers) if recipe.renewal.from_champion else recipe
+    located = with_initial_weights(located_recipe, current, tiers, tracking)
+    new_specification = specification(located, current, tiers, cause=cause)
     with _alone(root):
         known = of_recipe(root, recipe.name)
-        if made.id in (each.store.id for each in known):
-            raise RenewedBefore(f"{made.id} was started for {cause} before")
+        if new_specification.id in (training.store.id for training in known):
+            raise RenewedBefore(f"{new_specification.id} was started for {cause} before")
         _check_limits(recipe.renewal, known)
-        store = root.propose(made, terms(located, dict(origin)))
+        store = root.propose(new_specification, run_policy(located, dict(origin)))
         keys.add_partition(instance, keys.training_partitions(recipe.name), store.id)
         root.start(store, by, cause)
     return store
@@ -82,23 +82,23 @@ class BegunTraining:
 def of_recipe(root: Trainings, name: str) -> list[BegunTraining]:
     """The trainings of a recipe that were wanted once, in the order in which they first were; those that cannot be
     read are left out."""
-    found = []
+    begun = []
     for store in root.stores():
         try:
             facts = store.read()
             if facts.specification.recipe == name and (at := naming.first_wanted(facts)) is not None:
-                found.append(BegunTraining(store, at))
+                begun.append(BegunTraining(store, at))
         except (ValueError, OSError):
             continue
-    return sorted(found, key=lambda each: each.at)
+    return sorted(begun, key=lambda training: training.at)
 
 
 @contextlib.contextmanager
 def _alone(root: Trainings) -> Iterator[None]:
     """One renewal at a time. Raises NotRenewed after a minute of another one."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         try:
-            held.enter_context(lock.within(root.root, STARTING_SECONDS))
+            locks.enter_context(lock.within(root.root, STARTING_SECONDS))
         except lock.Held as error:
             raise NotRenewed(f"another training is being started: {error}") from None
         yield
@@ -116,7 +116,7 @@ def check_budget(renewal: RenewalSection, known: list[BegunTraining], now: float
     """Raises NotRenewed when these trainings have spent what the recipe's may take."""
     if renewal.gpu_hours is None:
         return
-    spent = sum(rank_hours(each.store, now - BUDGET_DAYS * DAY) for each in known)
+    spent = sum(rank_hours(training.store, now - BUDGET_DAYS * DAY) for training in known)
     if spent >= renewal.gpu_hours:
         budget = f"renewal.gpu_hours ({renewal.gpu_hours:g})"
         raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days took {spent:.1f} rank-hours of {budget}")
@@ -124,17 +124,17 @@ def check_budget(renewal: RenewalSection, known: list[BegunTraining], now: float
 
 def rank_hours(store: TrainingStore, since: float) -> float:
     """Hours in which its ranks held a processor or a GPU, since the day of a moment; 0 for one that cannot be read."""
-    held = cost_if_any(store.folder)
+    cost = cost_if_any(store.folder)
     first = datetime.datetime.fromtimestamp(since, datetime.UTC).date()
-    return sum(each.rank_hours for each in held.shares if each.day >= first) if held else 0.0
+    return sum(share.rank_hours for share in cost.shares if share.day >= first) if cost else 0.0
 
 
 def _with_champion(recipe: TrainingRecipe, current: str, tiers: Tiers) -> TrainingRecipe:
     """The recipe with the champion's weights, where there is one that speaks the snapshot's tokens."""
     if not isinstance(recipe, ModelRecipe):
         return recipe
-    held = champion(tiers.durable_path, recipe.registered_model)
+    current_champion = champion(tiers.durable_path, recipe.registered_model)
     tokenizer = contents.tokenizer_digest(snapshots.read(tiers.durable_path, current))
-    if held is None or held.tags.get("slipway.tokenizer") != tokenizer:
+    if current_champion is None or current_champion.tags.get("slipway.tokenizer") != tokenizer:
         return recipe
     return recipe.model_copy(update={"init": InitSection(model=recipe.registered_model)})

@@ -104,15 +104,15 @@ class Serving:
         `still` is called again and again meanwhile.
         """
         deadline = time.monotonic() + seconds
-        while (found := self.records.state(state.model)).number == state.number and time.monotonic() < deadline:
+        while (latest := self.records.state(state.model)).number == state.number and time.monotonic() < deadline:
             answering = self.records.answering(state.model)
-            if found.verdict is not None or found.wanted is None or found.wanted.want == "stop":
-                return found
-            if answering is not None and answering.wish == state.number and _compares(found, answering):
-                return found
+            if latest.verdict is not None or latest.desired is None or latest.desired.want == "stop":
+                return latest
+            if answering is not None and answering.wish == state.number and _compares(latest, answering):
+                return latest
             still()
             time.sleep(POLL_SECONDS)
-        return found
+        return latest
 
     def exported(self, version: Version) -> ServedVersion:
         """The version as workers load it: exported once, and verified each time that it is wanted."""
@@ -134,9 +134,9 @@ class Serving:
         precision = self.compute.serving(self.tiers).precision
         self.say(f"exporting version {version.number} of {version.model}")
         if version.training and (store := all_trainings(self.tiers).store(version.training)).folder.is_dir():
-            exporting, terms = Exporting(self.tiers, self.compute, self.say), store.terms()
-            if exporting.is_for_a_job(commit, terms, target):
-                return exporting.export(commit, terms, target, None, precision, export.FILE_BYTES)
+            exporting, policy = Exporting(self.tiers, self.compute, self.say), store.run_policy()
+            if exporting.is_for_a_job(commit, policy, target):
+                return exporting.export(commit, policy, target, None, precision, export.FILE_BYTES)
         source = self.tiers.durable_path / commit.folder
         return export.export(source, target, commit.manifest, precision=precision)
 
@@ -154,25 +154,27 @@ def _verified(target: Path) -> str:
 
 def _compares(state: ServedState, answering: Answering) -> bool:
     """Whether a canary answers its share."""
-    share = state.wanted.policy.share if state.wanted else 1.0
-    return share < 1.0 and len(answering.shares) == 2 and all(each.ready for each in answering.shares)
+    share = state.desired.policy.share if state.desired else 1.0
+    return share < 1.0 and len(answering.shares) == 2 and all(answer_share.ready for answer_share in answering.shares)
 
 
 def champion_of(tiers: Tiers, model: str) -> Version | None:
     """The champion as its promotion recorded it, read without MLflow; None before the first, and after a demotion."""
-    held = champion(tiers.durable_path, model)
-    return Version(model, held.version, held.source, held.tags) if held else None
+    current = champion(tiers.durable_path, model)
+    return Version(model, current.version, current.source, current.tags) if current else None
 
 
-def after_demotion(records: ServingRecords, model: str, held: Promotion | None) -> str:
+def after_demotion(records: ServingRecords, model: str, former: Promotion | None) -> str:
     """What becomes of the traffic of a champion that is one no more; empty where it does not answer."""
     state = records.state(model)
-    present = {each.checkpoint for each in (state.settled, state.coming) if each is not None}
-    if held is None or held.manifest not in present:
+    present = {version.checkpoint for version in (state.settled, state.coming) if version is not None}
+    if former is None or former.manifest not in present:
         return ""
-    left = "the other version answers alone" if len(present) > 1 else f"nothing answers for {model} from then on"
-    back = f"; for the one before it to answer: slipway models rollback {model} {held.before}" if held.before else ""
-    return f"; it stops answering within seconds, and {left}{back}"
+    remainder = "the other version answers alone" if len(present) > 1 else f"nothing answers for {model} from then on"
+    back = (
+        f"; for the one before it to answer: slipway models rollback {model} {former.before}" if former.before else ""
+    )
+    return f"; it stops answering within seconds, and {remainder}{back}"
 
 
 def named(model: str, error: Exception) -> str:
@@ -205,9 +207,9 @@ def served_asset(model: str, recipes: Sequence[ModelRecipe]) -> dg.AssetsDefinit
         champion = champion_of(tiers, model)
         if champion is None:
             raise dg.Failure(f"model {model}: there is no champion yet")
-        serving = Serving(tiers, compute, lambda words: context.log.info(words))
-        held = serving.records.state(model).wanted
-        policy = held.policy if held is not None else SwitchPolicy()
+        serving = Serving(tiers, compute, lambda message: context.log.info(message))
+        desired = serving.records.state(model).desired
+        policy = desired.policy if desired is not None else SwitchPolicy()
         try:
             state = serving.serve(champion, policy, True, identity.of_run(context.run), "it is the champion")
         except (ValueError, DamagedCheckpoint, Unreadable) as error:
@@ -256,19 +258,19 @@ def asked_of(tiers: Tiers, model: str) -> LiveDrift | None:
 
     Raises OSError and UndecodableRecord.
     """
-    held = champion_of(tiers, model)
+    current = champion_of(tiers, model)
     settled = ServingRecords(tiers.durable_path).state(model).settled
-    if held is None or settled is None or settled.checkpoint != held.manifest or SNAPSHOT_TAG not in held.tags:
+    if current is None or settled is None or settled.checkpoint != current.manifest or SNAPSHOT_TAG not in current.tags:
         return None
-    found = live_drift(tiers.durable_path, model, settled, held.tags[SNAPSHOT_TAG])
-    return found if found is not None and found.figures else None
+    drift = live_drift(tiers.durable_path, model, settled, current.tags[SNAPSHOT_TAG])
+    return drift if drift is not None and drift.figures else None
 
 
 def answering_observation(model: str, answering: Answering, state: ServedState) -> dg.AssetObservation:
     """The event that shows what answers."""
-    shares = {f"share of {each.version.named(model)}": each.share for each in answering.shares}
-    notes = "; ".join(f"{each.version.named(model)}: {each.note}" for each in answering.shares if each.note)
-    under_way = f"a switch is under way{': ' if notes else ''}{notes}" if state.coming else ""
+    shares = {f"share of {share.version.named(model)}": share.share for share in answering.shares}
+    share_notes = "; ".join(f"{share.version.named(model)}: {share.note}" for share in answering.shares if share.note)
+    under_way = f"a switch is under way{': ' if share_notes else ''}{share_notes}" if state.coming else ""
     news = state.verdict.why if state.verdict is not None else under_way
     return dg.AssetObservation(
         served_key(model),

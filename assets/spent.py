@@ -21,19 +21,19 @@ UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 
 def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
     """What the UI shows of a training's account; where that cannot be read, the ledger's duration alone."""
-    found = accounts.of_if_any(folder)
-    if found is None or found[0].wall <= 0:
+    known = accounts.of_if_any(folder)
+    if known is None or known[0].wall <= 0:
         return {"wall_seconds": ledger_seconds}
-    account, figures = found
-    shown = {name: value for name, value in vars(figures).items() if value is not None}
-    held = cost_if_any(folder)
+    account, figures = known
+    fields = {name: value for name, value in vars(figures).items() if value is not None}
+    cost_of_training = cost_if_any(folder)
     lost = lost_by(account.interruptions, "kind")
     return {
         "wall_seconds": account.wall,
-        **shown,
+        **fields,
         "interruptions": len(account.interruptions),
-        **(cost(held) if held else {}),
-        **quota(folder, held.owner if held else ""),
+        **(cost(cost_of_training) if cost_of_training else {}),
+        **quota(folder, cost_of_training.owner if cost_of_training else ""),
         **({"lost_seconds_by_cause": dg.MetadataValue.json(lost)} if lost else {}),
         **({"lost_seconds_by_node": dg.MetadataValue.json(lost_by(account.interruptions, "node"))} if lost else {}),
         **({"control_plane_away": "; ".join(account.notes)} if account.notes else {}),
@@ -42,20 +42,22 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
     }
 
 
-def cost(held: TrainingCost) -> dict[str, Any]:
+def cost(cost_of_training: TrainingCost) -> dict[str, Any]:
     """Rank-hours and, where prices are set, money: in all, by day, and what spot would have cost or saved."""
     prices = platform.costs_here().rank_prices
-    shown: dict[str, Any] = {"rank_hours": round(held.rank_hours, 4), "spot": held.spot}
+    fields: dict[str, Any] = {"rank_hours": round(cost_of_training.rank_hours, 4), "spot": cost_of_training.spot}
     if prices is None:
-        return shown
-    price = prices.of(held.owner)
+        return fields
+    price = prices.of(cost_of_training.owner)
     days: dict[str, float] = {}
-    for each in held.shares:
-        days[each.day.isoformat()] = days.get(each.day.isoformat(), 0.0) + (held.money(each.rank_hours, price) or 0.0)
+    for share in cost_of_training.shares:
+        days[share.day.isoformat()] = days.get(share.day.isoformat(), 0.0) + (
+            cost_of_training.money(share.rank_hours, price) or 0.0
+        )
     rows = [f"| {day} | {spent:,.2f} |" for day, spent in sorted(days.items())]
     return {
-        **shown,
-        **money(held.rank_hours, held.spot, held.owner),
+        **fields,
+        **money(cost_of_training.rank_hours, cost_of_training.spot, cost_of_training.owner),
         "money_by_day": dg.MetadataValue.md("\n".join([f"| day | {prices.currency} |", "| --- | ---: |", *rows])),
     }
 
@@ -73,10 +75,10 @@ def money(rank_hours: float, spot: bool, owner: str) -> dict[str, Any]:
 
 def quota(folder: Path, owner: str) -> dict[str, str]:
     """What its owner has used of a quota, and has left, once the training in a folder has ended."""
-    given = platform.costs_here().quotas
-    if owner not in given:
+    quotas = platform.costs_here().quotas
+    if owner not in quotas:
         return {}
-    return {"quota": Quotas(folder.parent.parent, given).standing(owner, time.time()).sentence}
+    return {"quota": Quotas(folder.parent.parent, quotas).standing(owner, time.time()).sentence}
 
 
 def table(account: Account) -> str:
@@ -94,7 +96,7 @@ def table(account: Account) -> str:
 def picture(account: Account) -> dg.MarkdownMetadataValue:
     """Shares of the time by bucket, stacked, from begin to end."""
     width = account.wall / COLUMNS
-    unit, name = next((each for each in UNITS if account.wall > 3 * each[0]), UNITS[-1])
+    unit, name = next((candidate for candidate in UNITS if account.wall > 3 * candidate[0]), UNITS[-1])
     layers: dict[str, list[float]] = {}
     for bucket, title in buckets.TITLES.items():
         if account.seconds.get(bucket):
@@ -106,8 +108,8 @@ def picture(account: Account) -> dg.MarkdownMetadataValue:
 
 def _spread(account: Account, bucket: str, width: float, heights: list[float]) -> None:
     """Add the share of each column's time that was spent on a bucket."""
-    for each in account.stretches:
-        share = each.seconds.get(bucket, 0.0) / (each.end - each.begin)
-        begin, end = (each.begin - account.begin) / width, (each.end - account.begin) / width
+    for stretch in account.stretches:
+        share = stretch.seconds.get(bucket, 0.0) / (stretch.end - stretch.begin)
+        begin, end = (stretch.begin - account.begin) / width, (stretch.end - account.begin) / width
         for column in range(int(begin), min(COLUMNS, int(end) + 1)) if share else ():
             heights[column] += share * max(0.0, min(end, column + 1) - max(begin, column))

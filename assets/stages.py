@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slipway.assets.holdout_filter import UNSEEN
+from slipway.assets.holdout_filter import LEFT_OUT_KEY
 from slipway.trainer.base import listing, parsing, regular_file
 from slipway.trainer.data import mixtures, snapshots
 from slipway.trainer.data.mixtures import MixtureSnapshot
@@ -23,36 +23,38 @@ def of_snapshot(durable: Path, snapshot: Snapshot) -> dict[str, Any]:
     """The inputs of each step, by its name; of a mixture by its datasets. Empty where no record is left."""
     if not isinstance(snapshot, MixtureSnapshot):
         return _of_one(durable, snapshot)
-    found = {}
-    for each in mixtures.sources_of(snapshot):
-        part = snapshots.read(durable, each)
-        found[part.dataset] = _of_one(durable, part)
-    return {name: stages for name, stages in found.items() if stages}
+    stages_by_dataset = {}
+    for sha256 in mixtures.sources_of(snapshot):
+        part = snapshots.read(durable, sha256)
+        stages_by_dataset[part.dataset] = _of_one(durable, part)
+    return {name: stages for name, stages in stages_by_dataset.items() if stages}
 
 
 def _of_one(durable: Path, snapshot: Snapshot) -> dict[str, Any]:
-    made = str(snapshot.source.get(UNSEEN, {}).get("snapshot", snapshot.sha256))
-    wanted, found = {made}, dict[str, Any]()
+    original = str(snapshot.source.get(LEFT_OUT_KEY, {}).get("snapshot", snapshot.sha256))
+    texts, inputs = {original}, dict[str, Any]()
     records = dict(_records(durable / "datasets" / snapshot.dataset / STEPS))
-    while leading := {name: each for name, each in records.items() if _texts(each["result"]) & wanted}:
-        for name, each in leading.items():
-            found[name.rpartition("-")[0]] = {key: value for key, value in each["inputs"].items() if key != SOURCE}
-            wanted |= _texts(each["inputs"])
+    while leading := {name: record for name, record in records.items() if _texts(record["result"]) & texts}:
+        for name, step_record in leading.items():
+            inputs[name.rpartition("-")[0]] = {
+                key: value for key, value in step_record["inputs"].items() if key != SOURCE
+            }
+            texts |= _texts(step_record["inputs"])
             del records[name]
-    return found
+    return inputs
 
 
 def _records(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
     """The steps whose inputs and results are on record, by name; what cannot be read tells nothing."""
-    found = []
+    records = []
     for name in listing.names_if_there(folder, ".json"):
         try:
             read = parsing.value(regular_file.read(folder / f"{name}.json"))
         except (OSError, ValueError):
             continue
         if "result" in read and isinstance(read.get("inputs"), dict) and isinstance(read["result"], dict):
-            found.append((name, read))
-    return found
+            records.append((name, read))
+    return records
 
 
 def _texts(values: Mapping[str, Any]) -> set[str]:

@@ -12,7 +12,7 @@ from slipway.resources.trainings import accounts
 from slipway.resources.trainings.metric_series import VALIDATION, CurveFold
 from slipway.resources.trainings.status import TrainingStatus
 
-STATE, WORDS = "state", "standing"
+STATE, STATUS = "state", "standing"
 FIGURES = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")
 
 
@@ -23,7 +23,7 @@ def observation(
     return dg.AssetObservation(
         keys.key(recipe, "training"),
         partition=training,
-        description=stands.words,
+        description=stands.summary,
         metadata={**metadata(training, name, stands), **(_pictures(fold, folder) if pictures else {})},
     )
 
@@ -31,8 +31,8 @@ def observation(
 def metadata(training: str, name: str, stands: TrainingStatus) -> dict[str, Any]:
     """State and figures, those that are known; numbers are of the same kind each time, so that Dagster plots them."""
     figures: Mapping[str, float] = dict(stands.figures)
-    found: dict[str, Any] = {
-        WORDS: stands.words,
+    entries: dict[str, Any] = {
+        STATUS: stands.summary,
         STATE: stands.state,
         "name": name,
         "report": dg.MetadataValue.url(address(training)),
@@ -42,12 +42,12 @@ def metadata(training: str, name: str, stands: TrainingStatus) -> dict[str, Any]
         "loss": _readable(stands.loss),
         "best_loss": _readable(stands.best_loss),
         "best_step": stands.best_step,
-        **{each: _readable(figures.get(each)) for each in FIGURES},
+        **{figure: _readable(figures.get(figure)) for figure in FIGURES},
         "checkpoint": stands.checkpoint,
         "incarnation": stands.incarnation,
         "nodes": ", ".join(stands.nodes) or None,
     }
-    return {label: value for label, value in found.items() if value is not None}
+    return {label: value for label, value in entries.items() if value is not None}
 
 
 def _readable(value: float | None) -> float | None:
@@ -56,24 +56,26 @@ def _readable(value: float | None) -> float | None:
 
 
 def _pictures(fold: CurveFold, folder: Path) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
+    plotted: dict[str, Any] = {}
     steps = fold.steps
     losses = {
         label: _points(steps, fold.means(column))
         for label, column in (("training", "loss"), ("validation", VALIDATION))
     }
     if any(losses.values()):
-        shown["loss_curve"] = plots.curve({label: points for label, points in losses.items() if points}, "step", "loss")
+        plotted["loss_curve"] = plots.curve(
+            {label: points for label, points in losses.items() if points}, "step", "loss"
+        )
     for column, unit in (
         ("tokens_per_second", "tokens/s"),
         ("learning_rate", "learning rate"),
         ("gradient_norm", "norm"),
     ):
         if points := _points(steps, fold.means(column)):
-            shown[f"{column}_curve"] = plots.curve({column.replace("_", " "): points}, "step", unit)
+            plotted[f"{column}_curve"] = plots.curve({column.replace("_", " "): points}, "step", unit)
     if (account := accounts.of_if_any(folder)) is not None and account[0].wall > 0:
-        shown["time_spent"] = dg.MetadataValue.md(spent.table(account[0]))
-    return shown
+        plotted["time_spent"] = dg.MetadataValue.md(spent.table(account[0]))
+    return plotted
 
 
 def _points(steps: list[int], means: list[float | None]) -> list[tuple[int, float]]:

@@ -28,7 +28,7 @@ from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import keep_code
-from slipway.resources.trainings.records import Specification, Terms, changes_sentence
+from slipway.resources.trainings.records import RunPolicy, Specification, changes_sentence
 from slipway.resources.trainings.store import TrainingStore, all_trainings
 from slipway.trainer.base.journal import JournalEvent
 from slipway.trainer.config.resolved import NUMBERS, OPERATION
@@ -36,7 +36,7 @@ from slipway.trainer.data import contents, snapshots
 from slipway.trainer.metrics import measures
 from slipway.trainer.record import ledger
 
-TERMS = ("placement", *OPERATION)
+POLICY_SECTIONS = ("placement", *OPERATION)
 """The sections of a recipe that are terms; the others decide what a training is."""
 ALL_NODES = dg.AllPartitionMapping()
 """A training may run on any node. Without a mapping Dagster looks for the training's id among the nodes, and refuses to
@@ -78,15 +78,15 @@ def _numbers(recipe: TrainingRecipe, tiers: Tiers) -> dict[str, Any]:
     return recipe.numbers()
 
 
-def terms(
+def run_policy(
     recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, fields: Sequence[str] = (), owner: str = ""
-) -> Terms:
+) -> RunPolicy:
     """Where a training of this recipe may run, and how it recovers; a trial's are made here too.
 
     `fields` are those of the recipe that a person has set otherwise for this training alone, as FIELD=VALUE. `owner`
     is the sweep's, for a trial; empty for the recipe's.
     """
-    return Terms(
+    return RunPolicy(
         min_nodes=recipe.placement.nodes.min,
         max_nodes=recipe.placement.nodes.max,
         ranks_per_node=recipe.placement.ranks_per_node,
@@ -100,39 +100,39 @@ def terms(
         policies=dict(recipe.recovery.policies),
         hang_seconds=recipe.recovery.hang_seconds,
         owner=owner or recipe.owner,
-        origin={**(origin or {}), **({naming.GIVEN: list(fields)} if fields else {})},
+        origin={**(origin or {}), **({naming.CHANGED_BY_HAND: list(fields)} if fields else {})},
         init=recipe.init.folder if isinstance(recipe, ModelRecipe) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, ModelRecipe) else {},
         kubernetes=recipe.placement.kubernetes.model_dump(mode="json", exclude_defaults=True),
-        fields=[field for field in fields if field.split(".")[0] in TERMS],
+        fields=[field for field in fields if field.split(".")[0] in POLICY_SECTIONS],
     )
 
 
-def terms_of_all(recipe: TrainingRecipe) -> Terms:
+def common_policy(recipe: TrainingRecipe) -> RunPolicy:
     """The terms that all trainings of a recipe have, but for their origin, their weights and a person's fields."""
-    return terms(recipe.model_copy(update={"init": None}) if isinstance(recipe, ModelRecipe) else recipe)
+    return run_policy(recipe.model_copy(update={"init": None}) if isinstance(recipe, ModelRecipe) else recipe)
 
 
-def follows(held: Terms, common: Terms) -> bool:
+def follows(policy: RunPolicy, common: RunPolicy) -> bool:
     """Whether terms are `common`, which all trainings of the recipe have: the cheap answer for most of them."""
-    own = {"origin": held.origin, "init": held.init, "fields": held.fields, "edition": held.edition}
-    return not held.fields and dataclasses.replace(common, **own) == held  # type: ignore[arg-type]
+    own = {"origin": policy.origin, "init": policy.init, "fields": policy.fields, "edition": policy.edition}
+    return not policy.fields and dataclasses.replace(common, **own) == policy  # type: ignore[arg-type]
 
 
-def terms_now(recipe: TrainingRecipe, held: Terms, numbers: Mapping[str, Any]) -> Terms:
+def current_policy(recipe: TrainingRecipe, policy: RunPolicy, numbers: Mapping[str, Any]) -> RunPolicy:
     """The terms of a training under its recipe as it is now, given the terms and the numbers that it has.
 
     Its origin, the place of its weights, and what a person set for it alone stay its own. Raises ValueError when the
     recipe's layout does not fit the training's numbers, which may be those of an earlier recipe.
     """
-    own: TrainingRecipe = assignments.applied(recipe, held.fields)
+    own: TrainingRecipe = assignments.applied(recipe, policy.fields)
     if isinstance(own, ModelRecipe):
         sections = {name: numbers[name] for name in NUMBERS if name in numbers}
         own = validate(ModelRecipe, {**own.model_dump(mode="json"), **sections, "init": None})
         for fault in layout_faults(own):
             raise ValueError(f"its recipe has changed, but does not fit its own numbers: {fault}; it keeps its terms")
-    now = terms(own, held.origin, held.fields)
-    return dataclasses.replace(now, origin=held.origin, init=held.init, edition=held.edition)
+    now = run_policy(own, policy.origin, policy.fields)
+    return dataclasses.replace(now, origin=policy.origin, init=policy.init, edition=policy.edition)
 
 
 def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
@@ -140,7 +140,9 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
 
     @dg.asset(
         key=keys.key(recipe.name, "training"),
-        deps=[dg.AssetDep(keys.key(each, "staged_shards"), partition_mapping=ALL_NODES) for each in recipe.datasets],
+        deps=[
+            dg.AssetDep(keys.key(dataset, "staged_shards"), partition_mapping=ALL_NODES) for dataset in recipe.datasets
+        ],
         partitions_def=keys.training_partitions(recipe.name),
         group_name=keys.lane(recipe.name),
         kinds={"torch" if isinstance(recipe, ModelRecipe) else "script"},
@@ -192,11 +194,11 @@ def _tell_end(context: dg.AssetExecutionContext, facts: TrainingFacts) -> None:
 def _follow_recipe(context: dg.AssetExecutionContext, store: TrainingStore, recipe: TrainingRecipe) -> None:
     """Give a training that is wanted now the terms of its recipe as it is now; it may have been offered long ago."""
     try:
-        now = terms_now(recipe, store.terms(), store.specification().numbers)
+        now = current_policy(recipe, store.run_policy(), store.specification().identity_config)
     except ValueError as error:
         context.log.warning(str(error))
         return
-    if changed := store.change_terms(now, identity.of_run(context.run), f"recipe {recipe.name}"):
+    if changed := store.change_run_policy(now, identity.of_run(context.run), f"recipe {recipe.name}"):
         context.log.info(f"its terms follow the recipe: {changes_sentence(changed)}")
 
 
@@ -204,11 +206,11 @@ def _wait(
     context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl, poll_seconds: float
 ) -> None:
     """Advance the training until nothing is left to do; log its ledger while it runs, and what it waits for before."""
-    tail, logged, logged_at, life = ledger.Tail(store.folder), "", -math.inf, 0
+    tail, logged, logged_at, generation = ledger.Tail(store.folder), "", -math.inf, 0
     while True:
-        if store.life() != life:
-            life = store.life()
-            context.instance.add_run_tags(context.run.run_id, {keys.LIFE_TAG: str(life)})
+        if store.desired_generation() != generation:
+            generation = store.desired_generation()
+            context.instance.add_run_tags(context.run.run_id, {keys.LIFE_TAG: str(generation)})
         try:
             action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
             waiting = control.waiting(store.read(), poll_seconds) if action is Action.WAIT else None

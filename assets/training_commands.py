@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from slipway.assets import training_data
 from slipway.assets.initial import with_initial_weights
-from slipway.assets.training import TERMS, specification, terms, terms_now
+from slipway.assets.training import POLICY_SECTIONS, current_policy, run_policy, specification
 from slipway.recipes import assignments
 from slipway.recipes.training import TrainingRecipe
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings import branching, updates
-from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.records import RunPolicy
 from slipway.resources.trainings.store import Trainings, TrainingStore, all_trainings
 from slipway.resources.trainings.updates import FieldUpdate
 from slipway.trainer.base.invalid import Invalid
@@ -35,10 +35,10 @@ def start(
     """
     current = training_data.current(recipe, tiers.durable_path)
     if current is None:
-        raise ValueError(f"training {recipe.name}: {training_data.lacking(recipe, tiers.durable_path)}")
-    wanted = with_initial_weights(recipe, current, tiers, tracking)
+        raise ValueError(f"training {recipe.name}: {training_data.missing_snapshots(recipe, tiers.durable_path)}")
+    located = with_initial_weights(recipe, current, tiers, tracking)
     root = all_trainings(tiers)
-    store = root.propose(specification(wanted, current, tiers, cause), terms(wanted, fields=fields), by=by)
+    store = root.propose(specification(located, current, tiers, cause), run_policy(located, fields=fields), by=by)
     root.start(store, by, cause or "started by hand")
     return store
 
@@ -62,8 +62,8 @@ def branch(
     specification, commit = parent.specification(), branching.commit_at(parent, step)
     numbers = branching.numbers_at(parent, specification, commit.step)
     _check(changes, numbers, commit.step)
-    terms = terms_with(recipe_of(recipes, specification.recipe), parent.terms(), changes, fields, numbers)
-    store = branching.branch(root, parent, commit, changes, terms, by, name, revision)
+    policy = policy_with(recipe_of(recipes, specification.recipe), parent.run_policy(), changes, fields, numbers)
+    store = branching.branch(root, parent, commit, changes, policy, by, name, revision)
     root.start(store, by, f"it continues {parent.id}@{commit.step}" + (f": {name}" if name else ""))
     return store
 
@@ -75,26 +75,26 @@ def recipe_of(recipes: Mapping[str, TrainingRecipe], name: str) -> TrainingRecip
     return recipes[name]
 
 
-def terms_with(
+def policy_with(
     recipe: TrainingRecipe,
-    held: Terms,
+    policy: RunPolicy,
     changes: Mapping[str, object],
     fields: Sequence[str],
     numbers: Mapping[str, object],
-) -> Terms:
+) -> RunPolicy:
     """The terms of a training whose other terms follow the recipe, with those of `fields` that are terms set so.
 
     Raises ValueError for a value that is not accepted, and for a layout that does not fit `numbers` as changed.
     """
-    own = [each for each in fields if each.split(".")[0] in TERMS]
-    names = {each.partition("=")[0] for each in own}
-    kept = [each for each in held.fields if each.partition("=")[0] not in names]
-    own_numbers = {name: value for name, value in changes.items() if name.split(".")[0] not in TERMS}
+    own = [field for field in fields if field.split(".")[0] in POLICY_SECTIONS]
+    names = {assignment.partition("=")[0] for assignment in own}
+    other_fields = [field for field in policy.fields if field.partition("=")[0] not in names]
+    own_numbers = {name: value for name, value in changes.items() if name.split(".")[0] not in POLICY_SECTIONS}
     try:
         now = changing.with_fields(numbers, own_numbers)
     except Invalid as fault:
         raise ValueError(f"{fault.field}: {fault}") from None
-    return terms_now(recipe, dataclasses.replace(held, fields=[*kept, *own]), now)
+    return current_policy(recipe, dataclasses.replace(policy, fields=[*other_fields, *own]), now)
 
 
 def update(
@@ -107,9 +107,9 @@ def update(
     changes, facts = assignments.parsed(fields), store.read()
     specification, now = facts.specification, updates.sections_now(facts)
     updates.check(changes, now, script=specification.script is not None)
-    numbers = {name: now[name] for name in specification.numbers}
-    terms = terms_with(recipe_of(recipes, specification.recipe), facts.terms, changes, fields, numbers)
-    return updates.update(store, changes, terms, by, why)
+    numbers = {name: now[name] for name in specification.identity_config}
+    policy = policy_with(recipe_of(recipes, specification.recipe), facts.run_policy, changes, fields, numbers)
+    return updates.update(store, changes, policy, by, why)
 
 
 def _check(changes: Mapping[str, object], numbers: Mapping[str, object], step: int) -> None:

@@ -22,11 +22,11 @@ def current(recipe: TrainingRecipe, durable: Path) -> str | None:
     pointed = _pointed(recipe, durable)
     if pointed is None or len(pointed) == 1:
         return None if pointed is None else pointed[0][1]
-    made = _mixture(durable, pointed)
+    mixture = _mixture(durable, pointed)
     # A file that is young stays, whatever a garbage collection finds that has not seen the new training yet.
-    if not shards.made_young(shards.manifest_path(durable, made.sha256)):
-        shards.write_manifest(durable, made)
-    return made.sha256
+    if not shards.made_young(shards.manifest_path(durable, mixture.sha256)):
+        shards.write_manifest(durable, mixture)
+    return mixture.sha256
 
 
 def read(recipe: TrainingRecipe, durable: Path) -> Snapshot | None:
@@ -37,7 +37,7 @@ def read(recipe: TrainingRecipe, durable: Path) -> Snapshot | None:
     return snapshots.read(durable, pointed[0][1]) if len(pointed) == 1 else _mixture(durable, pointed)
 
 
-def lacking(recipe: TrainingRecipe, durable: Path) -> str:
+def missing_snapshots(recipe: TrainingRecipe, durable: Path) -> str:
     """The message about a recipe whose data is not there yet."""
     missing = [name for name in recipe.datasets if pointer.current(durable, name) is None]
     makes = ", ".join(f"slipway data build {name}" for name in missing)
@@ -46,9 +46,9 @@ def lacking(recipe: TrainingRecipe, durable: Path) -> str:
 
 def _pointed(recipe: TrainingRecipe, durable: Path) -> tuple[tuple[str, str], ...] | None:
     """Each dataset and the snapshot that it points at; None when one has none."""
-    found = [(name, pointer.current(durable, name)) for name in recipe.datasets]
-    known = tuple((name, sha256) for name, sha256 in found if sha256 is not None)
-    return known if len(known) == len(found) else None
+    pointed = [(name, pointer.current(durable, name)) for name in recipe.datasets]
+    known = tuple((name, sha256) for name, sha256 in pointed if sha256 is not None)
+    return known if len(known) == len(pointed) else None
 
 
 @functools.lru_cache(maxsize=8)

@@ -112,9 +112,9 @@ class Ours:
     def __init__(self, folder: Path, world: World) -> None:
         placement = Placement(store=str(folder / "store"), durable=str(folder), nvme=str(folder))
         self._saver = saver.Saver("benchmark", placement, world, TOKEN)
-        if world.leads:
+        if world.is_rank_zero:
             fence.claim(folder / "store", TOKEN, nodes=("local",), cause="benchmark", by="benchmark")
-        self._leads = world.leads
+        self._leads = world.is_rank_zero
 
     def prepare(self, engine: Engine) -> None:
         self._saver.prepare(engine)

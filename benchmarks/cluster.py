@@ -77,7 +77,7 @@ def _requests() -> None:
         submitting = KubernetesLauncher(client, cluster, JobSet())
         for job in jobs:
             submitting.submit(job)
-        mirror = Mirror(client, access.held())
+        mirror = Mirror(client, access.mirrored_kinds())
         launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
         until(lambda: all(launcher.poll(job.name).state is JobState.RUNNING for job in jobs), "all to run", PATIENCE)
         ours = _asked(client, lambda: _tick(launcher, fleet, jobs))

@@ -28,7 +28,7 @@ import duckdb
 
 from slipway.assets.datasets.assets import build
 from slipway.assets.datasets.documents import document_table
-from slipway.assets.datasets.inspection import beginning
+from slipway.assets.datasets.inspection import first_characters
 from slipway.assets.datasets.page import PAGE
 from slipway.assets.datasets.texts import steps
 from slipway.assets.datasets.texts.checks import CHECKS, outcomes
@@ -128,7 +128,7 @@ def _show(table: Path, durable: Path, removals: tuple[warehouse.RemovalCount, ..
             asked = connection.execute(EXAMPLES, {"table": str(table), "reason": removal.reason})
             for document, because in asked.fetchall():
                 print(f"  {removal.reason}: {document}: {because}", file=sys.stderr)
-                print(f"      {beginning(index, durable, document)}", file=sys.stderr)
+                print(f"      {first_characters(index, durable, document)}", file=sys.stderr)
 
 
 def _cpu() -> float:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from benchmarks import agreement
 from benchmarks.cases.personal import Case, cases
-from slipway.assets.datasets.cleaning import minhash, near_duplicates, pii, words
+from slipway.assets.datasets.cleaning import minhash, near_duplicates, pii, word_hashes
 from slipway.assets.datasets.cleaning.decontamination import contaminated
 from slipway.assets.datasets.cleaning.items import ItemSearch
 from slipway.assets.datasets.cleaning.language import language_of
@@ -187,7 +187,7 @@ def _found(items: list[str], texts: list[str]) -> set[int]:
     whole = {row for row, text in enumerate(texts) if search.first_in(text) is not None}
     with duckdb.connect() as connection:
         for name, among in (("training", texts), ("held_out", items)):
-            prints = pa.array([words.fingerprints(text) for text in among], pa.list_(pa.uint64()))
+            prints = pa.array([word_hashes.fingerprints(text) for text in among], pa.list_(pa.uint64()))
             connection.register(
                 name, pa.table({"row": pa.array(range(len(among)), pa.int64()), "fingerprints": prints})
             )

@@ -28,7 +28,7 @@ from slipway.resources.compute.embedded import EmbeddedCompute
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.launchers.protocol import JobState, Status
 from slipway.resources.mlflow.ledger_delivery import ShippedLedger
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.base import codec
 from slipway.trainer.record import fence, files, heartbeat
 from slipway.trainer.record.ledger import Ledger
@@ -243,7 +243,7 @@ def _commit(store: TrainingStore, step: int) -> fence.Commit:
 
 def something_new(place: Place, platform: Platform) -> None:
     """One training is wanted, one more checkpoint is committed, and one node is staged with something else."""
-    for id in platform.trainings.opened(Duty.CHECKPOINTS)[:1]:
+    for id in platform.trainings.pending(WorkQueue.CHECKPOINTS)[:1]:
         committed(platform.trainings.store(id), 1_000_000)
     platform.wanted("something new")
     tags = {"dagster/data_version": "something else"}

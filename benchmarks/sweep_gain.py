@@ -22,14 +22,14 @@ from slipway.assets.promotion.evaluation import evaluate
 from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
 from slipway.assets.sweeps.full_scale import led_to
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.definitions import build
 from slipway.recipes.load import Recipes, load, recipes_folder
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.embedded import EmbeddedCompute
-from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.resource_sets import embedded_resources
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.store import all_trainings
@@ -96,7 +96,7 @@ class GainBench:
     def trained(self, recipe: ModelRecipe, snapshot: str, cause: str = "") -> float:
         """The bits per byte of the last checkpoint of a training of this recipe, which is run if it has not been."""
         root, control = all_trainings(self.tiers), self.compute.control(self.tiers)
-        store = root.propose(specification(recipe, snapshot, self.tiers, cause), terms(recipe), by=BY)
+        store = root.propose(specification(recipe, snapshot, self.tiers, cause), run_policy(recipe), by=BY)
         root.start(store, BY, "a benchmark")
         began = time.monotonic()
         while (action := control.advance(store, BY)) is not Action.DONE:

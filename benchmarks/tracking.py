@@ -125,7 +125,7 @@ def kills(platform: Platform, times: int) -> None:
     _until_next_commit(store, "the last checkpoint")
     store.want("stop", BY, "the benchmark is over")
     until(lambda: platform.control.advance(store, BY) is Action.DONE, "the end", 300)
-    until(lambda: platform.tracking.ship(store, TINY, {}) is Delivery.WHOLE, "the last delivery", 300)
+    until(lambda: platform.tracking.ship(store, TINY, {}) is Delivery.COMPLETE, "the last delivery", 300)
     reached = store.commits()[-1].step
     there = _history(platform.tracking, store)
     lost = set(range(1, reached + 1)) - set(there)

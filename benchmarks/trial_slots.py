@@ -40,7 +40,7 @@ from slipway.resources.launchers.protocol import Job, JobState, Status
 from slipway.resources.trainings.caching import CachingLauncher
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.job import Paths
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from slipway.resources.trainings.watch import LOOK_SECONDS
 from slipway.trainer.record import fence, heartbeat, ledger
 from slipway.trainer.record.ledger import Ledger
@@ -238,7 +238,7 @@ def running(store: SweepStore, subject: SearchSubject, number: int, steps: int) 
     recipe = subject.trial(parameters)
     terms = subject.trial_terms(recipe, store.sweep, number, parameters)
     trial = root.propose(subject.trial_specification(recipe), terms, id=f"{store.sweep}.{number}", by=BY)
-    root.start(trial, BY, "a benchmark", (Duty.TRACKING,))
+    root.start(trial, BY, "a benchmark", (WorkQueue.TRACKING,))
     node = f"node-{number}"
     assert trial.claim(1, (node,), "first start", BY)
     trial.mark_submitted(1)

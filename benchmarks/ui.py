@@ -36,7 +36,7 @@ from benchmarks.sensors import BY, committed, is_closed, unsynced
 from slipway.assets import keys
 from slipway.assets.checkpoints import checkpoint_materialisation
 from slipway.assets.sweeps import showing
-from slipway.assets.sweeps.report import kept as sweep_pages
+from slipway.assets.sweeps.report import report_file as sweep_pages
 from slipway.assets.sweeps.store import SweepStore, sweep_id
 from slipway.deploy.embedded import instance as embedded
 from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
@@ -44,7 +44,7 @@ from slipway.resources import embedded as resources
 from slipway.resources.home import Home
 from slipway.resources.pages import page_keeper
 from slipway.resources.pages.reading import TrainingReader
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.base import listing, processes
 from slipway.trainer.record import fence
 from slipway.trainer.record.ledger import Ledger
@@ -127,8 +127,8 @@ def furnished(root: Path, trainings: int, checkpoints: int, sweeps: int) -> Plat
         platform.add(keys.checkpoint_partitions(TINY), *partitions)
         for seed in range(sweeps):
             _sweep(platform, storage, seed)
-        for duty in Duty:
-            for id in platform.trainings.opened(duty):
+        for duty in WorkQueue:
+            for id in platform.trainings.pending(duty):
                 platform.trainings.close(id, duty)
     return platform
 
@@ -139,7 +139,7 @@ def _sweep(platform: Platform, storage: dg.DagsterInstance, seed: int) -> None:
     opened, budget = simulation.begun(sweep=sweep_id(SEARCH, plan), seed=seed, trials=TRIALS)
     store = SweepStore(platform.home.durable / "sweeps" / opened.sweep)
     store.create(plan)
-    store.append(*simulation.whole(opened, budget, simulation.power_law))
+    store.append(*simulation.log_of(opened, budget, simulation.power_law))
     state = store.state()
     assert state is not None and state.closed is not None
     made = sweep_pages.report_of(store, state)

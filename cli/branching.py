@@ -60,7 +60,7 @@ def branch(
         asked = (fields or (), _recipes(), context.who(), name, revision)
         store = training_commands.branch(here.trainings, parent, step, *asked)
         waiting = begin(here.control, store, context.who())
-    origin = store.terms().origin
+    origin = store.run_policy().origin
     if json:
         output.print_json({"training": store.id, "waiting": waiting, **origin})
     else:

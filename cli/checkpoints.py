@@ -133,7 +133,7 @@ def exported(
 
     with output.progress(f"exporting {store.id}@{commit.step}") as shown:
         exporting = Exporting(here.tiers, here.compute, shown.update)
-        return exporting.write(commit, store.terms(), to, tokenizer, precision, file_bytes)
+        return exporting.write(commit, store.run_policy(), to, tokenizer, precision, file_bytes)
 
 
 @verb(app, "slipway checkpoints reseal --dry-run", changes=True)

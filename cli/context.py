@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from slipway.resources.cost_settings import CostSettings
     from slipway.resources.fleet.health.door import NodeHealth
     from slipway.resources.fleet.protocol import Fleet
-    from slipway.resources.here import Resources
     from slipway.resources.home import Home
     from slipway.resources.launchers.protocol import Launcher
     from slipway.resources.mlflow.tracking import Tracking
     from slipway.resources.notify.settings import NotificationSettings
     from slipway.resources.platform import Platform
+    from slipway.resources.resource_sets import Resources
     from slipway.resources.tiers import Tiers
     from slipway.resources.trainings.accounts import Prices
     from slipway.resources.trainings.control import TrainingControl
@@ -106,9 +106,13 @@ class Workplace:
     @functools.cached_property
     def resources(self) -> "Resources":
         """The resources, as the definitions have them."""
-        from slipway.resources import here
+        from slipway.resources import resource_sets
 
-        return here.embedded_resources(self.home) if self.home else here.cluster_resources(self._settings)
+        return (
+            resource_sets.embedded_resources(self.home)
+            if self.home
+            else resource_sets.cluster_resources(self._settings)
+        )
 
     @property
     def tiers(self) -> "Tiers":

@@ -210,9 +210,9 @@ def stage(
     """
     from slipway.trainer.base.progress import every
     from slipway.trainer.staging import stage as staging
-    from slipway.trainer.staging.parts import WHOLE, SnapshotPart
+    from slipway.trainer.staging.parts import WHOLE_SNAPSHOT, SnapshotPart
 
-    part = SnapshotPart(node, tuple(nodes.split(","))) if nodes else WHOLE
+    part = SnapshotPart(node, tuple(nodes.split(","))) if nodes else WHOLE_SNAPSHOT
     sha256 = _sha256(snapshot)
     with output.progress(f"staging {sha256[:12]}") as shown:
         report = every(1.0, lambda progress: shown.update(f"staging {sha256[:12]}: {progress}"))

@@ -41,9 +41,9 @@ def difference(found: "SnapshotDifference") -> Sequence[str]:
 
 
 def inspection(found: "Inspection") -> Sequence[str]:
-    share = found.kept / max(found.rows, 1)
+    share = found.remaining / max(found.rows, 1)
     lines = [
-        f"{found.dataset} {found.snapshot[:12]}: {found.kept:,} of {found.rows:,} documents are kept ({share:.1%})"
+        f"{found.dataset} {found.snapshot[:12]}: {found.remaining:,} of {found.rows:,} documents are kept ({share:.1%})"
     ]
     for heading, totals in (("split", found.splits), ("language", found.languages)):
         for total in totals:

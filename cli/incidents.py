@@ -53,7 +53,7 @@ def _morning(
 
     now = time.time()
     with output.progress("reading the records"):
-        found = report(reading.night(here.durable, now - seconds, now, store))
+        found = report(reading.read_facts(here.durable, now - seconds, now, store))
     if page is not None:
         pages.write(found, page)
         output.note(f"the page is {page}")

@@ -58,8 +58,8 @@ def serve(
             state = _serve(serving, model, version, percent, by, why)
         shown.update(f"waiting for {state.model} to answer")
         asked, state = state.number, serving.settle(state, SETTLE_SECONDS, serving.ensure)
-    if state.number != asked and state.wanted is not None:
-        problem = f"{state.wanted.by} has asked for something else meanwhile ({state.wanted.why})"
+    if state.number != asked and state.desired is not None:
+        problem = f"{state.desired.by} has asked for something else meanwhile ({state.desired.why})"
         raise ValueError(f"model {state.model}: {problem}; look at it with: slipway models served")
     if json:
         return output.print_json(_served(serving.records, state.model))
@@ -156,8 +156,8 @@ def _served(records: "ServingRecords", model: str) -> dict[str, Any]:
     current = answering if answering is not None and answering.wish == state.number else None
     return {
         "model": model,
-        "want": state.wanted.want if state.wanted else "stop",
-        "follows": bool(state.wanted and state.wanted.follows),
+        "want": state.desired.want if state.desired else "stop",
+        "follows": bool(state.desired and state.desired.follows),
         "verdict": state.verdict,
         "url": current.url if current else "",
         "shares": [
@@ -171,9 +171,9 @@ def _served(records: "ServingRecords", model: str) -> dict[str, Any]:
 def _tell(records: "ServingRecords", state: "ServedState") -> None:
     """Say what came of a wish. Raises ValueError where it was refused."""
     model, answering = state.model, records.answering(state.model)
-    if state.wanted is None or state.wanted.want == "stop":
+    if state.desired is None or state.desired.want == "stop":
         return print(f"{model}: nothing answers any more")
-    version = state.wanted.version
+    version = state.desired.version
     assert version is not None
     if state.verdict is not None and state.verdict.outcome == "back":
         raise ValueError(f"{version.named(model)} does not answer: {state.verdict.why}")

@@ -38,11 +38,11 @@ def quotas(here: context.Workplace, json: bool) -> None:
         return output.print_json(
             [
                 {"team": each.owner, "per": each.quota.per, "begins": str(each.begins), "ends": str(each.ends)}
-                | {"rank_hours": each.quota.rank_hours, "used": each.used, "remaining": each.left}
+                | {"rank_hours": each.quota.rank_hours, "used": each.used, "remaining": each.remaining}
                 for each in used
             ]
         )
-    rows = [(each.owner, each.quota.rank_hours, each.quota.per, each.used, each.left, each.ends) for each in used]
+    rows = [(each.owner, each.quota.rank_hours, each.quota.per, each.used, each.remaining, each.ends) for each in used]
     head = ("team", "rank-hours", "per", "used", "left", "until, UTC")
     output.print_table(head, [[f"{cell:,.1f}" if isinstance(cell, float) else cell for cell in row] for row in rows])
     if not used:

@@ -115,7 +115,7 @@ def _snapshot(training: "ModelRecipe") -> "Snapshot | None":
 def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVerdict":
     """The verdict, and where it is bad, what to change."""
     from slipway.trainer.plan.asking import ask
-    from slipway.trainer.plan.verdict import advice, judge
+    from slipway.trainer.plan.verdict import judge, suggestions_for
 
     def measured(asked: "Question") -> "Sequence[StageMeasure]":
         return ask(asked, _cache())
@@ -123,7 +123,7 @@ def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVer
     verdict = judge(question, measured(question), room, storage)
     if verdict.fits:
         return verdict
-    return dataclasses.replace(verdict, remedies=advice(question, measured, room, storage))
+    return dataclasses.replace(verdict, remedies=suggestions_for(question, measured, room, storage))
 
 
 def _cache() -> Path:

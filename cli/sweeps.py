@@ -104,11 +104,11 @@ def show(
     The page needs nothing beside it, and has the pictures too. While the sweep runs, and once it has ended, the same
     page lies in the sweep's folder.
     """
-    from slipway.assets.sweeps.report import kept, text
+    from slipway.assets.sweeps.report import report_file, text
 
     store, state = _opened(sweep)
     with output.progress(f"reading {store.sweep}"):
-        made = kept.report_of(store, state)
+        made = report_file.report_of(store, state)
     if html is not None:
         from slipway.assets.sweeps.report import page
         from slipway.trainer.base import atomic
@@ -242,7 +242,7 @@ def _stores(here: context.Workplace) -> "dict[str, SweepStore]":
 
 
 def _standing(state: "SweepState") -> str:
-    return state.closed.outcome if state.closed else "paused" if state.held else "open"
+    return state.closed.outcome if state.closed else "paused" if state.pause else "open"
 
 
 def _shown(value: object) -> str:

@@ -98,8 +98,8 @@ def show(training: Id, json: AsJson = False) -> None:
                 "recipe": specification.recipe,
                 "snapshot": specification.snapshot,
                 "held_out": left_out,
-                "numbers": specification.numbers,
-                "origin": store.terms().origin,
+                "numbers": specification.identity_config,
+                "origin": store.run_policy().origin,
                 "changes": [{**vars(each), "state": each.state} for each in changes],
                 "folder": store.folder,
                 "checkpoints": [{"step": commit.step, "manifest": commit.manifest} for commit in store.commits()],
@@ -124,7 +124,7 @@ def show(training: Id, json: AsJson = False) -> None:
         **spent.fields(store),
     }
     output.print_fields(fields)
-    for name, (old, new) in store.terms().origin.get("changed", {}).items() if branch else ():
+    for name, (old, new) in store.run_policy().origin.get("changed", {}).items() if branch else ():
         print(f"branched with {name}: {old!r} to {new!r}")
     for change in changes:
         pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())

@@ -65,7 +65,7 @@ def branch_job(recipe: TrainingRecipe) -> dg.JobDefinition:
         except ValueError as error:
             raise dg.Failure(str(error)) from error
         context.log.info(f"{store.id} continues {training}@{step}; the job watch starts it")
-        origin = store.terms().origin
+        origin = store.run_policy().origin
         return dg.Output(None, metadata={"training": store.id, "origin": dg.MetadataValue.json(dict(origin))})
 
     @dg.job(

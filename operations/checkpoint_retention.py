@@ -24,7 +24,7 @@ from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.branching import let_go_if_abandoned
 from slipway.resources.trainings.checkpoints import Patience, condemned, decide_removals, deliver_copy, pending_copy
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from slipway.trainer.base import paths, quantities
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.retention import holds, rules
@@ -101,7 +101,7 @@ class _Retention:
             plan = self._plan(root, facts)
             rules.record_removals(facts.folder, plan)
             facts = store.read()
-            root.open(facts.id, Duty.CHECKPOINTS)
+            root.open(facts.id, WorkQueue.CHECKPOINTS)
         removed = [line for name, folders in found.items() for line in self._remove(facts, name, folders)]
         if away:
             raise TierUnavailable("; ".join(away))
@@ -124,7 +124,7 @@ class _Retention:
         except (DamagedCheckpoint, TierUnavailable, OSError) as error:
             self._context.log.warning(f"{facts.id}: {commit.name} is not on the backup yet: {error}")
             return
-        root.open(facts.id, Duty.CHECKPOINTS)
+        root.open(facts.id, WorkQueue.CHECKPOINTS)
         self._context.log.info(f"{facts.id}: {commit.name}: copied to the backup, {quantities.bytes_in_words(size)}")
 
     def _folders(self, store: TrainingStore) -> tuple[dict[str, dict[str, float]], list[str]]:
@@ -190,7 +190,7 @@ def _clear(context: dg.OpExecutionContext, compute: Compute, tiers: Tiers, over:
                 context.log.info(f"{node}: {id}: {name}: {'copied' if name in cleared['copied'] else 'removed'}")
             store, mark = waiting[node][id]
             if cleared["copied"]:
-                Trainings(store.folder.parent).open(id, Duty.CHECKPOINTS)
+                Trainings(store.folder.parent).open(id, WorkQueue.CHECKPOINTS)
             if not cleared["kept"]:
                 store.mark_reported(mark)
     return failed
@@ -203,7 +203,7 @@ def _cleared(facts: TrainingFacts, node: str) -> str:
 
 def reasons_to_stay(facts: TrainingFacts, root: Trainings, known: References) -> Reasons:
     """What refers to a training's commits, by their names."""
-    scored, evaluating = evaluated(facts), root.is_open(facts.id, Duty.CHECKPOINTS)
+    scored, evaluating = evaluated(facts), root.is_open(facts.id, WorkQueue.CHECKPOINTS)
     waiting = {commit.name for commit in facts.commits_on(DURABLE)} - {commit.name for commit, _ in scored}
     found = {commit.name: known(commit.folder, commit.manifest) for commit in facts.commits}
     for commit in facts.commits:
@@ -211,7 +211,7 @@ def reasons_to_stay(facts: TrainingFacts, root: Trainings, known: References) ->
         if commit.name in waiting and evaluating:
             found[commit.name].append("it waits for its evaluation")
     candidate = best(facts)
-    if candidate is not None and root.is_open(facts.id, Duty.PROMOTION):
+    if candidate is not None and root.is_open(facts.id, WorkQueue.PROMOTION):
         found[candidate[0].name].append("it is the training's candidate")
     return found
 

@@ -37,7 +37,7 @@ class MorningConfig(dg.Config):
 )
 def morning_page(config: MorningConfig, tiers: Tiers) -> dg.MaterializeResult[None]:
     now, durable = time.time(), tiers.durable_path
-    report = morning.report(reading.night(durable, now - config.hours * 3600, now))
+    report = morning.report(reading.read_facts(durable, now - config.hours * 3600, now))
     page.write(report, durable / FILE)
     notice = Notice(f"digest.{now:.0f}", NoticeKind.DIGEST, report.sentence, text.digest(report), now)
     outbox = Outbox.of(durable)

@@ -106,7 +106,7 @@ def _retain_of(
                 _remove(going, keeper, retained, say)
     except lock.Held as held:
         why = f"somebody asks for a version at this moment: {held}"
-        retained.staying |= {export.name: (why,) for export in exports.found(keeper.durable, model)}
+        retained.staying |= {export.name: (why,) for export in exports.of_model(keeper.durable, model)}
 
 
 def _remove(going: list[Export], keeper: "_Keeper", retained: RetainedExports, say: Say) -> None:
@@ -147,7 +147,7 @@ class _Keeper:
 
     def judged(self, model: str, known: References, retained: RetainedExports) -> list[Export]:
         """The exports of a model that may go; `retained` gets why others stay. Raises OSError and ValueError."""
-        why = {export: self.reasons(export, known) for export in exports.found(self.durable, model)}
+        why = {export: self.reasons(export, known) for export in exports.of_model(self.durable, model)}
         retained.staying |= {export.name: tuple(reasons) for export, reasons in why.items() if reasons}
         return [export for export, reasons in why.items() if not reasons]
 

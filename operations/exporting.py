@@ -56,7 +56,7 @@ def export_job(recipe: ModelRecipe) -> dg.JobDefinition:
             commit = commit_at(store, step)
             if not exports.wanted_now(target):
                 exporting.write(
-                    commit, store.terms(), target, None, config.precision.value, int(config.file_gigabytes * 1e9)
+                    commit, store.run_policy(), target, None, config.precision.value, int(config.file_gigabytes * 1e9)
                 )
         except (ValueError, DamagedCheckpoint, TierUnavailable) as error:
             raise dg.Failure(f"checkpoint {training}@{step}: {error}") from None

@@ -19,7 +19,7 @@ from slipway.resources import metadata_backup, postgresql
 from slipway.resources.home import Home
 from slipway.resources.metadata_backup import SETTINGS, Figures
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore, all_trainings, all_trials
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue, all_trainings, all_trials
 from slipway.trainer.base import codec, listing, scratch
 from slipway.trainer.record import files
 
@@ -173,15 +173,15 @@ def _look_at_all_again(tiers: Tiers, folder: str) -> int:
     return len([_look_again(root, store, since, duties) for root, store, duties in _all(tiers)])
 
 
-def _all(tiers: Tiers) -> Iterator[tuple[Trainings, TrainingStore, tuple[Duty, ...]]]:
+def _all(tiers: Tiers) -> Iterator[tuple[Trainings, TrainingStore, tuple[WorkQueue, ...]]]:
     """Every training and trial that was ever wanted, with the duties that the control plane has towards it."""
-    below: list[tuple[Trainings, tuple[Duty, ...]]] = [(all_trainings(tiers), tuple(Duty))]
-    below += [(root, (Duty.TRACKING,)) for root in all_trials(tiers).values()]
+    below: list[tuple[Trainings, tuple[WorkQueue, ...]]] = [(all_trainings(tiers), tuple(WorkQueue))]
+    below += [(root, (WorkQueue.TRACKING,)) for root in all_trials(tiers).values()]
     for root, duties in below:
         yield from ((root, store, duties) for store in root.stores() if store.desired() is not None)
 
 
-def _look_again(root: Trainings, store: TrainingStore, since: float, duties: tuple[Duty, ...]) -> TrainingStore:
+def _look_again(root: Trainings, store: TrainingStore, since: float, duties: tuple[WorkQueue, ...]) -> TrainingStore:
     """Open the duties towards a training, and forget what was shown of it since a moment."""
     for duty in duties:
         root.open(store.id, duty)

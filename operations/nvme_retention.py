@@ -91,7 +91,7 @@ def release_jobs(context: dg.OpExecutionContext, config: JobAge, tiers: Tiers, c
     released: list[str] = []
     failed: list[str] = []
     for root in roots:
-        owed = root.owed()
+        owed = root.with_pending_work()
 
         def release(facts: TrainingFacts, owed: set[str] = owed) -> None:
             if facts.ended and facts.ended.at < before and facts.id not in owed:

@@ -82,7 +82,7 @@ class ReferenceReader:
         path, now = store.folder, there[0].stat()
         version = (now.st_mtime_ns, now.st_ino)
         if self._inits.get(path, (None, ""))[0] != version:
-            self._inits[path] = (version, store.terms().init)
+            self._inits[path] = (version, store.run_policy().init)
         return self._inits[path][1]
 
 
@@ -111,13 +111,15 @@ def snapshots_in_use(tiers: Tiers) -> set[str]:
     Raises OSError and ValueError where a record cannot be read.
     """
     own, of_sweeps = all_trainings(tiers), all_trials(tiers)
-    used = {store.specification().snapshot for store in stores(own) if own.has_open_duty(store.id) or _may_go_on(store)}
+    used = {
+        store.specification().snapshot for store in stores(own) if own.has_pending_work(store.id) or _may_go_on(store)
+    }
     durable = tiers.durable_path
     for made in (each for model in promotion.models(durable) for each in promotion.champions(durable, model)):
         used.add(made.tags.get(SNAPSHOT_TAG, ""))
     for root in of_sweeps.values():
         for store in stores(root):
-            if root.has_open_duty(store.id) or store.read().unfinished:
+            if root.has_pending_work(store.id) or store.read().unfinished:
                 used.add(store.specification().snapshot)
     for sweep in sweeps(tiers.durable_path / "sweeps"):
         state = sweep.state()

@@ -101,7 +101,7 @@ def _drilled(
     begun, today = time.time(), time.strftime("%Y-%m-%d", time.gmtime())
     figures: dict[str, str | int | float] = {"training": facts.id, "step": commit.step, "recorded_loss": recorded.loss}
     try:
-        found = measuring.measure_restored(facts.specification.snapshot, commit, facts.terms, source, today)
+        found = measuring.measure_restored(facts.specification.snapshot, commit, facts.run_policy, source, today)
     except (DamagedCheckpoint, TierUnavailable) as error:
         return dg.AssetCheckResult(passed=False, description=str(error), metadata=figures)
     if found.damaged:

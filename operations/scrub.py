@@ -85,11 +85,11 @@ def origins(tiers: Tiers) -> Iterator[Origin]:
 def sentence(damaged: DamagedContent) -> str:
     """What became of a damaged file, and what is to be done about it."""
     if damaged.mended:
-        return f"{damaged.name}: {damaged.found}; mended from {damaged.mended}"
+        return f"{damaged.name}: {damaged.problem}; mended from {damaged.mended}"
     if not damaged.snapshots and not damaged.name.startswith(scrub.STAYS):
-        return f"{damaged.name}: {damaged.found}; set aside, as no snapshot that can be read consists of it"
+        return f"{damaged.name}: {damaged.problem}; set aside, as no snapshot that can be read consists of it"
     used = f", of snapshot {', '.join(each[:12] for each in damaged.snapshots)}," if damaged.snapshots else ""
-    return f"{damaged.name}{used} is lost: {damaged.found}, and no other place has it; {_advice(damaged)}"
+    return f"{damaged.name}{used} is lost: {damaged.problem}, and no other place has it; {_advice(damaged)}"
 
 
 def _advice(lost: DamagedContent) -> str:

@@ -121,7 +121,7 @@ def _samples(
 
 def demands_of(facts: TrainingFacts, size: int) -> dict[str, Demand]:
     """What a training whose checkpoints have `size` bytes will ask of each tier, from its ledger."""
-    read, numbers, rules = read_sample(facts.folder), facts.specification.numbers, facts.storage
+    read, numbers, rules = read_sample(facts.folder), facts.specification.identity_config, facts.storage
     steps = read.steps[-20:]
     saves = [event["seconds"] for event in read.events if event["event"] == "committed"]
     pace = sum(event["seconds"] for event in steps) / max(1, len(steps))

@@ -17,7 +17,7 @@ from slipway.assets.datasets.documents import takedowns
 from slipway.assets.datasets.documents.takedowns import Takedown
 from slipway.assets.datasets.images.documents import IMAGE_DOCUMENTS
 from slipway.assets.datasets.snapshots import pointer
-from slipway.assets.datasets.takedown_search import MeantDocument, TakedownSelection
+from slipway.assets.datasets.takedown_search import MatchingDocument, TakedownSelection
 from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
 from slipway.operations.references import folder_of, roots, stores
 from slipway.recipes.dataset import DatasetRecipe
@@ -72,7 +72,7 @@ class TakedownReport:
 class _Found:
     """The documents that a request means, those nearly equal to them, and the snapshots with one of them."""
 
-    documents: list[MeantDocument]
+    documents: list[MatchingDocument]
     near: list[str]
     snapshots: dict[str, str]
 
@@ -106,11 +106,13 @@ def _find(recipe: DatasetRecipe, tiers: Tiers, asked: TakedownRequest) -> _Found
     for area in asked.what.under:
         takedowns.require_area(area, f"dataset {recipe.name}")
     durable, kind = tiers.durable_path, TEXT_DOCUMENTS if recipe.images is None else IMAGE_DOCUMENTS
-    found = takedown_search.meant(durable, recipe.name, kind, asked.what)
+    found = takedown_search.matching_documents(durable, recipe.name, kind, asked.what)
     _refuse_unknown(recipe, durable, asked.what, found)
     similar = _nearly_equal(recipe, tiers, [each.name for each in found])
     if asked.near and similar:
-        found += takedown_search.meant(durable, recipe.name, kind, TakedownSelection(documents=tuple(similar)))
+        found += takedown_search.matching_documents(
+            durable, recipe.name, kind, TakedownSelection(documents=tuple(similar))
+        )
         similar = []
     return _Found(found, similar, takedown_search.snapshots_with(durable, found, asked.what))
 
@@ -152,11 +154,11 @@ def trained_on(tiers: Tiers, snapshots: Collection[str]) -> tuple[set[str], set[
 def _is_wanted(store: TrainingStore) -> bool:
     """Whether a training was started, or will be without anybody asking once more."""
     facts = store.read()
-    return facts.claim is not None or facts.wanted
+    return facts.claim is not None or facts.should_run
 
 
 def _refuse_unknown(
-    recipe: DatasetRecipe, durable: Path, asked: TakedownSelection, found: Collection[MeantDocument]
+    recipe: DatasetRecipe, durable: Path, asked: TakedownSelection, found: Collection[MatchingDocument]
 ) -> None:
     """Raise ValueError, naming what is asked for and no document of the source is. A URL, or an area, of which the
     source has none any more is no mistake if a snapshot has one."""
@@ -176,9 +178,9 @@ def _refuse_unknown(
     raise ValueError(f"dataset {recipe.name}: found no document of {shown} in its source, as it was read last{hint}")
 
 
-def noted(asked: TakedownRequest, found: Collection[MeantDocument]) -> Iterator[Takedown]:
+def noted(asked: TakedownRequest, found: Collection[MatchingDocument]) -> Iterator[Takedown]:
     """What is noted of a request: a takedown for each URL and each area, and one for all other documents."""
-    of_url, of_area = dict[str, list[MeantDocument]](), dict[str, list[MeantDocument]]()
+    of_url, of_area = dict[str, list[MatchingDocument]](), dict[str, list[MatchingDocument]]()
     for each in found:
         of_url.setdefault(each.url, []).append(each)
         for area in each.areas:
@@ -192,7 +194,7 @@ def noted(asked: TakedownRequest, found: Collection[MeantDocument]) -> Iterator[
         yield _takedown(asked, others)
 
 
-def _takedown(asked: TakedownRequest, found: Collection[MeantDocument], url: str = "", under: str = "") -> Takedown:
+def _takedown(asked: TakedownRequest, found: Collection[MatchingDocument], url: str = "", under: str = "") -> Takedown:
     names, identities = tuple(each.name for each in found), tuple(sorted({each.identity for each in found}))
     return Takedown(url, names, identities, asked.why, asked.by, time.time(), under)
 
@@ -206,7 +208,7 @@ def _parents(store: TrainingStore) -> Iterator[str]:
     """The trainings whose checkpoint a training begins with."""
     if (branch := store.specification().branch) is not None:
         yield branch.training
-    parts = folder_of(store.terms().init).split("/")
+    parts = folder_of(store.run_policy().init).split("/")
     if parts[0] == CHECKPOINTS and len(parts) > 1:
         yield parts[1]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from slipway.recipes import overrides, yaml_lines
 from slipway.recipes.load import Recipes
-from slipway.recipes.problems import InvalidRecipes, Place, Problem
+from slipway.recipes.problems import InvalidRecipes, Location, Problem
 from slipway.recipes.strict import validate
 from slipway.recipes.training import TrainingRecipe
 from slipway.recipes.usable import usable_with
@@ -23,9 +23,9 @@ def load_with(
     Raises ValueError for what is no FIELD=VALUE and for a field that has two values, and InvalidRecipes for that
     recipe and what it stands on, which names the assignment at fault.
     """
-    given = _fields(assignments)
-    written = {_variable(kind, name, field): f"{field}={text}" for field, text in given.items()}
-    values = {_variable(kind, name, field): text for field, text in given.items()}
+    text_by_field = _fields(assignments)
+    written = {_variable(kind, name, field): f"{field}={text}" for field, text in text_by_field.items()}
+    values = {_variable(kind, name, field): text for field, text in text_by_field.items()}
     try:
         return usable_with(folder, kind, name, {**environ, **values})
     except InvalidRecipes as invalid:
@@ -50,26 +50,26 @@ def parsed(assignments: Sequence[str]) -> dict[str, Any]:
 
     Raises ValueError for what is no FIELD=VALUE, for a field that has two values, and for a value that is no YAML.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field, text in _fields(assignments).items():
         document, problems = yaml_lines.read(text, f"{field}={text}")
         if document is None or problems:
             raise InvalidRecipes(problems)
-        found[field] = document.value
-    return found
+        values[field] = document.value
+    return values
 
 
 def _fields(assignments: Sequence[str]) -> dict[str, str]:
     """The text of each field's value."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for assignment in assignments:
         field, equals, text = assignment.partition("=")
         if not equals or not field:
             raise ValueError(f"{assignment}: found no FIELD=VALUE, expected for example run.steps=50")
-        if field in found:
-            raise ValueError(f"{field}: found two values, {found[field]} and {text}, expected one")
-        found[field] = text
-    return found
+        if field in texts:
+            raise ValueError(f"{field}: found two values, {texts[field]} and {text}, expected one")
+        texts[field] = text
+    return texts
 
 
 def _variable(kind: str, name: str, field: str) -> str:
@@ -79,7 +79,10 @@ def _variable(kind: str, name: str, field: str) -> str:
 
 def _as_written(problem: Problem, written: Mapping[str, str]) -> Problem:
     """The problem with the assignment as its place, if its place is the variable that stands for the assignment."""
-    place = problem.place
+    location = problem.location
     return Problem(
-        Place(written.get(place.file, place.file), place.line), problem.field, problem.found, problem.expected
+        Location(written.get(location.file, location.file), location.line),
+        problem.field,
+        problem.actual,
+        problem.expected,
     )

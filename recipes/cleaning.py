@@ -185,7 +185,7 @@ def _by_its_file(value: Any) -> Any:
     if isinstance(value, str):
         return {"file": value}
     if isinstance(value, dict):
-        return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
+        return {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
     return value
 
 

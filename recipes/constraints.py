@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slipway.recipes.problems import shown
+from slipway.recipes.problems import format_value
 
 LONGEST = 500
 """Characters of a constraint at most: the depth of what is parsed is bounded by it."""
@@ -41,7 +41,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_WORDS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 
 
 class InvalidConstraint(ValueError):
@@ -93,15 +93,15 @@ def _check(node: ast.expr, text: str, condition: bool) -> None:
     """Refuse all that is not of the language; `condition` is whether a truth value is expected here."""
     match node:
         case ast.BoolOp(values=values) if condition:
-            parts = [(each, True) for each in values]
+            parts = [(value, True) for value in values]
         case ast.UnaryOp(op=ast.Not(), operand=operand) if condition:
             parts = [(operand, True)]
-        case ast.Compare(left=left, ops=ops, comparators=others) if condition and all(
+        case ast.Compare(left=first, ops=ops, comparators=others) if condition and all(
             type(op) in _COMPARISONS for op in ops
         ):
-            parts = [(each, False) for each in (left, *others)]
-        case ast.BinOp(left=left, op=op, right=right) if not condition and type(op) in _ARITHMETIC:
-            parts = [(left, False), (right, False)]
+            parts = [(operand, False) for operand in (first, *others)]
+        case ast.BinOp(left=first, op=op, right=right) if not condition and type(op) in _ARITHMETIC:
+            parts = [(first, False), (right, False)]
         case ast.UnaryOp(op=ast.USub(), operand=operand) if not condition:
             parts = [(operand, False)]
         case ast.Constant(value=bool() | int() | float() | str()) if not condition:
@@ -124,29 +124,29 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
             return not _value(operand, values)
         case ast.UnaryOp(operand=operand):
             return -_number(_value(operand, values))
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            found = [_value(each, values) for each in (left, *others)]
-            return all(_compared(op, a, b) for op, a, b in zip(ops, found, found[1:], strict=False))
-        case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_number(_value(left, values)), _number(_value(right, values)))
+        case ast.Compare(left=first, ops=ops, comparators=others):
+            operands = [_value(operand, values) for operand in (first, *others)]
+            return all(_compared(op, a, b) for op, a, b in zip(ops, operands, operands[1:], strict=False))
+        case ast.BinOp(left=first, op=op, right=right):
+            return _ARITHMETIC[type(op)](_number(_value(first, values)), _number(_value(right, values)))
         case ast.Constant(value=value):
             return value
     name = _dotted(node)
     assert name is not None, "a constraint was checked when it was parsed"
-    return _WORDS.get(name, values.get(name))
+    return _BOOLEANS.get(name, values.get(name))
 
 
 def _compared(comparison: ast.cmpop, one: Any, other: Any) -> bool:
     try:
         return _COMPARISONS[type(comparison)](one, other)
     except TypeError:
-        raise InvalidConstraint(f"{shown(one)} beside {shown(other)}") from None
+        raise InvalidConstraint(f"{format_value(one)} beside {format_value(other)}") from None
 
 
 def _number(value: Any) -> int | float:
     if isinstance(value, int | float):
         return value
-    raise InvalidConstraint(f"{shown(value)} beside + - * / // %")
+    raise InvalidConstraint(f"{format_value(value)} beside + - * / // %")
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _names(node: ast.AST) -> Iterator[str]:
     if name is None:
         for child in ast.iter_child_nodes(node):
             yield from _names(child)
-    elif name not in _WORDS:
+    elif name not in _BOOLEANS:
         yield name
 
 

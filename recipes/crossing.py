@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Set
 from slipway.recipes.asset_prefix import lane
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.recipes.plan_request import memory_faults
-from slipway.recipes.problems import Path, RecipeFault, shown
+from slipway.recipes.problems import Path, RecipeFault, format_value
 from slipway.recipes.suite import SuiteRecipe
 from slipway.recipes.training import ModelRecipe, TrainingRecipe, layout_faults
 from slipway.trainer.base.invalid import Invalid
@@ -42,29 +42,32 @@ def model_name_faults(trainings: Mapping[str, ModelRecipe]) -> Iterator[tuple[st
     """
     first: dict[str, ModelRecipe] = {}
     for name, training in trainings.items():
-        held = first.setdefault(lane(training.registered_model), training)
-        if held.registered_model != training.registered_model:
-            same = f"{held.registered_model}, as in trainings/{held.name}.yaml"
+        namesake = first.setdefault(lane(training.registered_model), training)
+        if namesake.registered_model != training.registered_model:
+            same = f"{namesake.registered_model}, as in trainings/{namesake.name}.yaml"
             expected = f"{same}, or a name that differs from it in a letter or digit"
-            yield name, RecipeFault(("registered_model",), shown(training.registered_model), expected)
+            yield name, RecipeFault(("registered_model",), format_value(training.registered_model), expected)
 
 
 def _mix_faults(training: ModelRecipe, names: Set[str], own: Mapping[str, DatasetRecipe]) -> Iterator[RecipeFault]:
     """The faults of a mix: datasets that there are not, pictures, and datasets that each train a tokenizer."""
     if training.mix is None:
         return
-    places: list[tuple[Path, Mapping[str, float]]] = [(("mix", "weights"), training.mix.weights)]
-    places += [(("mix", "phases", place, "weights"), each.weights) for place, each in enumerate(training.mix.phases)]
-    for path, weights in places:
+    weights_by_path: list[tuple[Path, Mapping[str, float]]] = [(("mix", "weights"), training.mix.weights)]
+    weights_by_path += [
+        (("mix", "phases", phase_index, "weights"), mix_phase.weights)
+        for phase_index, mix_phase in enumerate(training.mix.phases)
+    ]
+    for path, weights in weights_by_path:
         for name in weights:
             if name not in names:
                 known = ", ".join(sorted(names)) or "there is none"
-                yield RecipeFault((*path, name), shown(name), f"the name of a dataset recipe ({known})")
-    if pictures := [name for name, each in own.items() if each.images]:
+                yield RecipeFault((*path, name), format_value(name), f"the name of a dataset recipe ({known})")
+    if pictures := [name for name, dataset in own.items() if dataset.images]:
         yield RecipeFault(("mix",), f"pictures in dataset {pictures[0]}", "datasets of texts: a mix is of texts")
-    elif len(alone := [name for name, each in own.items() if each.tokenizer.file is None]) > 1:
-        found = f"datasets {alone[0]} and {alone[1]}, each of which trains a tokenizer of its own"
-        yield RecipeFault(("mix",), found, "one tokenizer: the same tokenizer.file in the recipes of all of them")
+    elif len(alone := [name for name, dataset in own.items() if dataset.tokenizer.file is None]) > 1:
+        actual = f"datasets {alone[0]} and {alone[1]}, each of which trains a tokenizer of its own"
+        yield RecipeFault(("mix",), actual, "one tokenizer: the same tokenizer.file in the recipes of all of them")
 
 
 def suite_faults(suite: SuiteRecipe, datasets: Set[str], dataset: DatasetRecipe | None) -> Iterator[RecipeFault]:
@@ -73,7 +76,7 @@ def suite_faults(suite: SuiteRecipe, datasets: Set[str], dataset: DatasetRecipe 
         yield _unknown_name("dataset", suite.dataset, datasets)
     if dataset is not None and dataset.images is not None:
         yield RecipeFault(
-            ("dataset",), shown(suite.dataset), "a dataset of texts; pictures are compared without a suite"
+            ("dataset",), format_value(suite.dataset), "a dataset of texts; pictures are compared without a suite"
         )
 
 
@@ -102,7 +105,7 @@ def _task_faults(training: ModelRecipe, suite: SuiteRecipe | None) -> Iterator[R
             yield RecipeFault(("gate", "tasks", task), f"the task {task}", expected)
     if known and training.model.kind != "decoder":
         expected = "a suite without generation: only a decoder writes texts"
-        yield RecipeFault(("suite",), shown(training.suite), expected)
+        yield RecipeFault(("suite",), format_value(training.suite), expected)
 
 
 def _evaluation_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
@@ -122,11 +125,11 @@ def _content_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[R
         contents.check(training.model, Data(length=training.batch.length, picture=size))
     except Invalid as fault:
         section, field = fault.field.split(".")
-        found = shown(getattr(getattr(training, section), field))
-        yield RecipeFault((section, field), found, str(fault).removeprefix("expected "))
+        actual = format_value(getattr(getattr(training, section), field))
+        yield RecipeFault((section, field), actual, str(fault).removeprefix("expected "))
 
 
 def _unknown_name(kind: str, name: str, known: Set[str]) -> RecipeFault:
     return RecipeFault(
-        (kind,), shown(name), f"the name of a {kind} recipe ({', '.join(sorted(known)) or 'there is none'})"
+        (kind,), format_value(name), f"the name of a {kind} recipe ({', '.join(sorted(known)) or 'there is none'})"
     )

@@ -30,13 +30,13 @@ class FileSelection(RecipeSection):
 
     def selects(self, path: str) -> bool:
         """Whether the file at `path`, relative to the source, is taken."""
-        return any(_matches(path, each) for each in self.include) and not any(
-            _matches(path, each) for each in self.exclude
+        return any(_matches(path, glob) for glob in self.include) and not any(
+            _matches(path, glob) for glob in self.exclude
         )
 
     def passes_over(self, folder: str) -> bool:
         """Whether an `exclude` pattern matches whatever is below `folder`: it ends in `*` and matches its beginning."""
-        return any(each.endswith("*") and _matches(f"{folder}/", each) for each in self.exclude)
+        return any(glob.endswith("*") and _matches(f"{folder}/", glob) for glob in self.exclude)
 
 
 def _matches(path: str, pattern: str) -> bool:
@@ -75,7 +75,7 @@ class DirectorySource(FileSelection):
         return parts[parts.index(".snap") + 1] if ".snap" in parts[:-1] else None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The path of the folder without the file system's snapshot, which may change from build to build."""
         return str(Path(self.path)).replace(f"/.snap/{self.file_system_snapshot}", "")
 
@@ -268,8 +268,8 @@ class DatasetRecipe(Recipe):
         of_kind = {"cleaning", "tokenizer", "shards"} if self.images is None else {"images"}
         sections = {"source", "reading", "split"} | of_kind
         content = self.model_dump(mode="json", include=sections)
-        for place in ("path", "url"):
-            content["source"].pop(place, None)
+        for field in ("path", "url"):
+            content["source"].pop(field, None)
         content["reading"] = self.reading.content()
         if self.images is not None:
             return content

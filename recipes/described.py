@@ -18,7 +18,7 @@ from pydantic_core import PydanticUndefined
 from slipway.trainer.config.shapes import Shape
 from slipway.trainer.models.decoder import DecoderShape
 
-WORDS: dict[Any, str] = {
+KIND_NAMES: dict[Any, str] = {
     int: "A whole number.",
     float: "A number.",
     str: "Text.",
@@ -48,13 +48,13 @@ class FieldDescription:
 def fields(section: type) -> list[FieldDescription]:
     """The fields that a recipe may write in a section, in the order of the schema; `name` is not among them."""
     texts = _docstrings(section)
-    found = []
+    descriptions = []
     for name, (kind, default) in _declared(section).items():
-        members = tuple(each for each in _members(kind) if _is_section(each))
+        members = tuple(member for member in _members(kind) if _is_section(member))
         choices = tuple(_choices(kind))
         meaning = _meaning(texts.get(name, ""), kind, members, choices)
-        found.append(FieldDescription(name, meaning, members, default, choices))
-    return found
+        descriptions.append(FieldDescription(name, meaning, members, default, choices))
+    return descriptions
 
 
 def summary(section: type) -> str:
@@ -68,11 +68,11 @@ def _declared(section: type) -> dict[str, tuple[Any, Any]]:
     """By name, the type and the default of each field."""
     if dataclasses.is_dataclass(section):
         hints = typing.get_type_hints(section)
-        return {each.name: (hints[each.name], _default_of(each)) for each in dataclasses.fields(section)}
+        return {field.name: (hints[field.name], _default_of(field)) for field in dataclasses.fields(section)}
     assert issubclass(section, pydantic.BaseModel)
     return {
-        name: (each.annotation, REQUIRED if each.is_required() else each.get_default(call_default_factory=True))
-        for name, each in section.model_fields.items()
+        name: (field.annotation, REQUIRED if field.is_required() else field.get_default(call_default_factory=True))
+        for name, field in section.model_fields.items()
         if name != "name"
     }
 
@@ -86,10 +86,10 @@ def _default_of(field: "dataclasses.Field[Any]") -> Any:
 def _docstrings(section: type) -> dict[str, str]:
     """The docstrings of the fields of a class and of its base classes."""
     texts: dict[str, str] = {}
-    for each in reversed(section.__mro__):
-        if not each.__module__.startswith(("slipway.recipes.", "slipway.trainer.")):
+    for base in reversed(section.__mro__):
+        if not base.__module__.startswith(("slipway.recipes.", "slipway.trainer.")):
             continue
-        [tree] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(tree, ast.ClassDef)
         for field, after in zip(tree.body, tree.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(field.target, ast.Name):
@@ -100,19 +100,19 @@ def _docstrings(section: type) -> dict[str, str]:
 
 def _meaning(text: str, kind: Any, sections: tuple[type, ...], choices: tuple[str, ...]) -> str:
     """The docstring of the field with its choices, or the summary of its section, or else its type in words."""
-    said = text or (summary(sections[0]) if sections else "")
+    sentence = text or (summary(sections[0]) if sections else "")
     listed = f"One of {', '.join(choices)}." if len(choices) > 1 else f"Always {choices[0]}." if choices else ""
-    return " ".join(filter(None, [said, listed])) or _kind(kind)
+    return " ".join(filter(None, [sentence, listed])) or _kind(kind)
 
 
 def _choices(kind: Any) -> list[str]:
-    literals = [each for each in _members(kind) if typing.get_origin(each) is typing.Literal]
-    return [str(word) for each in literals for word in typing.get_args(each)]
+    literals = [member for member in _members(kind) if typing.get_origin(member) is typing.Literal]
+    return [str(word) for literal in literals for word in typing.get_args(literal)]
 
 
 def _kind(kind: Any) -> str:
     plain = _members(kind)[0]
-    return WORDS.get(typing.get_origin(plain) or plain, "A value.")
+    return KIND_NAMES.get(typing.get_origin(plain) or plain, "A value.")
 
 
 def _members(kind: Any) -> list[Any]:
@@ -120,7 +120,12 @@ def _members(kind: Any) -> list[Any]:
     if typing.get_origin(kind) is typing.Annotated:
         return _members(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        return [member for each in typing.get_args(kind) if each is not types.NoneType for member in _members(each)]
+        return [
+            member
+            for argument in typing.get_args(kind)
+            if argument is not types.NoneType
+            for member in _members(argument)
+        ]
     return [DecoderShape if kind is Shape else kind]
 
 

@@ -88,10 +88,10 @@ class Domain(RecipeSection):
         low, high = self.values
         count = math.floor((high - low) / self.step + 1e-9) + 1
         values = (float(f"{low + index * self.step:.12g}") for index in range(count))
-        whole = self.kind == "loguniform" and low.is_integer() and self.step.is_integer()
-        return tuple(map(int, values)) if whole else tuple(values)
+        integral = self.kind == "loguniform" and low.is_integer() and self.step.is_integer()
+        return tuple(map(int, values)) if integral else tuple(values)
 
     def plain(self) -> dict[str, Any]:
         """The domain as the log of a sweep has it: what is set, as JSON."""
-        whole: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
-        return whole
+        fields: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
+        return fields

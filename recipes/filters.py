@@ -112,6 +112,8 @@ def require_function(path: Path, name: str) -> None:
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise Invalid(name, f"expected a file of Python: {path}{line}: {getattr(error, 'msg', error)}") from None
-    found = [each for each in parsed.body if isinstance(each, ast.FunctionDef) and each.name == name]
-    one = bool(found) and len(found[-1].args.posonlyargs + found[-1].args.args) == 1
+    functions = [
+        statement for statement in parsed.body if isinstance(statement, ast.FunctionDef) and statement.name == name
+    ]
+    one = bool(functions) and len(functions[-1].args.posonlyargs + functions[-1].args.args) == 1
     require(one, name, f"expected a function {name}(document) in {path}")

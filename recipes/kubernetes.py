@@ -79,4 +79,4 @@ def quantity(text: str) -> float:
 
 def lesser(amounts: Mapping[str, str], most: Mapping[str, str]) -> dict[str, str]:
     """The amounts, each lowered to what `most` says of it."""
-    return {name: min(given, most.get(name, given), key=quantity) for name, given in amounts.items()}
+    return {name: min(amount, most.get(name, amount), key=quantity) for name, amount in amounts.items()}

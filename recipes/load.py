@@ -11,7 +11,7 @@ from slipway.recipes import crossing, overrides, texts, yaml_lines
 from slipway.recipes import folder as folder_in_use
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.recipes.kinds import KINDS, kind_of
-from slipway.recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
+from slipway.recipes.problems import InvalidRecipes, Location, Problem, RecipeFault, dotted, format_value
 from slipway.recipes.script import ScriptRecipe
 from slipway.recipes.strict import RefusedValue, validate
 from slipway.recipes.suite import SuiteRecipe
@@ -108,25 +108,25 @@ def recipes_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 def _files(folder: Path, written: Texts, problems: list[Problem]) -> Iterator[RecipeFile]:
     if not written and not any((folder / kind).is_dir() for kind in KINDS):
-        wanted = f"a folder with at least one of {', '.join(f'{kind}/' for kind in KINDS)}"
-        problems.append(Problem(Place(str(folder)), "", "no recipes", wanted))
+        expected = f"a folder with at least one of {', '.join(f'{kind}/' for kind in KINDS)}"
+        problems.append(Problem(Location(str(folder)), "", "no recipes", expected))
     for name, text in written.items():
         path = folder / name
         file, kind = nearby(path), path.parent.name
-        wanted = FORM if path.suffix != ".yaml" else expected_name(path.stem)
-        if wanted:
-            wanted = f"{wanted}, then .yaml"
-            problems.append(Problem(Place(file), "", f"the file name {path.name}", wanted))
+        expected = FORM if path.suffix != ".yaml" else expected_name(path.stem)
+        if expected:
+            expected = f"{expected}, then .yaml"
+            problems.append(Problem(Location(file), "", f"the file name {path.name}", expected))
         yield RecipeFile(kind, path, _with_name(_document(text, file, problems), kind, path.stem, problems))
 
 
 def _document(text: str | UnreadText, file: str, problems: list[Problem]) -> Document | None:
     """What is written in a file, or None when it cannot be read or is not YAML."""
     if isinstance(text, UnreadText):
-        problems.append(Problem(Place(file), "", f'"{text.why}"', text.expected))
+        problems.append(Problem(Location(file), "", f'"{text.why}"', text.expected))
         return None
-    document, found = yaml_lines.read(texts.encoded(text), file)
-    problems += found
+    document, problems_of_yaml = yaml_lines.read(texts.encoded(text), file)
+    problems += problems_of_yaml
     return document
 
 
@@ -139,34 +139,36 @@ def _with_name(document: Document | None, kind: str, name: str, problems: list[P
     """`document` with its name instead of its header, or None when it does not have the expected format."""
     if document is None:
         return None
-    wanted = KINDS[kind].FORMAT
+    expected = KINDS[kind].FORMAT
     if not isinstance(document.value, dict):
         problems.append(
-            _problem(document, RecipeFault((), shown(document.value), f"a recipe that begins slipway: {wanted}"))
+            _problem(
+                document, RecipeFault((), format_value(document.value), f"a recipe that begins slipway: {expected}")
+            )
         )
         return None
     first, header = next(iter(document.value), None), document.value.pop("slipway", None)
-    if header != wanted:
-        found = "nothing" if header is None else shown(header)
-        problems.append(_problem(document, RecipeFault(("slipway",), found, f"{wanted}{_hint(header, wanted)}")))
+    if header != expected:
+        actual = "nothing" if header is None else format_value(header)
+        problems.append(_problem(document, RecipeFault(("slipway",), actual, f"{expected}{_hint(header, expected)}")))
         return None
     if first != "slipway":
         problems.append(
             _problem(document, RecipeFault(("slipway",), "this field further down", "it as the first field"))
         )
     if "name" in document.value:
-        wanted = f"no such field: a recipe has the name of its file, here {name}"
-        problems.append(_problem(document, RecipeFault(("name",), shown(document.value["name"]), wanted)))
+        expected = f"no such field: a recipe has the name of its file, here {name}"
+        problems.append(_problem(document, RecipeFault(("name",), format_value(document.value["name"]), expected)))
     document.value["name"] = name
     return document
 
 
-def _hint(header: Any, wanted: str) -> str:
+def _hint(header: Any, expected: str) -> str:
     """Why a well-formed header is not the expected one."""
     match = re.fullmatch(r"(dataset|suite|training|sweep)/(\d+)", str(header))
     if match is None:
         return ""
-    if match[1] != wanted.split("/")[0]:
+    if match[1] != expected.split("/")[0]:
         return f" in this folder ({match[1]} recipes lie in {match[1]}s/)"
     return " (a newer Slipway reads that version)"
 
@@ -188,18 +190,18 @@ def _check_between(
     documents = {(file.kind, file.name): file.document for file in files}
     faults: list[tuple[str, str, RecipeFault]] = []
     for name, suite in recipes.suites.items():
-        found = crossing.suite_faults(suite, names["datasets"], recipes.datasets.get(suite.dataset))
-        faults += [("suites", name, each) for each in found]
+        found_faults = crossing.suite_faults(suite, names["datasets"], recipes.datasets.get(suite.dataset))
+        faults += [("suites", name, fault) for fault in found_faults]
     for name, training in recipes.all_trainings.items():
-        found = crossing.training_faults(training, names["datasets"], recipes.datasets)
-        faults += [("trainings", name, each) for each in found]
+        found_faults = crossing.training_faults(training, names["datasets"], recipes.datasets)
+        faults += [("trainings", name, fault) for fault in found_faults]
         judged = crossing.gate_faults(training, names["suites"], recipes.suites)
-        faults += [("trainings", name, each) for each in judged]
-    faults += [("trainings", name, each) for name, each in crossing.model_name_faults(recipes.trainings)]
+        faults += [("trainings", name, fault) for fault in judged]
+    faults += [("trainings", name, fault) for name, fault in crossing.model_name_faults(recipes.trainings)]
     for name, sweep in recipes.sweeps.items():
         base = recipes.trainings.get(sweep.training)
         known = names["trainings"] - set(recipes.scripts)
-        faults += [("sweeps", name, each) for each in sweep_faults(sweep, known, base)]
+        faults += [("sweeps", name, fault) for fault in sweep_faults(sweep, known, base)]
     faults += further(recipes) if further else ()
     for kind, name, fault in faults:
         document = documents[kind, name]
@@ -208,4 +210,4 @@ def _check_between(
 
 
 def _problem(document: Document, fault: RecipeFault) -> Problem:
-    return Problem(document.place(fault.path), dotted(fault.path), fault.found, fault.expected)
+    return Problem(document.location_of(fault.path), dotted(fault.path), fault.actual, fault.expected)

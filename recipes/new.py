@@ -13,7 +13,7 @@ import pydantic
 from slipway.recipes.described import FieldDescription, fields, is_required, summary
 from slipway.recipes.kinds import KINDS
 from slipway.recipes.load import expected_name
-from slipway.recipes.problems import InvalidRecipes, Place, Problem
+from slipway.recipes.problems import InvalidRecipes, Location, Problem
 
 WIDTH = 116
 FOLDERS = {"dataset": "datasets", "suite": "suites", "training": "trainings", "sweep": "sweeps"}
@@ -66,8 +66,8 @@ def write(folder: Path, kind: str, name: str) -> Path:
     that no recipe may have, one that is there already, and when there is no recipe to refer to.
     """
     path = folder / FOLDERS[kind] / f"{name}.yaml"
-    if wanted := expected_name(name):
-        raise InvalidRecipes([Problem(Place(str(path)), "", f"the name {name!r}", wanted)])
+    if expected := expected_name(name):
+        raise InvalidRecipes([Problem(Location(str(path)), "", f"the name {name!r}", expected)])
     if path.exists():
         raise ValueError(f"{path}: it exists already; nothing was written")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def text(kind: str, name: str, refers: str = "") -> str:
         "field; remove the # to change it. `slipway recipes check` validates the recipe.",
         summary(schema),
     ]
-    lines = [line for each in head for line in _comment(each, "")]
+    lines = [line for paragraph in head for line in _comment(paragraph, "")]
     return "\n".join([*lines, f"slipway: {schema.FORMAT}", "", *_section(schema, values, "")]).rstrip() + "\n"
 
 
@@ -118,8 +118,8 @@ def _section(section: type, values: Mapping[str, Any], indent: str) -> Iterator[
             yield f"{indent}{field.name}:"
             chosen = _chosen(field, values[field.name])
             yield from _section(chosen, values[field.name], f"{indent}  ")
-            others = [each for each in field.sections if each is not chosen]
-            yield from (line for each in others for line in _alternative(field, each, indent))
+            others = [other for other in field.sections if other is not chosen]
+            yield from (line for other in others for line in _alternative(field, other, indent))
         elif isinstance(values[field.name], dict):
             yield f"{indent}{field.name}:"
             yield from (f"{indent}  {name}: {_flow(value)}" for name, value in values[field.name].items())
@@ -138,12 +138,12 @@ def _alternative(field: FieldDescription, other: type, indent: str) -> Iterator[
 
 def _chosen(field: FieldDescription, value: Mapping[str, Any]) -> type:
     """The class of a section, by its `kind` where it may be of several."""
-    return next((each for each in field.sections if _kind_of(each) == value.get("kind")), field.sections[0])
+    return next((section for section in field.sections if _kind_of(section) == value.get("kind")), field.sections[0])
 
 
 def _kind_of(section: type) -> str | None:
     """The `kind` that a recipe writes for this section, None for one that has no kinds."""
-    return next((each.choices[0] for each in fields(section) if each.name == "kind" and each.choices), None)
+    return next((field.choices[0] for field in fields(section) if field.name == "kind" and field.choices), None)
 
 
 def _commented(field: FieldDescription, indent: str) -> Iterator[str]:
@@ -153,10 +153,10 @@ def _commented(field: FieldDescription, indent: str) -> Iterator[str]:
         yield f"{indent}#{field.name}: {field.choices[0] if alone else _flow(field.default)}"
         return
     yield f"{indent}#{field.name}:"
-    for each in fields(field.sections[0]):
-        default = _of(field.default, each)
-        yield from (f"{indent}#{line}" for line in _comment(each.meaning, "  "))
-        inner = dataclasses.replace(each, default=default)
+    for member in fields(field.sections[0]):
+        default = _of(field.default, member)
+        yield from (f"{indent}#{line}" for line in _comment(member.meaning, "  "))
+        inner = dataclasses.replace(member, default=default)
         yield from (f"{indent}#  {line.removeprefix('#')}" for line in _commented(inner, ""))
 
 
@@ -165,9 +165,9 @@ def _of(section: Any, field: FieldDescription) -> Any:
     return field.default if section is None or is_required(section) else getattr(section, field.name)
 
 
-def _comment(words: str, indent: str) -> list[str]:
+def _comment(text: str, indent: str) -> list[str]:
     prefix = f"{indent}# "
-    return textwrap.wrap(words, WIDTH, initial_indent=prefix, subsequent_indent=prefix, break_on_hyphens=False)
+    return textwrap.wrap(text, WIDTH, initial_indent=prefix, subsequent_indent=prefix, break_on_hyphens=False)
 
 
 def _flow(value: Any) -> str:
@@ -177,7 +177,7 @@ def _flow(value: Any) -> str:
     if isinstance(value, pydantic.BaseModel):
         return _flow(value.model_dump(mode="json"))
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_flow(each)}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {_flow(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_flow, value)) + "]"
     if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in AMBIGUOUS:

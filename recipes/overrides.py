@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from slipway.recipes import yaml_lines
 from slipway.recipes.kinds import KINDS
-from slipway.recipes.problems import Path, Place, Problem, dotted, shown, unknown
+from slipway.recipes.problems import Location, Path, Problem, dotted, format_value, unknown
 from slipway.recipes.yaml_lines import Document
 
 PREFIX = "SLIPWAY_"
@@ -32,16 +32,16 @@ def apply(documents: Mapping[tuple[str, str], Document | None], environ: Mapping
 def _apply_one(documents: Mapping[tuple[str, str], Document | None], variable: str, text: str) -> Iterator[Problem]:
     kind, *rest = variable.removeprefix(PREFIX).lower().split("__")
     if kind not in KINDS:
-        begins = " or ".join(f"{PREFIX}{each.upper()}__" for each in KINDS)
-        yield Problem(Place(variable), "", f"the kind {kind.upper()}", f"a variable that begins {begins}")
+        begins = " or ".join(f"{PREFIX}{known_kind.upper()}__" for known_kind in KINDS)
+        yield Problem(Location(variable), "", f"the kind {kind.upper()}", f"a variable that begins {begins}")
         return
     if len(rest) < 2 or not all(rest):
-        yield Problem(Place(variable), "", "no field", f"{PREFIX}{kind.upper()}__<RECIPE>__<FIELD>")
+        yield Problem(Location(variable), "", "no field", f"{PREFIX}{kind.upper()}__<RECIPE>__<FIELD>")
         return
-    names = {name.replace("-", "_"): name for each, name in documents if each == kind}
+    names = {name.replace("-", "_"): name for of_kind, name in documents if of_kind == kind}
     if rest[0] not in names:
         known = ", ".join(sorted(names.values())) or "there is none"
-        yield Problem(Place(variable), "", f"the unknown recipe {rest[0]}", f"one of {kind}/ ({known})")
+        yield Problem(Location(variable), "", f"the unknown recipe {rest[0]}", f"one of {kind}/ ({known})")
         return
     document = documents[kind, names[rest[0]]]
     if document is not None:
@@ -57,20 +57,22 @@ def _path(parts: list[str]) -> Path:
 def _set(document: Document, path: Path, variable: str, text: str) -> Iterator[Problem]:
     value, problems = yaml_lines.read(text, variable)
     if value is None or problems:
-        yield from (Problem(Place(variable), dotted(path), each.found, each.expected) for each in problems)
+        yield from (Problem(Location(variable), dotted(path), problem.actual, problem.expected) for problem in problems)
         return
     if path == ("name",):
         yield Problem(
-            Place(variable), "name", shown(value.value), "no such variable: a recipe has the name of its file"
+            Location(variable), "name", format_value(value.value), "no such variable: a recipe has the name of its file"
         )
         return
     known = document.value.get("parameters")
     if path[0] == "parameters" and isinstance(known, dict) and path[1] not in known:
         yield Problem(
-            Place(variable), dotted(path), unknown("parameter", str(path[1]), known), f"one of {', '.join(known)}"
+            Location(variable), dotted(path), unknown("parameter", str(path[1]), known), f"one of {', '.join(known)}"
         )
         return
     try:
-        document.set(path, value.value, Place(variable))
+        document.set(path, value.value, Location(variable))
     except KeyError as error:
-        yield Problem(Place(variable), dotted(path), "a field of a value", f"{dotted(error.args[0])} to be a section")
+        yield Problem(
+            Location(variable), dotted(path), "a field of a value", f"{dotted(error.args[0])} to be a section"
+        )

@@ -44,12 +44,14 @@ def planned(recipes: Recipes, name: str, on: str | None = None, snapshot: Snapsh
     if training is None:
         raise ValueError(f"found {name!r}, expected a training recipe: {', '.join(recipes.trainings)}")
     profile = plan_request.profile_of(training, on)
-    nodes, each = training.placement.nodes, training.placement.ranks_per_node
+    nodes, ranks_per_node = training.placement.nodes, training.placement.ranks_per_node
     if profile is not None:
-        check_nodes(profile, name, nodes.max, each)
+        check_nodes(profile, name, nodes.max, ranks_per_node)
     dataset = recipes.datasets[training.datasets[0]]
-    asked = plan_request.question_of(training, dataset, "cuda" if profile else "cpu", snapshot)
-    return PlannedRecipe(asked, room.of_profile(profile, _pod_bytes(training)) if profile else room.here(asked.ranks))
+    request = plan_request.question_of(training, dataset, "cuda" if profile else "cpu", snapshot)
+    return PlannedRecipe(
+        request, room.of_profile(profile, _pod_bytes(training)) if profile else room.local_room(request.ranks)
+    )
 
 
 def grace_warning(training: ModelRecipe, on: str | None, save_seconds: float | None) -> str:
@@ -118,5 +120,5 @@ def check_nodes(profile: HardwareProfile, name: str, nodes: int, ranks_per_node:
 
 
 def _pod_bytes(training: ModelRecipe) -> int | None:
-    asked = (training.placement.kubernetes.resources or {}).get("memory")
-    return amount(asked) if asked else None
+    memory = (training.placement.kubernetes.resources or {}).get("memory")
+    return amount(memory) if memory else None

@@ -50,12 +50,12 @@ def memory_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[Rec
     profile = profile_of(training)
     if profile is None:
         return
-    asked = question_of(training, dataset, "cuda")
-    needed, has = floor(asked), room.of_profile(profile).rank_bytes
+    request = question_of(training, dataset, "cuda")
+    needed, has = floor(request), room.of_profile(profile).rank_bytes
     if needed > has:
-        found = f"a model that takes {gib(needed)} or more of each of {asked.ranks} GPUs"
+        actual = f"a model that takes {gib(needed)} or more of each of {request.ranks} GPUs"
         expected = f"{gib(has)} at most, as {profile.name} has; more nodes, or a layout that divides more, takes less"
-        yield RecipeFault(("layout",), found, expected)
+        yield RecipeFault(("layout",), actual, expected)
 
 
 def vocabulary(dataset: DatasetRecipe) -> int:

@@ -14,7 +14,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a value was written: a line of a file, or an environment variable (which has no line)."""
 
     file: str
@@ -29,32 +29,34 @@ class RecipeFault:
     """What is wrong with one value of a recipe, without its place in a file."""
 
     path: Path
-    found: str
+    actual: str
     expected: str
 
     def __str__(self) -> str:
-        return f"{dotted(self.path)}: found {self.found}, expected {self.expected}"
+        return f"{dotted(self.path)}: found {self.actual}, expected {self.expected}"
 
 
 @dataclass(frozen=True)
 class Problem:
     """A fault and its place. `field` is dotted, and empty for a problem of the whole file."""
 
-    place: Place
+    location: Location
     field: str
-    found: str
+    actual: str
     expected: str
 
     def __str__(self) -> str:
         field = f"{self.field}: " if self.field else ""
-        return f"{self.place}: {field}found {self.found}, expected {self.expected}"
+        return f"{self.location}: {field}found {self.actual}, expected {self.expected}"
 
 
 class InvalidRecipes(ValueError):
     """Recipes that cannot be used. The text has one problem on each line, by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda each: (each.place.file, each.place.line or 0, each.field)))
+        self.problems = tuple(
+            sorted(problems, key=lambda problem: (problem.location.file, problem.location.line or 0, problem.field))
+        )
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -64,11 +66,11 @@ def dotted(path: Path) -> str:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """An unknown name in words, with the known one that was probably meant."""
-    meant = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
-    return f"an unknown {what} (did you mean {meant[0]}?)" if meant else f"an unknown {what}"
+    similar = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"an unknown {what} (did you mean {similar[0]}?)" if similar else f"an unknown {what}"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a recipe would write it, in at most 60 characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."

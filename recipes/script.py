@@ -53,8 +53,8 @@ class ScriptRecipe(TrainingRecipe):
         hides = [name for name in ("slipway", "slipway.py") if (folder / name).exists() and Path(self.code).is_dir()]
         require(not hides, "code", f"expected another name for {''.join(hides)}: it would hide Slipway's package")
         for name in OF_MODELS:
-            given = self.renewal is not None and getattr(self.renewal, name)
-            require(not given, f"renewal.{name}", f"expected no {name}: a script's training has no registered model")
+            is_set = self.renewal is not None and getattr(self.renewal, name)
+            require(not is_set, f"renewal.{name}", f"expected no {name}: a script's training has no registered model")
         return self
 
     def _files(self) -> list[str]:

@@ -54,19 +54,19 @@ class SearchSpace:
         Raises CircularConditions.
         """
         ordered: list[str] = []
-        left = sorted(self.domains)
-        while left:
-            ready = next((name for name in left if not set(left) & self._named_by(name)), None)
+        unordered = sorted(self.domains)
+        while unordered:
+            ready = next((name for name in unordered if not set(unordered) & self._named_by(name)), None)
             if ready is None:
-                raise CircularConditions(self._circle(set(left)))
+                raise CircularConditions(self._circle(set(unordered)))
             ordered.append(ready)
-            left.remove(ready)
+            unordered.remove(ready)
         return tuple(ordered)
 
-    def _circle(self, left: set[str]) -> list[str]:
+    def _circle(self, unordered: set[str]) -> list[str]:
         """The parameters of one circle, in their order, among those whose conditions all name others of them."""
-        passed = [min(left)]
-        while (following := min(self._named_by(passed[-1]) & left)) not in passed:
+        passed = [min(unordered)]
+        while (following := min(self._named_by(passed[-1]) & unordered)) not in passed:
             passed.append(following)
         return passed[passed.index(following) :]
 
@@ -97,24 +97,28 @@ class SearchSpace:
         if owner is None:
             return fixed
         drawn = [dict(fields_in(owner, choice)) for choice in self.domains[owner].values]
-        return [value for each in drawn for value in ([each[name]] if name in each else fixed)]
+        return [value for section in drawn for value in ([section[name]] if name in section else fixed)]
 
     def left_by_conditions(self, name: str) -> dict[str, tuple[Any, ...]]:
         """By name, the values that it may have where the parameter exists: what its own condition leaves, and what
         those of the parameters that it names leave. None left: the parameter never exists."""
-        left = dict(self.domains[name].when)
+        allowed = dict(self.domains[name].when)
         for owner in self._named_by(name):
             for further, values in self.left_by_conditions(owner).items():
-                left[further] = tuple(value for value in left.get(further, values) if value in values)
-        for other in left.keys() - self.domains.keys():
+                allowed[further] = tuple(value for value in allowed.get(further, values) if value in values)
+        for other in allowed.keys() - self.domains.keys():
             possible = self.values_of(other) or ()
-            left[other] = tuple(value for value in left[other] if value in possible)
-        return left
+            allowed[other] = tuple(value for value in allowed[other] if value in possible)
+        return allowed
 
     def values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """What conditions and constraints see of a trial, by name: what is fixed, what is drawn, and the fields of
         sections that are drawn."""
-        drawn = {name: value for section, each in parameters.items() for name, value in fields_in(section, each)}
+        drawn = {
+            name: value
+            for section, section_value in parameters.items()
+            for name, value in fields_in(section, section_value)
+        }
         return {**self.fixed, **drawn}
 
     def fits(self, parameters: Mapping[str, Any]) -> bool:
@@ -122,7 +126,7 @@ class SearchSpace:
         if not self.constraints:
             return True
         values = self.values(parameters)
-        return all(each.holds(values) for each in self.constraints)
+        return all(constraint.holds(values) for constraint in self.constraints)
 
     def draw(self, generator: random.Random, tries: int = TRIES) -> dict[str, Any]:
         """Parameters at random that fit the constraints. Raises ContradictorySpace after so many draws."""
@@ -133,7 +137,7 @@ class SearchSpace:
                     drawn[name] = draw_one(self.domains[name], generator)
             if self.fits(drawn):
                 return drawn
-        texts = "; ".join(each.text for each in self.constraints)
+        texts = "; ".join(constraint.text for constraint in self.constraints)
         raise ContradictorySpace(f"of {tries:,} draws none fits the constraints: {texts}")
 
     def grid(self) -> Iterator[dict[str, Any]]:
@@ -144,14 +148,14 @@ class SearchSpace:
         """The same with those that do not fit the constraints."""
         return self._combinations({}, self.order)
 
-    def _combinations(self, drawn: dict[str, Any], left: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        if not left:
+    def _combinations(self, drawn: dict[str, Any], names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        if not names:
             yield drawn
-        elif not self.exists(left[0], drawn):
-            yield from self._combinations(drawn, left[1:])
+        elif not self.exists(names[0], drawn):
+            yield from self._combinations(drawn, names[1:])
         else:
-            for value in self.domains[left[0]].listed() or ():
-                yield from self._combinations({**drawn, left[0]: value}, left[1:])
+            for value in self.domains[names[0]].listed() or ():
+                yield from self._combinations({**drawn, names[0]: value}, names[1:])
 
 
 def draw_one(domain: Domain, generator: random.Random) -> Any:
@@ -169,12 +173,12 @@ def draw_one(domain: Domain, generator: random.Random) -> Any:
 
 def nearest(listed: Iterable[Any], value: float) -> Any:
     """Of these numbers, the one that is nearest to a value."""
-    return min(listed, key=lambda each: abs(each - value))
+    return min(listed, key=lambda candidate: abs(candidate - value))
 
 
 def fields_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """A value and, of a section, all its fields, by name."""
     yield name, value
     if isinstance(value, Mapping):
-        for field_name, each in value.items():
-            yield from fields_in(f"{name}.{field_name}", each)
+        for field_name, field_value in value.items():
+            yield from fields_in(f"{name}.{field_name}", field_value)

@@ -15,7 +15,7 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from slipway.recipes.parts import RecipeSection
-from slipway.recipes.problems import Path, RecipeFault, shown, unknown
+from slipway.recipes.problems import Path, RecipeFault, format_value, unknown
 from slipway.trainer.base.invalid import Invalid
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
@@ -43,7 +43,7 @@ _EXPECTED = {
     "too_long": "a list of {max_length}",
     "union_tag_invalid": "one of {expected_tags}",
 }
-_WORDS: dict[Any, str] = {
+_KIND_NAMES: dict[Any, str] = {
     **{bool: "true or false", int: "a whole number", float: "a number", str: "text"},
     **{tuple: "a list", list: "a list"},
 }
@@ -70,17 +70,19 @@ def validate(kind: type[Model], value: Any, context: Mapping[str, Any] | None = 
 def _outside(value: Any, path: Path) -> Iterator[RecipeFault]:
     """The faults of what no field of any kind takes, as no file and no table can hold it."""
     if isinstance(value, Mapping):
-        for name, each in value.items():
+        for name, item in value.items():
             yield from _outside(name, path) if isinstance(name, str) else ()
-            yield from _outside(each, (*path, name))
+            yield from _outside(item, (*path, name))
     elif isinstance(value, list | tuple):
-        for place, each in enumerate(value):
-            yield from _outside(each, (*path, place))
+        for index, item in enumerate(value):
+            yield from _outside(item, (*path, index))
     elif isinstance(value, str):
         if not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
             yield RecipeFault(path, json.dumps(value), "text without halves of surrogate pairs")
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        yield RecipeFault(path, shown(value), "a whole number from -2^63 to 2^63 - 1; a larger one is written 1e30")
+        yield RecipeFault(
+            path, format_value(value), "a whole number from -2^63 to 2^63 - 1; a larger one is written 1e30"
+        )
 
 
 class _Section(RecipeSection, Generic[Value]):
@@ -92,26 +94,28 @@ def validate_section(kind: type[Value], value: Any) -> Value:
     try:
         return validate(_Section[kind], {"section": value}).section  # type: ignore[valid-type]
     except RefusedValue as refused:
-        raise RefusedValue([RecipeFault(each.path[1:], each.found, each.expected) for each in refused.faults]) from None
+        raise RefusedValue(
+            [RecipeFault(fault.path[1:], fault.actual, fault.expected) for fault in refused.faults]
+        ) from None
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
     """The fields of a model or dataclass that a recipe may write, with their types; `name` is not among them."""
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
-    return {name: each.annotation for name, each in kind.model_fields.items() if name != "name"}
+        return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return {name: field.annotation for name, field in kind.model_fields.items() if name != "name"}
 
 
 def _faults(kind: Any, value: Any, error: pydantic.ValidationError) -> list[RecipeFault]:
     faults = []
-    for each in error.errors(include_url=False):
-        cause = each.get("ctx", {}).get("error")
+    for details in error.errors(include_url=False):
+        cause = details.get("ctx", {}).get("error")
         if isinstance(cause, RefusedValue):  # from a section that was validated separately
-            path = _path(value, each["loc"])
-            faults += [RecipeFault((*path, *fault.path), fault.found, fault.expected) for fault in cause.faults]
+            path = _path(value, details["loc"])
+            faults += [RecipeFault((*path, *fault.path), fault.actual, fault.expected) for fault in cause.faults]
         else:
-            faults.append(_fault(kind, value, each))
+            faults.append(_fault(kind, value, details))
     return faults
 
 
@@ -120,12 +124,12 @@ def _fault(kind: Any, value: Any, error: ErrorDetails) -> RecipeFault:
     cause = context.get("error")
     if isinstance(cause, Invalid):
         path = (*path, *cause.field.split("."))
-        return RecipeFault(path, shown(_at(value, path)), str(cause).removeprefix("expected "))
+        return RecipeFault(path, format_value(_at(value, path)), str(cause).removeprefix("expected "))
     if cause is not None:
-        return RecipeFault(path, shown(error["input"]), str(cause).removeprefix("expected "))
+        return RecipeFault(path, format_value(error["input"]), str(cause).removeprefix("expected "))
     match error["type"]:
         case "missing":
-            return RecipeFault(path, "nothing", _words(_kind_at(kind, error["loc"])))
+            return RecipeFault(path, "nothing", _kind_name(_kind_at(kind, error["loc"])))
         case "extra_forbidden" | "unexpected_keyword_argument":
             known = fields_of(_members(_kind_at(kind, error["loc"][:-1]))[0])
             return RecipeFault(path, unknown("field", str(path[-1]), known), f"one of {', '.join(known)}")
@@ -133,10 +137,10 @@ def _fault(kind: Any, value: Any, error: ErrorDetails) -> RecipeFault:
             return RecipeFault((*path, "kind"), "nothing", "the kind of this section")
         case "union_tag_invalid":
             path = (*path, "kind")
-            return RecipeFault(path, shown(context["tag"]), _EXPECTED["union_tag_invalid"].format(**context))
+            return RecipeFault(path, format_value(context["tag"]), _EXPECTED["union_tag_invalid"].format(**context))
     bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
     expected = _EXPECTED[error["type"]].format(**bounds) if error["type"] in _EXPECTED else error["msg"]
-    return RecipeFault(path, shown(error["input"]), expected)
+    return RecipeFault(path, format_value(error["input"]), expected)
 
 
 def _path(value: Any, loc: Path) -> Path:
@@ -164,7 +168,7 @@ def _kind_at(kind: Any, loc: Path) -> Any:
     for step in loc:
         members = _members(kind)
         if len(members) > 1:
-            kind = next(each for each in members if step in typing.get_args(fields_of(each)["kind"]))
+            kind = next(member for member in members if step in typing.get_args(fields_of(member)["kind"]))
         elif typing.get_origin(members[0]) in (dict, Mapping):
             kind = typing.get_args(members[0])[1]
         elif typing.get_origin(members[0]) in (tuple, list):
@@ -178,12 +182,12 @@ def _members(kind: Any) -> list[Any]:
     """The types of a union without None, or the one type that is no union."""
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return [kind]
-    return [each for each in typing.get_args(kind) if each is not types.NoneType]
+    return [argument for argument in typing.get_args(kind) if argument is not types.NoneType]
 
 
-def _words(kind: Any) -> str:
+def _kind_name(kind: Any) -> str:
     """What a missing value of the type `kind` should be, in words."""
     kind = _members(kind)[0]
     if typing.get_origin(kind) is typing.Literal:
         return f"one of {', '.join(typing.get_args(kind))}"
-    return _WORDS.get(typing.get_origin(kind) or kind, "a section")
+    return _KIND_NAMES.get(typing.get_origin(kind) or kind, "a section")

@@ -9,7 +9,7 @@ from typing import Any
 from slipway.recipes import constraints
 from slipway.recipes.constraints import InvalidConstraint
 from slipway.recipes.domain import MOST_STEPS, Domain
-from slipway.recipes.problems import RecipeFault, dotted, shown
+from slipway.recipes.problems import RecipeFault, dotted, format_value
 from slipway.recipes.schedulers import NoScheduler, PopulationScheduler
 from slipway.recipes.search_space import CircularConditions, ContradictorySpace, SearchSpace, fields_in
 from slipway.recipes.strict import RefusedValue
@@ -32,10 +32,10 @@ def sweep_faults(sweep: SweepRecipe, trainings: Set[str], training: ModelRecipe 
     """The faults of a sweep, given the names of all trainings and the sweep's training (None if it is not usable)."""
     if sweep.training not in trainings:
         known = ", ".join(sorted(trainings)) or "there is none"
-        yield RecipeFault(("training",), shown(sweep.training), f"the name of a training recipe ({known})")
+        yield RecipeFault(("training",), format_value(sweep.training), f"the name of a training recipe ({known})")
     if sweep.goal is not None and sweep.goal.metric not in METRICS:
         expected = f"a metric that every trial reports ({', '.join(METRICS)})"
-        yield RecipeFault(("goal", "metric"), shown(sweep.goal.metric), expected)
+        yield RecipeFault(("goal", "metric"), format_value(sweep.goal.metric), expected)
     if training is None:
         return
     if training.init is not None and (alias := training.init.moving_alias):
@@ -60,23 +60,23 @@ def _fault_of_trial(fault: RecipeFault, sweep: SweepRecipe) -> RecipeFault:
     """A fault of the trial's training, placed at the parameter under `trial` that causes it."""
     parameter = dotted(fault.path)
     if parameter in sweep.trial:
-        return RecipeFault(("trial", parameter), fault.found, fault.expected)
+        return RecipeFault(("trial", parameter), fault.actual, fault.expected)
     return RecipeFault(
-        ("trial",), f"parameters that {parameter} ({fault.found}) does not fit", f"{fault.expected} there"
+        ("trial",), f"parameters that {parameter} ({fault.actual}) does not fit", f"{fault.expected} there"
     )
 
 
 def _placement_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
     """The faults of where a trial runs: ranks that its layout does not fit, and GPUs that no rank has."""
     for fault in layout_faults(trial):
-        found = f"nodes and ranks that {dotted(fault.path)} ({fault.found}) does not fit"
-        yield RecipeFault(("placement",), found, fault.expected)
+        actual = f"nodes and ranks that {dotted(fault.path)} ({fault.actual}) does not fit"
+        yield RecipeFault(("placement",), actual, fault.expected)
     ranks = trial.placement.ranks_per_node
     for name, amount in (trial.placement.kubernetes.resources or {}).items():
         if sweep.placement.ranks_per_node is not None and name.endswith("/gpu") and amount != str(ranks):
-            found = f"{ranks} for pods with {name} {amount}"
+            actual = f"{ranks} for pods with {name} {amount}"
             expected = f'a rank for each GPU; placement.kubernetes.resources gives a trial fewer: {name}: "{ranks}"'
-            yield RecipeFault(("placement", "ranks_per_node"), found, expected)
+            yield RecipeFault(("placement", "ranks_per_node"), actual, expected)
 
 
 def _rung_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
@@ -101,7 +101,7 @@ def _rung_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault
         case scheduler:
             if scheduler.rungs[-1] != steps:
                 expected = f"the last to be run.steps of a trial ({steps})"
-                yield RecipeFault(("scheduler", "rungs"), shown(scheduler.rungs), expected)
+                yield RecipeFault(("scheduler", "rungs"), format_value(scheduler.rungs), expected)
             for index, rung in enumerate(scheduler.rungs):
                 if rung % every:
                     expected = f"a multiple of validation.every of a trial ({every})"
@@ -114,8 +114,10 @@ def _condition_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recipe
     try:
         space.order  # noqa: B018 - it raises
     except CircularConditions as error:
-        found = "a condition on itself" if len(error.circle) == 1 else str(error)
-        yield RecipeFault(("space", error.circle[0], "when"), found, "conditions that begin at a parameter without one")
+        actual = "a condition on itself" if len(error.circle) == 1 else str(error)
+        yield RecipeFault(
+            ("space", error.circle[0], "when"), actual, "conditions that begin at a parameter without one"
+        )
         return
     for name, domain in sweep.space.items():
         for other, values in domain.when.items():
@@ -127,8 +129,8 @@ def _condition_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recipe
             elif (possible := space.values_of(other)) is not None:
                 strange = [value for value in values if value not in possible]
                 if strange:
-                    expected = f"values that {other} may have ({', '.join(map(shown, possible[:10]))})"
-                    yield RecipeFault(path, shown(strange[0]), expected)
+                    expected = f"values that {other} may have ({', '.join(map(format_value, possible[:10]))})"
+                    yield RecipeFault(path, format_value(strange[0]), expected)
             else:
                 expected = "a parameter with choices, or whole numbers, or steps"
                 yield RecipeFault(path, f"{other}, which has an interval of numbers", expected)
@@ -143,7 +145,7 @@ def _unknown_parameter(trial: ModelRecipe, name: str, path: tuple[str | int, ...
     try:
         value_at(trial, name)
     except RefusedValue as refused:
-        yield RecipeFault(path, refused.faults[0].found, refused.faults[0].expected)
+        yield RecipeFault(path, refused.faults[0].actual, refused.faults[0].expected)
 
 
 def _constraint_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
@@ -152,13 +154,13 @@ def _constraint_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recip
         try:
             constraint = constraints.parse(text)
         except InvalidConstraint as error:
-            yield RecipeFault(path, shown(str(error)), constraints.EXPECTED)
+            yield RecipeFault(path, format_value(str(error)), constraints.EXPECTED)
             continue
         outside = sorted(constraint.names - sweep.space.keys())
         unknown = [(name, fault) for name in outside for fault in _unknown_parameter(trial, name, path)]
-        yield from (RecipeFault(path, f"{name}, {fault.found}", fault.expected) for name, fault in unknown)
+        yield from (RecipeFault(path, f"{name}, {fault.actual}", fault.expected) for name, fault in unknown)
         if not unknown and not any(map(SearchSpace(sweep.space).decides, constraint.names)):
-            yield RecipeFault(path, shown(text), "a constraint that names a parameter of the space")
+            yield RecipeFault(path, format_value(text), "a constraint that names a parameter of the space")
 
 
 def _space_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
@@ -183,8 +185,11 @@ def _comparison_faults(space: SearchSpace) -> Iterator[RecipeFault]:
             for values in trials:
                 constraint.check(values)
         except InvalidConstraint as error:
-            found, expected = f"{shown(constraint.text)} with {error}", "numbers beside numbers, and texts beside texts"
-            yield RecipeFault(("constraints", index), found, expected)
+            actual, expected = (
+                f"{format_value(constraint.text)} with {error}",
+                "numbers beside numbers, and texts beside texts",
+            )
+            yield RecipeFault(("constraints", index), actual, expected)
 
 
 def _never_faults(space: SearchSpace) -> Iterator[RecipeFault]:
@@ -193,11 +198,13 @@ def _never_faults(space: SearchSpace) -> Iterator[RecipeFault]:
         for other, values in space.left_by_conditions(name).items():
             if values:
                 continue
-            found, expected = "conditions that never hold together", f"a value of {other} with which all of them hold"
+            actual, expected = "conditions that never hold together", f"a value of {other} with which all of them hold"
             if space.decides(other) is None:
-                found = "a condition that never holds"
-                expected = f"{shown(space.fixed[other])}, which {other} has in every trial, or {other} in the space"
-            yield RecipeFault(("space", name, "when"), found, expected)
+                actual = "a condition that never holds"
+                expected = (
+                    f"{format_value(space.fixed[other])}, which {other} has in every trial, or {other} in the space"
+                )
+            yield RecipeFault(("space", name, "when"), actual, expected)
 
 
 def _domain_faults(
@@ -211,11 +218,11 @@ def _domain_faults(
         return
     if parameter in sweep.trial:
         yield RecipeFault(("space", parameter), "a parameter that `trial` sets too", "it in only one of the two")
-    if section := next((each for each in sweep.space if parameter.startswith(f"{each}.")), None):
+    if section := next((candidate for candidate in sweep.space if parameter.startswith(f"{candidate}.")), None):
         yield RecipeFault(("space", parameter), f"a field of {section}, which is searched too", "only one of the two")
     choices = domain.choice or ()
-    for twice in [value for place, value in enumerate(choices) if value in choices[:place]]:
-        yield RecipeFault(("space", parameter, "choice"), f"{shown(twice)} more than once", "each value once")
+    for twice in [value for index, value in enumerate(choices) if value in choices[:index]]:
+        yield RecipeFault(("space", parameter, "choice"), f"{format_value(twice)} more than once", "each value once")
     for index, value in enumerate(domain.ends()):
         if isinstance(sweep.scheduler, PopulationScheduler) and (why := _not_in_a_copy(trial, parameter, value)):
             yield RecipeFault(
@@ -225,11 +232,13 @@ def _domain_faults(
         fault = _refusal(trial, {parameter: value})
         if fault is None:
             continue
-        if fault.found.startswith("an unknown parameter"):
-            yield RecipeFault(("space", parameter), fault.found, fault.expected)
+        if fault.actual.startswith("an unknown parameter"):
+            yield RecipeFault(("space", parameter), fault.actual, fault.expected)
             return
         if not _fits_elsewhere(parameter, value, trial, space):
-            yield RecipeFault(("space", parameter, domain.kind, index), shown(value), _expected(fault, parameter))
+            yield RecipeFault(
+                ("space", parameter, domain.kind, index), format_value(value), _expected(fault, parameter)
+            )
 
 
 def _names_in(parameter: str, domain: Domain) -> set[str]:
@@ -242,7 +251,9 @@ def _not_in_a_copy(trial: ModelRecipe, parameter: str, value: object) -> str:
     sections = {**trial.numbers_alone(), **trial.operation()}
     fields = dict(fields_in(parameter, value))
     try:
-        changing.check_continues({name: each for name, each in fields.items() if name not in sections}, sections)
+        changing.check_continues(
+            {name: field_value for name, field_value in fields.items() if name not in sections}, sections
+        )
     except Invalid as fault:
         return str(fault).rpartition(": ")[2].removesuffix(f"; {changing.REMEDY}")
     return ""
@@ -284,14 +295,14 @@ def _sampler_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFa
             yield RecipeFault(path, "a choice", "numbers with the sampler cma-es: all others draw choices too")
         if sampler == "gp" and domain.kind == "randint" and len(domain.listed() or ()) > MOST_STEPS:
             expected = f"at most {MOST_STEPS:,} values with the sampler gp, which lists them, or a step"
-            yield RecipeFault((*path, "randint"), shown(domain.values), expected)
+            yield RecipeFault((*path, "randint"), format_value(domain.values), expected)
         if sampler == "grid" and domain.listed() is None:
             expected = "a choice, whole numbers, or a step with the sampler grid"
             yield RecipeFault(path, "an interval of numbers", expected)
     if sampler in ("gp", "cma-es") and sweep.constraints:
-        found = f"a constraint on {', '.join(sorted(space.constraints[0].names & sweep.space.keys()))}"
+        actual = f"a constraint on {', '.join(sorted(space.constraints[0].names & sweep.space.keys()))}"
         expected = f"none with the sampler {sampler}: random, grid, quasi-random and tpe keep to constraints"
-        yield RecipeFault(("constraints", 0), found, expected)
+        yield RecipeFault(("constraints", 0), actual, expected)
     if sampler == "cma-es" and len(sweep.space) < 2:
         yield RecipeFault(("space",), "one parameter", "two or more with the sampler cma-es")
 
@@ -306,8 +317,8 @@ def _drawn_faults(sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace) ->
             yield RecipeFault(("constraints",), str(error), "constraints that some trials fit")
             return
         if fault := _refusal(trial, drawn):
-            found = f"a space that may draw {shown(drawn)}"
-            yield RecipeFault(("space",), found, f"{_expected(fault, '')}; `constraints` and `when` keep trials apart")
+            actual = f"a space that may draw {format_value(drawn)}"
+            yield RecipeFault(("space",), actual, f"{_expected(fault, '')}; `constraints` and `when` keep trials apart")
             return
     if sweep.sampler == "grid":
         yield from _grid_faults(sweep, space)
@@ -316,8 +327,8 @@ def _drawn_faults(sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace) ->
 def _grid_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFault]:
     """The fault of a grid with too many combinations to be listed, or with fewer than the sweep has trials."""
     if next(itertools.islice(space.combinations(), LARGEST_GRID, None), None) is not None:
-        found = f"grid, with more than {LARGEST_GRID:,} combinations"
-        yield RecipeFault(("sampler",), found, f"at most {LARGEST_GRID:,} combinations, or random or quasi-random")
+        actual = f"grid, with more than {LARGEST_GRID:,} combinations"
+        yield RecipeFault(("sampler",), actual, f"at most {LARGEST_GRID:,} combinations, or random or quasi-random")
         return
     combinations = sum(1 for _ in space.grid())
     if sweep.trials > combinations + 1:
@@ -328,4 +339,4 @@ def _grid_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFault
 def _expected(fault: RecipeFault, parameter: str) -> str:
     """What is expected of `parameter`, also when the fault names another field."""
     at = dotted(fault.path)
-    return fault.expected if at == parameter else f"a value that {at} ({fault.found}) fits: {fault.expected} there"
+    return fault.expected if at == parameter else f"a value that {at} ({fault.actual}) fits: {fault.expected} there"

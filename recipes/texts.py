@@ -70,5 +70,5 @@ def packed(written: Texts) -> str:
 
 def unpacked(text: str) -> Texts:
     """What `packed` was given."""
-    found: dict[str, str | list[str]] = parsing.value(zlib.decompress(base64.b64decode(text)))
-    return {name: each if isinstance(each, str) else UnreadText(*each) for name, each in found.items()}
+    packed: dict[str, str | list[str]] = parsing.value(zlib.decompress(base64.b64decode(text)))
+    return {name: content if isinstance(content, str) else UnreadText(*content) for name, content in packed.items()}

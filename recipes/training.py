@@ -78,7 +78,7 @@ class PlacementSection(RecipeSection):
     """Processes on a node: one for each GPU."""
     staging: Annotated[
         Literal["auto", "whole", "streaming", "parts", "window"],
-        BeforeValidator(lambda given: "whole" if given == "before" else given),
+        BeforeValidator(lambda value: "whole" if value == "before" else value),
     ] = "auto"
     """What of the snapshot a node holds on its NVMe. whole: all shards, before the first step; streaming: all, while it
     trains; parts: the nodes divide the shards; window: the shards that the coming steps read. auto: the first that fits
@@ -133,13 +133,13 @@ class RecoverySection(RecipeSection):
     @model_validator(mode="after")
     def _is_coherent(self) -> Self:
         """What one field says must not take away what another one says."""
-        given, policies = self.model_fields_set, self.policies
+        set_fields, policies = self.model_fields_set, self.policies
         require(
             self.hang_seconds <= max(self.no_progress_seconds, HANG_SECONDS),
             "hang_seconds",
             f"expected no_progress_seconds ({self.no_progress_seconds:g}) at most, as no step has a longer deadline",
         )
-        field, other = ("skips", "skip_steps") if "skips" in given else ("skip_steps", "skips")
+        field, other = ("skips", "skip_steps") if "skips" in set_fields else ("skip_steps", "skips")
         bound = f"{other} ({getattr(self, other)}) {'at most' if field == 'skips' else 'or more'}"
         require(self.skips <= self.skip_steps, field, f"expected {bound}: otherwise batches are left out for ever")
         for name in (causes.DIVERGED, causes.SPIKE):
@@ -152,7 +152,7 @@ class RecoverySection(RecipeSection):
 
     def of_the_ranks(self) -> Recovery:
         """The part that the ranks act on."""
-        return Recovery(**{each.name: getattr(self, each.name) for each in dataclasses.fields(Recovery)})
+        return Recovery(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Recovery)})
 
 
 class TrainingRecipe(Recipe):
@@ -272,7 +272,8 @@ class ModelRecipe(TrainingRecipe):
         if "recovery" in sections:
             sections["recovery"] = self.recovery.of_the_ranks()
         plain = {
-            n: each.section() if isinstance(each, Shape) else dataclasses.asdict(each) for n, each in sections.items()
+            n: section.section() if isinstance(section, Shape) else dataclasses.asdict(section)
+            for n, section in sections.items()
         }
         value: dict[str, Any] = parsing.value(json.dumps(plain))
         return value
@@ -290,11 +291,11 @@ def with_parameters(training: ModelRecipe, parameters: Mapping[str, Any]) -> Mod
     value = training.model_dump(mode="json")
     for parameter, item in parameters.items():
         *sections, field = parameter.split(".")
-        place = value
+        target = value
         for section in sections:
-            place = place[section]
-        merged = isinstance(place.get(field), dict) and isinstance(item, dict)
-        place[field] = {**place[field], **item} if merged else item
+            target = target[section]
+        merged = isinstance(target.get(field), dict) and isinstance(item, dict)
+        target[field] = {**target[field], **item} if merged else item
     return validate(ModelRecipe, value)
 
 
@@ -310,10 +311,10 @@ def value_at(training: ModelRecipe, parameter: str) -> Any:
 
 def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
     """The fault of the layout at the smallest number of nodes that it does not fit, of those the training may have."""
-    nodes, each = training.placement.nodes, training.placement.ranks_per_node
+    nodes, ranks_per_node = training.placement.nodes, training.placement.ranks_per_node
     for count in range(nodes.min, nodes.max + 1):
         try:
-            layout.check(training, count * each, each)
+            layout.check(training, count * ranks_per_node, ranks_per_node)
         except layout.UnfitLayout as unfit:
             yield RecipeFault(tuple(unfit.field.split(".")), unfit.found, f"{unfit.expected}, with nodes: {count}")
             return
@@ -334,15 +335,15 @@ def _unknown(training: ModelRecipe, parameter: str) -> RecipeFault | None:
     if section == "mix" and training.mix is None:
         return RecipeFault((parameter,), "a parameter of a mix", "a training with a section mix")
     if section not in known:
-        found = unknown("parameter", section, known)
-        return RecipeFault((parameter,), found, f"<section>.<field>, the section one of {', '.join(known)}")
+        actual = unknown("parameter", section, known)
+        return RecipeFault((parameter,), actual, f"<section>.<field>, the section one of {', '.join(known)}")
     value, name = getattr(training, section), section
     for field in fields:
         possible = fields_of(type(value)) if _is_section(value) else value if isinstance(value, Mapping) else ()
         if field not in possible:
-            expected = ", ".join(f"{name}.{each}" for each in possible) or f"{name}, which has no fields"
-            found = unknown("parameter", field, possible)
-            return RecipeFault((parameter,), found, f"one of {expected}" if possible else expected)
+            expected = ", ".join(f"{name}.{field_name}" for field_name in possible) or f"{name}, which has no fields"
+            actual = unknown("parameter", field, possible)
+            return RecipeFault((parameter,), actual, f"one of {expected}" if possible else expected)
         value = value[field] if isinstance(value, Mapping) else getattr(value, field)
         name = f"{name}.{field}"
     return None

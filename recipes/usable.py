@@ -16,7 +16,7 @@ from slipway.recipes.load import RecipeFile, Recipes, load_all, nearby
 from slipway.recipes.problems import InvalidRecipes, Problem
 from slipway.recipes.texts import Texts
 
-Made = TypeVar("Made")
+Product = TypeVar("Product")
 Named = tuple[str, str]
 """The folder and the name of a recipe."""
 
@@ -46,10 +46,10 @@ def usable(folder: Path, written: Texts | None = None, environ: Mapping[str, str
     Raises InvalidRecipes for problems that are no recipe's: a folder without recipes, a variable that names none.
     """
     recipes, own = _judged(folder, texts.read(folder) if written is None else written, environ)
-    problems = {named: [str(each) for each in found] for named, found in own.items()}
+    problems = {named: [str(fault) for fault in faults] for named, faults in own.items()}
     for named, below in _standing_on(recipes, own).items():
         problems[named] = [f"{below[0]}/{below[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"]
-    broken = tuple(BrokenRecipe(kind, name, tuple(found)) for (kind, name), found in problems.items())
+    broken = tuple(BrokenRecipe(kind, name, tuple(texts)) for (kind, name), texts in problems.items())
     return UsableRecipes(_without(recipes, set(problems)), broken)
 
 
@@ -74,7 +74,7 @@ def _judged(folder: Path, written: Texts, environ: Mapping[str, str]) -> tuple[R
     recipes, files, problems = load_all(folder, written, environ)
     own: dict[Named, list[Problem]] = {}
     others: list[Problem] = []
-    for problem in sorted(problems, key=lambda each: (each.place.file, each.place.line or 0, each.field)):
+    for problem in sorted(problems, key=lambda fault: (fault.location.file, fault.location.line or 0, fault.field)):
         owner = _owner(problem, files)
         (others if owner is None else own.setdefault(owner, [])).append(problem)
     if others:
@@ -86,18 +86,18 @@ def _owner(problem: Problem, files: list[RecipeFile]) -> Named | None:
     """The recipe whose file, or whose variable, the problem is in."""
     for file in files:
         variable = f"{overrides.PREFIX}{file.kind}__{file.name.replace('-', '_')}__".upper()
-        if problem.place.file == nearby(file.path) or problem.place.file.startswith(variable):
+        if problem.location.file == nearby(file.path) or problem.location.file.startswith(variable):
             return file.kind, file.name
     return None
 
 
 def _standing_on(recipes: Recipes, bad: Collection[Named]) -> dict[Named, Named]:
     """The recipes that are well by themselves and stand on one that cannot be used, with that one."""
-    found: dict[Named, Named] = {}
+    broken_below: dict[Named, Named] = {}
     for named, below in _dependants(recipes):
-        if (below in bad or below in found) and named not in bad:
-            found.setdefault(named, below)
-    return found
+        if (below in bad or below in broken_below) and named not in bad:
+            broken_below.setdefault(named, below)
+    return broken_below
 
 
 def _dependants(recipes: Recipes) -> Iterator[tuple[Named, Named]]:
@@ -105,7 +105,7 @@ def _dependants(recipes: Recipes) -> Iterator[tuple[Named, Named]]:
     for suite in recipes.suites.values():
         yield ("suites", suite.name), ("datasets", suite.dataset)
     for training in recipes.all_trainings.values():
-        yield from ((("trainings", training.name), ("datasets", each)) for each in training.datasets)
+        yield from ((("trainings", training.name), ("datasets", dataset)) for dataset in training.datasets)
     for model in recipes.trainings.values():
         if model.suite:
             yield ("trainings", model.name), ("suites", model.suite)
@@ -115,7 +115,7 @@ def _dependants(recipes: Recipes) -> Iterator[tuple[Named, Named]]:
 
 def _without(recipes: Recipes, broken: Collection[Named]) -> Recipes:
     folders = {"scripts": "trainings"}
-    kept = {
+    by_kind = {
         field.name: {
             name: recipe
             for name, recipe in getattr(recipes, field.name).items()
@@ -123,31 +123,37 @@ def _without(recipes: Recipes, broken: Collection[Named]) -> Recipes:
         }
         for field in dataclasses.fields(recipes)
     }
-    return Recipes(**kept)
+    return Recipes(**by_kind)
 
 
-def made_of(found: UsableRecipes, make: Callable[[UsableRecipes], Made]) -> Made:
+def made_of(usable_recipes: UsableRecipes, make: Callable[[UsableRecipes], Product]) -> Product:
     """What `make` makes of recipes: one of which it cannot make anything takes out its own lane, as a broken one does.
 
     Raises what `make` raises where no single recipe is the reason.
     """
     try:
-        return make(found)
+        return make(usable_recipes)
     except Exception as error:
-        alone = _fault(found.recipes, None, make)
-        faults = {named: fault for named in _all(found.recipes) if (fault := _fault(found.recipes, named, make))}
+        alone = _fault(usable_recipes.recipes, None, make)
+        faults = {
+            named: fault
+            for named in _all(usable_recipes.recipes)
+            if (fault := _fault(usable_recipes.recipes, named, make))
+        }
         if alone or not faults:
             raise error
-    below = {named for named, needed in _dependants(found.recipes) if needed in faults}
+    below = {named for named, needed in _dependants(usable_recipes.recipes) if needed in faults}
     own = {named: fault for named, fault in faults.items() if named not in below}  # the others only stand on one
     problems = {
         named: (f"{named[0]}/{named[1]}.yaml: no definitions can be made of it: {own[named]}",) for named in own
     }
-    for named, needed in _standing_on(found.recipes, own).items():
+    for named, needed in _standing_on(usable_recipes.recipes, own).items():
         sentence = f"{needed[0]}/{needed[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"
         problems[named] = (sentence,)
-    broken = tuple(BrokenRecipe(kind, name, said) for (kind, name), said in problems.items())
-    return made_of(UsableRecipes(_without(found.recipes, set(problems)), (*found.broken, *broken)), make)
+    broken = tuple(BrokenRecipe(kind, name, texts) for (kind, name), texts in problems.items())
+    return made_of(
+        UsableRecipes(_without(usable_recipes.recipes, set(problems)), (*usable_recipes.broken, *broken)), make
+    )
 
 
 def _all(recipes: Recipes) -> list[Named]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from slipway.recipes.problems import Path, Place, Problem, dotted
+from slipway.recipes.problems import Location, Path, Problem, dotted
 
 
 class Loader(yaml.SafeLoader):
@@ -55,26 +55,28 @@ class Document:
     """The value of a recipe, of the types of JSON, and the place of each value in it."""
 
     value: Any
-    places: dict[Path, Place]
+    locations: dict[Path, Location]
 
-    def place(self, path: Path) -> Place:
+    def location_of(self, path: Path) -> Location:
         """The place of the value at `path`, or of the nearest value above it."""
-        while path not in self.places:
+        while path not in self.locations:
             path = path[:-1]
-        return self.places[path]
+        return self.locations[path]
 
-    def set(self, path: Path, value: Any, place: Place) -> None:
+    def set(self, path: Path, value: Any, location: Location) -> None:
         """Put `value` at `path`, in sections made as needed. Raises KeyError(path) for a value that is no section."""
-        section, made = self.value, {path: place}
+        section, created = self.value, {path: location}
         for depth, step in enumerate(path):
             if not isinstance(section, dict):
                 raise KeyError(path[:depth])
             if depth == len(path) - 1:
                 section[step] = value
             elif step not in section:
-                made[path[: depth + 1]] = place
+                created[path[: depth + 1]] = location
             section = section.setdefault(step, {})
-        self.places = {each: at for each, at in self.places.items() if each[: len(path)] != path} | made
+        self.locations = {
+            known_path: at for known_path, at in self.locations.items() if known_path[: len(path)] != path
+        } | created
 
 
 def read(data: bytes | str, file: str) -> tuple[Document | None, list[Problem]]:
@@ -82,22 +84,24 @@ def read(data: bytes | str, file: str) -> tuple[Document | None, list[Problem]]:
     try:
         node = yaml.compose(data, Loader)
         reader = _Reader(file)
-        return Document(reader.value(node, ()) if node else None, {(): Place(file, 1)} | reader.places), reader.problems
+        return Document(
+            reader.value(node, ()) if node else None, {(): Location(file, 1)} | reader.locations
+        ), reader.problems
     except yaml.YAMLError as error:
         return None, [_syntax_problem(error, data, file)]
     except RecursionError:
-        return None, [Problem(Place(file, 1), "", "sections within sections without an end", "YAML")]
+        return None, [Problem(Location(file, 1), "", "sections within sections without an end", "YAML")]
 
 
 def _syntax_problem(error: yaml.YAMLError, data: bytes | str, file: str) -> Problem:
     if isinstance(error, yaml.reader.ReaderError):
         before = data.encode() if isinstance(data, str) else data
         line = before[: error.position].count(b"\n") + 1
-        return Problem(Place(file, line), "", "bytes that are not text", "YAML in UTF-8")
+        return Problem(Location(file, line), "", "bytes that are not text", "YAML in UTF-8")
     assert isinstance(error, yaml.MarkedYAMLError)
     mark = error.problem_mark or error.context_mark
-    found = ", ".join(filter(None, (error.context, error.problem)))
-    return Problem(Place(file, mark.line + 1 if mark else 1), "", f"a mistake in the YAML ({found})", "YAML")
+    mistake = ", ".join(filter(None, (error.context, error.problem)))
+    return Problem(Location(file, mark.line + 1 if mark else 1), "", f"a mistake in the YAML ({mistake})", "YAML")
 
 
 class _Reader:
@@ -105,17 +109,17 @@ class _Reader:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.places: dict[Path, Place] = {}
+        self.locations: dict[Path, Location] = {}
         self.problems: list[Problem] = []
 
     def value(self, node: yaml.Node, path: Path) -> Any:
-        self.places.setdefault(path, self._at(node))
+        self.locations.setdefault(path, self._at(node))
         if not isinstance(node, yaml.ScalarNode) and node.tag not in _SECTIONS:
             self._problem(node, path, f"the tag {node.tag}", "a plain value")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(each, (*path, index)) for index, each in enumerate(node.value)]
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._scalar(node, path)
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
@@ -125,12 +129,12 @@ class _Reader:
                 self._problem(key, path, "a list or a section as a key", "a name")
                 continue
             if key.value in mapping:
-                first = self.places[(*path, key.value)].line
+                first = self.locations[(*path, key.value)].line
                 self._problem(
                     key, (*path, key.value), "the field a second time", f"it once (it is on line {first} already)"
                 )
                 continue
-            self.places[(*path, key.value)] = self._at(key)
+            self.locations[(*path, key.value)] = self._at(key)
             mapping[key.value] = self.value(item, (*path, key.value))
         return mapping
 
@@ -143,8 +147,8 @@ class _Reader:
         except ValueError:
             return node.value  # a wrong tag: as text, so that the schema says what is expected
 
-    def _problem(self, node: yaml.Node, path: Path, found: str, expected: str) -> None:
-        self.problems.append(Problem(self._at(node), dotted(path), found, expected))
+    def _problem(self, node: yaml.Node, path: Path, actual: str, expected: str) -> None:
+        self.problems.append(Problem(self._at(node), dotted(path), actual, expected))
 
-    def _at(self, node: yaml.Node) -> Place:
-        return Place(self.file, node.start_mark.line + 1)
+    def _at(self, node: yaml.Node) -> Location:
+        return Location(self.file, node.start_mark.line + 1)

@@ -40,13 +40,13 @@ class Access:
         """
         if self.token_file is None:
             return True
-        return hmac.compare_digest(_carried(headers), token(self.token_file).encode())
+        return hmac.compare_digest(_token_of(headers), token(self.token_file).encode())
 
     def is_platform(self, headers: Headers) -> bool:
         """Whether a part of the platform itself sends this, and nobody whom a proxy lets in. Raises as `admits`."""
         if self.token_file is None:
             return False
-        return hmac.compare_digest(_carried(headers), password_of_platform(self.token_file).encode())
+        return hmac.compare_digest(_token_of(headers), password_of_platform(self.token_file).encode())
 
     def person(self, headers: Headers) -> str:
         """The person whom the proxy names; empty where nobody is known. Ask it of an admitted request only.
@@ -66,7 +66,7 @@ class Access:
         return f"found {person or 'nobody known'}, expected one of the platform's operators: {expected}"
 
 
-def here(environ: Mapping[str, str] = os.environ) -> Access:
+def of_environment(environ: Mapping[str, str] = os.environ) -> Access:
     """The rules of this place.
 
     Raises ValueError for a token that cannot be used, for settings that are wrong, and for names without a token.
@@ -77,13 +77,13 @@ def here(environ: Mapping[str, str] = os.environ) -> Access:
             token(file)
         except OSError as error:
             raise ValueError(f"{TOKEN}={file}: found {error.strerror!r}, expected a file with the token") from None
-    found = dataclasses.replace(of_settings(environ), token_file=file)
-    if found.user_header and file is None:
+    rules = dataclasses.replace(of_settings(environ), token_file=file)
+    if rules.user_header and file is None:
         raise ValueError(
-            f"user_header: found {found.user_header!r} without {TOKEN}, expected a file with the token that the proxy "
+            f"user_header: found {rules.user_header!r} without {TOKEN}, expected a file with the token that the proxy "
             "sends: without it, whoever reaches the webserver gives any name"
         )
-    return found
+    return rules
 
 
 def of_settings(environ: Mapping[str, str] = os.environ) -> Access:
@@ -91,8 +91,8 @@ def of_settings(environ: Mapping[str, str] = os.environ) -> Access:
     settings = platform.named(environ)
     if settings is None:
         return Access()
-    found = platform.load(settings)
-    return Access(None, found.user_header, frozenset(found.operators), frozenset(found.promoters))
+    loaded = platform.load(settings)
+    return Access(None, loaded.user_header, frozenset(loaded.operators), frozenset(loaded.promoters))
 
 
 def token_file(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -100,15 +100,15 @@ def token_file(environ: Mapping[str, str] = os.environ) -> Path | None:
     return Path(environ[TOKEN]) if environ.get(TOKEN) else None
 
 
-def _carried(headers: Headers) -> bytes:
+def _token_of(headers: Headers) -> bytes:
     """The token that a request carries; empty for none."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
+    scheme, _, credential = headers.get("authorization", "").partition(" ")
     match scheme.lower():
         case "bearer":
-            return given.strip().encode()
+            return credential.strip().encode()
         case "basic":
             try:
-                return base64.b64decode(given, validate=True).partition(b":")[2]
+                return base64.b64decode(credential, validate=True).partition(b":")[2]
             except ValueError:
                 return b""
     return b""

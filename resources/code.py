@@ -34,8 +34,8 @@ MOST_BYTES = 16 << 20
 
 def revision(code: Path = CODE) -> str:
     """The revision of a checkout, or the one that an image names; empty where neither is known."""
-    if given := os.environ.get(REVISION, ""):
-        return given
+    if of_image := os.environ.get(REVISION, ""):
+        return of_image
     try:
         known = code_difference.git(code, "describe", "--always", "--abbrev=40", "--exclude=*").decode().strip()
         changed = difference(code).data
@@ -82,10 +82,11 @@ def difference_path(durable: Path, revision: str) -> Path:
 
 def _named_by(recipes: Path) -> tuple[set[str], set[Path]]:
     """The modules that recipes may name, and the files and folders, as texts anywhere in them."""
-    modules, files = set[str](), set[Path]()
+    modules = set[str]()
+    files = set[Path]()
     for name, text in texts.read(recipes).items():
         with contextlib.suppress(yaml.YAMLError, RecursionError):
-            for word in _words(yaml.safe_load(text) if isinstance(text, str) else None):
+            for word in _texts(yaml.safe_load(text) if isinstance(text, str) else None):
                 modules |= {f"{above}{word}{below}" for above in ("", BUILT_IN) for below in ("", ".network")}
                 with contextlib.suppress(OSError, ValueError):
                     path = (recipes / name).parent / word
@@ -93,11 +94,11 @@ def _named_by(recipes: Path) -> tuple[set[str], set[Path]]:
     return modules, files
 
 
-def _words(value: object) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """The texts in a document of YAML that may be a path or the name of a module."""
     if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and "\n" not in value:
         yield value
     elif isinstance(value, dict):
-        yield from (word for each in value.values() for word in _words(each))
+        yield from (word for item in value.values() for word in _texts(item))
     elif isinstance(value, list):
-        yield from (word for each in value for word in _words(each))
+        yield from (word for item in value for word in _texts(item))

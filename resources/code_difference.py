@@ -52,26 +52,27 @@ def of_checkout(code: Path, named: Iterable[str] = (), files: Iterable[Path] = (
     imported = code_imports.imported(code, others, set(named), list(files))
     changed = git(code, "diff", "HEAD", *PLAIN)
     added = b"".join(_as_added(code, name) for name in others if name in imported)
-    found = without_secrets(changed + added)
-    if not found.data and not found.left_out:
-        return found
+    cleaned = without_secrets(changed + added)
+    if not cleaned.data and not cleaned.left_out:
+        return cleaned
     more = [name for name in others if name not in imported]
     unused = [_line(name, "git does not know it, and nothing that runs imports it") for name in more[:NAMED]]
     if len(more) > NAMED:
         unused.append(f"{len(more) - NAMED} more files that git does not know")
-    return _with_head(found.data, [*found.left_out, *unused])
+    return _with_head(cleaned.data, [*cleaned.left_out, *unused])
 
 
 def without_secrets(difference: bytes) -> Difference:
     """A difference without what looks like a secret: also one that an earlier release kept. Once is enough."""
-    starts = [found.start() for found in _SECTION.finditer(difference)]
-    kept, left_out = [difference[: starts[0]] if starts else difference], list[str]()
+    starts = [match.start() for match in _SECTION.finditer(difference)]
+    sections = [difference[: starts[0]] if starts else difference]
+    left_out = list[str]()
     for begin, end in zip(starts, [*starts[1:], len(difference)][: len(starts)], strict=True):
         path = _path(difference[begin:end])
         section, reason = secret_lines.of_section(path, difference[begin:end])
-        kept.append(section)
+        sections.append(section)
         left_out += [_line(path, reason)] if reason else []
-    return _with_head(b"".join(kept), left_out)
+    return _with_head(b"".join(sections), left_out)
 
 
 def git(code: Path, *arguments: str) -> bytes:

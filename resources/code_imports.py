@@ -29,22 +29,22 @@ def imported(code: Path, others: Sequence[str], named: Collection[str], files: S
     if not python:
         return set()
     modules = {module: name for name in python for module in _modules(name)}
-    found = {name for module, name in modules.items() if module in named}
+    used = {name for module, name in modules.items() if module in named}
     known = _named_by_git(code, {PurePosixPath(name).stem for name in modules.values()} | _folders(python))
-    ahead = [code / name for name in known] + [path for each in files for path in _python(each)]
+    ahead = [code / name for name in known] + [path for file in files for path in _python(file)]
     inside = {code / name: name for name in python}
-    found |= {inside[path] for path in ahead if path in inside}
-    ahead += [code / name for name in found]
+    used |= {inside[path] for path in ahead if path in inside}
+    ahead += [code / name for name in used]
     done = set[Path]()
     while ahead:
         path = ahead.pop()
         if path in done:
             continue
         done.add(path)
-        for name in _imports(path, code, modules) - found:
-            found.add(name)
+        for name in _imports(path, code, modules) - used:
+            used.add(name)
             ahead.append(code / name)
-    return found
+    return used
 
 
 def _modules(name: str) -> set[str]:
@@ -59,9 +59,9 @@ def _folders(python: Sequence[str]) -> set[str]:
     return {PurePosixPath(name).parent.name for name in python if name.endswith("/__init__.py")} - {""}
 
 
-def _named_by_git(code: Path, words: Collection[str]) -> list[str]:
+def _named_by_git(code: Path, names_sought: Collection[str]) -> list[str]:
     """The Python files that git knows in which one of these words stands."""
-    patterns = [part for word in sorted(words) for part in ("-e", word)]
+    patterns = [part for word in sorted(names_sought) for part in ("-e", word)]
     command = ["git", "grep", "-l", "-z", "-w", "-F", *patterns, "--", "*.py"]
     done = subprocess.run(command, cwd=code, capture_output=True, timeout=GIT_SECONDS, check=False)
     if done.returncode not in (0, 1):  # 1: none
@@ -73,7 +73,7 @@ def _named_by_git(code: Path, words: Collection[str]) -> list[str]:
 def _python(path: Path) -> list[Path]:
     """The Python files at a path."""
     if path.is_dir():
-        return sorted(each for each in path.rglob("*.py") if each.is_file())[:MOST_FILES]
+        return sorted(file for file in path.rglob("*.py") if file.is_file())[:MOST_FILES]
     return [path] if path.suffix == ".py" and path.is_file() else []
 
 
@@ -84,15 +84,15 @@ def _imports(path: Path, code: Path, modules: dict[str, str]) -> set[str]:
     except (OSError, SyntaxError, ValueError, RecursionError):
         return set()
     package = path.parent.relative_to(code).parts if path.is_relative_to(code) else ()
-    names = {each for node in ast.walk(tree) for each in _named(node, package)}
-    beside = {".".join((*package, each)) for each in names} if package else set[str]()  # a script's neighbours
-    whole = {
+    names = {name for node in ast.walk(tree) for name in _named(node, package)}
+    beside = {".".join((*package, name)) for name in names} if package else set[str]()  # a script's neighbours
+    prefixes = {
         ".".join(parts[:count])
         for name in names | beside
         if (parts := name.split("."))
         for count in range(1, len(parts) + 1)
     }
-    return {modules[name] for name in whole if name in modules}
+    return {modules[name] for name in prefixes if name in modules}
 
 
 def _named(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:

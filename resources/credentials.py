@@ -87,10 +87,10 @@ def read_header(file: Path) -> str:
 
 def token(file: Path) -> str:
     """The token in a file. Raises ValueError for one that is too short or fits no header, and OSError."""
-    found = read_header(file)
-    if len(found) < SHORTEST_TOKEN:
-        raise ValueError(f"{file}: found a token of {len(found)} characters, expected {SHORTEST_TOKEN} or more")
-    return found
+    header = read_header(file)
+    if len(header) < SHORTEST_TOKEN:
+        raise ValueError(f"{file}: found a token of {len(header)} characters, expected {SHORTEST_TOKEN} or more")
+    return header
 
 
 def password_of_platform(file: Path) -> str:

@@ -21,13 +21,16 @@ class DeliveredRecord(Generic[Sent]):
 
     def __init__(self, folder: Path, nothing: Sent, format: str) -> None:
         """`nothing` is the record of a training of which nothing was sent."""
-        self._folder, self._nothing, self._format = folder, nothing, format
+        self._folder = folder
+        self._nothing = nothing
+        self._format = format
 
-    def to_look_at(self, ids: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    def to_look_at(self, ids: Iterable[str], running: Iterable[str]) -> list[str]:
         """Of all trainings and those that should run now: those that are new, have more to tell, or go on."""
         known = {name.removesuffix(".json") for name in listing.names_if_there(self._folder / "trainings")}
-        opened, there = set(listing.names_if_there(self._folder / "open")), set(ids)
-        return sorted((there - known) | (opened & there) | set(wanted))
+        opened = set(listing.names_if_there(self._folder / "open"))
+        there = set(ids)
+        return sorted((there - known) | (opened & there) | set(running))
 
     def of(self, training: str) -> Sent:
         """Raises UndecodableRecord for a record that is damaged."""

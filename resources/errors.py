@@ -35,7 +35,7 @@ def is_for_people(error: BaseException) -> bool:
     """Whether the error's text is meant for a person."""
     if _of_database(error):
         return True
-    names = {each.__name__ for each in type(error).__mro__}
+    names = {base.__name__ for base in type(error).__mro__}
     return isinstance(error, ValueError | OSError) or bool(names & EXPECTED)
 
 
@@ -45,10 +45,10 @@ def sentence(error: BaseException) -> str:
         return f"a database of the instance, dagster/ or mlflow.db: {getattr(error, 'orig', error)}; {remedy}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    if found := _UNANSWERED.match(str(error)):
-        cause = found["cause"].strip().rpartition(": ")[2].rstrip("\"')")
+    if match := _UNANSWERED.match(str(error)):
+        cause = match["cause"].strip().rpartition(": ")[2].rstrip("\"')")
         cause += ")" * (cause.count("(") - cause.count(")"))  # those that were the cause's own
-        return f"MLflow at {found['server']} does not answer: {cause}"
+        return f"MLflow at {match['server']} does not answer: {cause}"
     return str(error)
 
 

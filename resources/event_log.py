@@ -28,13 +28,15 @@ def data_version(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str)
 
 def data_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str]) -> dict[str, str]:
     """The data versions of the partitions' last materialisations, in one query; without those that have none."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for some in _portions(sorted(partitions)):
         tags = instance.event_log_storage.get_latest_tags_by_partition(
             key, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION_TAG], some
         )
-        found |= {name: each[DATA_VERSION_TAG] for name, each in tags.items() if DATA_VERSION_TAG in each}
-    return found
+        versions |= {
+            name: tags_of_one[DATA_VERSION_TAG] for name, tags_of_one in tags.items() if DATA_VERSION_TAG in tags_of_one
+        }
+    return versions
 
 
 def shown_partitions(instance: dg.DagsterInstance, key: dg.AssetKey) -> set[str]:
@@ -57,40 +59,48 @@ def _portions(values: list[str]) -> Iterator[list[str]]:
 
 def observations(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> Iterator[dict[str, Any]]:
     """The metadata of all of a partition's observations, the newest first."""
-    where, cursor = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), None
+    where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+    cursor = None
     while True:
-        found = instance.fetch_observations(where, limit=100, cursor=cursor)
-        for record in found.records:
+        page = instance.fetch_observations(where, limit=100, cursor=cursor)
+        for record in page.records:
             if (observation := record.asset_observation) is not None:
                 yield {name: value.value for name, value in observation.metadata.items()}
-        if not found.has_more:
+        if not page.has_more:
             return
-        cursor = found.cursor
+        cursor = page.cursor
 
 
 def observed_values(
     instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str], name: str
 ) -> set[tuple[str, Any]]:
     """(partition, value) of each observation of these partitions that has this metadata, in one query."""
-    found: set[tuple[str, Any]] = set()
+    values: set[tuple[str, Any]] = set()
     for some in _portions(sorted(set(partitions))):
-        where, cursor, more = dg.AssetRecordsFilter(asset_key=key, asset_partitions=some), None, True
+        where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=some)
+        cursor = None
+        more = True
         while more:
             page = instance.fetch_observations(where, limit=1000, cursor=cursor)
-            seen = [record.asset_observation for record in page.records]
-            found |= {
-                (str(each.partition), each.metadata[name].value) for each in seen if each and name in each.metadata
+            page_observations = [record.asset_observation for record in page.records]
+            values |= {
+                (str(observation.partition), observation.metadata[name].value)
+                for observation in page_observations
+                if observation and name in observation.metadata
             }
             cursor, more = page.cursor, page.has_more
-    return found
+    return values
 
 
 def observed(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, metadata: dict[str, Any]) -> bool:
     """Whether one of the partition's latest observations carries all of `metadata`."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
     records = instance.fetch_observations(where, limit=20).records
-    found = [record.asset_observation.metadata for record in records if record.asset_observation]
-    return any(all(name in shown and shown[name].value == value for name, value in metadata.items()) for shown in found)
+    candidates = [record.asset_observation.metadata for record in records if record.asset_observation]
+    return any(
+        all(name in candidate and candidate[name].value == value for name, value in metadata.items())
+        for candidate in candidates
+    )
 
 
 def rejected(instance: dg.DagsterInstance, key: dg.AssetKey, checks: Iterable[str], partition: str) -> bool:
@@ -110,5 +120,5 @@ def newest_observation(instance: dg.DagsterInstance, key: dg.AssetKey, partition
     """The metadata of a partition's newest observation; empty before the first."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
     records = instance.fetch_observations(where, limit=1).records
-    found = records[0].asset_observation if records else None
-    return {name: value.value for name, value in found.metadata.items()} if found else {}
+    newest = records[0].asset_observation if records else None
+    return {name: value.value for name, value in newest.metadata.items()} if newest else {}

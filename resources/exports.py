@@ -70,7 +70,7 @@ def models(durable: Path) -> list[str]:
     return [name for name in (*names, "") if _folder(durable, name).exists()]
 
 
-def found(durable: Path, model: str) -> list[Export]:
+def of_model(durable: Path, model: str) -> list[Export]:
     """The exports of a model, but for what is set aside. Raises OSError."""
     folder = _folder(durable, model)
     names = [name for name in _entries(folder) if not name.startswith(ASIDE)]
@@ -93,11 +93,11 @@ def set_aside(durable: Path, export: Export) -> str:
     return f"{folder}/{ASIDE}{name}" if removal.rename_folder(durable, export.name, ASIDE + name) else ""
 
 
-def put_back(durable: Path, held: str) -> None:
+def put_back(durable: Path, name_aside: str) -> None:
     """Undo `set_aside`; where the export was made anew meanwhile, the older one goes. Raises OSError."""
-    folder = durable / held
+    folder = durable / name_aside
     if not atomic.show(folder, folder.with_name(folder.name.removeprefix(ASIDE))):
-        removal.remove_folder(durable, held)
+        removal.remove_folder(durable, name_aside)
 
 
 def used(folder: Path) -> float:

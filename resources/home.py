@@ -46,7 +46,8 @@ class Home:
         recipes = folder.selected(environ)
         default = recipes / ".slipway" if folder.is_own(recipes) else DEFAULT
         root = Path(environ.get("SLIPWAY_HOME") or default).expanduser().absolute()
-        backup, openlineage = environ.get("SLIPWAY_BACKUP", ""), environ.get("SLIPWAY_OPENLINEAGE", "")
+        backup = environ.get("SLIPWAY_BACKUP", "")
+        openlineage = environ.get("SLIPWAY_OPENLINEAGE", "")
         return Home(root, backup, openlineage, environ.get(DAGSTER_PAGE, ""), environ.get(MLFLOW_PAGE, ""))
 
     @property

@@ -81,7 +81,7 @@ def table(
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
     attributes: Sequence[str] = (),
-    left: bool = False,
+    align_left: bool = False,
     stacks: bool = False,
 ) -> str:
     """A table of texts and of `Markup`; `attributes` are those of the rows, as HTML.
@@ -91,10 +91,10 @@ def table(
     """
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     body = "\n".join(
-        f"<tr{attributes[place] if attributes else ''}>{_cells(head if stacks else (), row)}</tr>"
-        for place, row in enumerate(rows)
+        f"<tr{attributes[index] if attributes else ''}>{_cells(head if stacks else (), row)}</tr>"
+        for index, row in enumerate(rows)
     )
-    names = [name for name, is_set in {"left": left, "stacks": stacks}.items() if is_set]
+    names = [name for name, is_set in {"left": align_left, "stacks": stacks}.items() if is_set]
     kind = f' class="{" ".join(names)}"' if names else ""
     return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(", ".join(head))}">' + (
         f"<table{kind}><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>"

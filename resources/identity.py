@@ -23,10 +23,10 @@ class Asker(str):
     person: str
     """The person's name; empty for one whom nobody knows."""
 
-    def __new__(cls, words: str, person: str) -> "Asker":
-        made = super().__new__(cls, words)
-        made.person = person
-        return made
+    def __new__(cls, text: str, person: str) -> "Asker":
+        asker = super().__new__(cls, text)
+        asker.person = person
+        return asker
 
     def __reduce__(self) -> "tuple[type[Asker], tuple[str, str]]":
         return Asker, (str(self), self.person)  # a copy has the person too
@@ -70,5 +70,5 @@ def refusal(by: str, promoters: Collection[str]) -> str:
     """Why this one may not decide about champions; empty when they may. `promoters` is empty for everybody."""
     if not promoters or not isinstance(by, Asker) or by.person in promoters:
         return ""
-    found = by.person or f"nobody known ({by})"
-    return f"found {found}, expected one of the platform's promoters: {', '.join(sorted(promoters))}"
+    name = by.person or f"nobody known ({by})"
+    return f"found {name}, expected one of the platform's promoters: {', '.join(sorted(promoters))}"

@@ -37,7 +37,7 @@ DECISION_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Holder:
+class LeaseHolder:
     """Who decides for a home."""
 
     host: str
@@ -57,7 +57,7 @@ class Holder:
         dagster = f", DAGSTER_HOME={self.dagster}" if self.dagster else ""
         return f"process {self.pid} on {self.host}, since {at} ({self.command}{dagster})"
 
-    def supersedes(self, other: "Holder") -> bool:
+    def supersedes(self, other: "LeaseHolder") -> bool:
         """Whether this is the newer of two code servers of one control plane."""
         return (self.host, self.plane) == (other.host, other.plane) and self.begun > other.begun
 
@@ -66,11 +66,13 @@ class HomeLease:
     """The lease of one home, as this process has it or has it not."""
 
     def __init__(self, home: Path) -> None:
-        self._home, self._path, self._claim = home, home / FILE, home / CLAIM
-        self._held: int | None = None
+        self._home = home
+        self._path = home / FILE
+        self._claim = home / CLAIM
+        self._descriptor: int | None = None
         self._taking = threading.Lock()
         self._me = _this_process()  # now, while the process that has started it lives
-        self._newer: Holder | None = None
+        self._newer: LeaseHolder | None = None
         self._watcher: threading.Thread | None = None
         self._deciding: dict[object, float] = {}
         """When each decision in progress began."""
@@ -100,17 +102,17 @@ class HomeLease:
             return f"a newer code server of this control plane decides: {self._newer}; this one only ends its runs"
         if self._holds() or self._taken_within(ATTEMPTS * PAUSE_SECONDS):
             return None
-        if (holder := self.holder()) is not None and self._me.supersedes(holder):
+        if (current := self.current_holder()) is not None and self._me.supersedes(current):
             atomic.replace(self._claim, json.dumps(asdict(self._me)).encode())
             if self._taken_within(HANDOVER_SECONDS):
                 return None
-            return f"the code server that this one supersedes still decides: {holder}; this one does when that has"
+            return f"the code server that this one supersedes still decides: {current}; this one does when that has"
         return (
-            f"another control plane decides for {self._home}: {holder or 'one that has just ended'}; this one "
+            f"another control plane decides for {self._home}: {current or 'one that has just ended'}; this one "
             "only shows what is, and takes over when that one has ended"
         )
 
-    def holder(self) -> Holder | None:
+    def current_holder(self) -> LeaseHolder | None:
         """The process that holds the lease, None when no live one does. Raises OSError."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY)
@@ -126,10 +128,10 @@ class HomeLease:
 
     def _holds(self) -> bool:
         """Whether this process holds the lock of the very file that is there; a home may be removed and made anew."""
-        if self._held is None:
+        if self._descriptor is None:
             return False
         try:
-            return os.path.samestat(os.fstat(self._held), self._path.stat())
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except FileNotFoundError:
             return False
 
@@ -137,8 +139,8 @@ class HomeLease:
         """Whether a newer code server of this control plane has claimed the lease; then it never decides again."""
         if self._newer is None:
             with contextlib.suppress(FileNotFoundError):
-                found = _holder(regular_file.read(self._claim))
-                self._newer = found if found is not None and found.supersedes(self._me) else None
+                claimant = _parse_holder(regular_file.read(self._claim))
+                self._newer = claimant if claimant is not None and claimant.supersedes(self._me) else None
         return self._newer is not None
 
     def _hand_over(self) -> None:
@@ -146,12 +148,12 @@ class HomeLease:
         while True:
             time.sleep(LOOK_SECONDS)
             with self._taking:
-                if not self._is_superseded() or self._held is None:
+                if not self._is_superseded() or self._descriptor is None:
                     continue
                 now = time.monotonic()
                 if all(now - begun > DECISION_SECONDS for begun in list(self._deciding.values())):
-                    os.close(self._held)
-                    self._held = None
+                    os.close(self._descriptor)
+                    self._descriptor = None
                     return
 
     def _taken_within(self, seconds: float) -> bool:
@@ -173,7 +175,7 @@ class HomeLease:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(asdict(replace(self._me, since=time.time()))).encode(), 0)
         self._watch()
-        self._held = descriptor
+        self._descriptor = descriptor
         return True
 
     def _watch(self) -> None:
@@ -183,22 +185,24 @@ class HomeLease:
             self._watcher.start()
 
 
-def _this_process() -> Holder:
+def _this_process() -> LeaseHolder:
     pid, parent = os.getpid(), os.getppid()
-    plane, begun = f"{parent}.{processes.begun_ticks(parent)}", processes.begun_ticks(pid)
-    command, dagster = processes.command_line(pid), os.environ.get("DAGSTER_HOME", "")
-    return Holder(socket.gethostname(), pid, time.time(), command, dagster, plane, begun)
+    plane = f"{parent}.{processes.begun_ticks(parent)}"
+    begun = processes.begun_ticks(pid)
+    command = processes.command_line(pid)
+    dagster = os.environ.get("DAGSTER_HOME", "")
+    return LeaseHolder(socket.gethostname(), pid, time.time(), command, dagster, plane, begun)
 
 
-def _read(descriptor: int) -> Holder:
+def _read(descriptor: int) -> LeaseHolder:
     """What the holder has written; it may not have come to that yet, or be another version's."""
-    found = _holder(os.pread(descriptor, 65536, 0))
-    return found or Holder("this machine", 0, time.time(), "starting", "", "", 0)
+    lease_holder = _parse_holder(os.pread(descriptor, 65536, 0))
+    return lease_holder or LeaseHolder("this machine", 0, time.time(), "starting", "", "", 0)
 
 
-def _holder(text: bytes) -> Holder | None:
+def _parse_holder(text: bytes) -> LeaseHolder | None:
     try:
-        found = parsing.value(text)
-        return Holder(**{field.name: found[field.name] for field in fields(Holder)})
+        lease_fields = parsing.value(text)
+        return LeaseHolder(**{field.name: lease_fields[field.name] for field in fields(LeaseHolder)})
     except (ValueError, KeyError, TypeError):
         return None

@@ -96,9 +96,9 @@ def _back_up(
     with scratch.folder("slipway-backup") as root:
         copy(root)
         for name, text in _recipes(recipes).items():
-            _made(root / "recipes" / name).write_bytes(text)
+            _with_folder(root / "recipes" / name).write_bytes(text)
         for name, path in records:
-            shutil.copyfile(path, _made(root / DURABLE / name))
+            shutil.copyfile(path, _with_folder(root / DURABLE / name))
         (root / FIGURES).write_bytes(atomic.readable_json(vars(figures)))
         state.write(root)
         paths = sorted(path for path in root.rglob("*") if path.is_file())
@@ -111,7 +111,7 @@ def _back_up(
     return Backup(folder, digest.sha256(manifest.encode()), manifest.bytes, figures)
 
 
-def _made(path: Path) -> Path:
+def _with_folder(path: Path) -> Path:
     """The path, whose folder is there now."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
@@ -147,20 +147,20 @@ def _removing(tier: Tier, folder: str) -> Iterator[None]:
 
 def _databases(dagster: Path) -> list[Path]:
     """Dagster's databases. Its folder `storage` has none, and two files for each step of each run."""
-    found: list[Path] = []
+    databases: list[Path] = []
     for folder, below, names in os.walk(dagster):
         if Path(folder) == dagster:
             below[:] = [name for name in below if name != "storage"]
-        found += [Path(folder, name) for name in names if name.endswith(".db")]
-    return sorted(found)
+        databases += [Path(folder, name) for name in names if name.endswith(".db")]
+    return sorted(databases)
 
 
-def prune(tier: Tier, keep: int, made: str = "") -> list[str]:
-    """Remove all backups but the newest `keep`, and never the one just `made`; returns those that went.
+def prune(tier: Tier, keep: int, newest_backup: str = "") -> list[str]:
+    """Remove all backups but the newest `keep`, and never `newest_backup`, just made; returns those that went.
 
     By a clock that was set back, that one is older than the others. Raises tiers.Unavailable.
     """
-    going = [folder for folder in sorted(tier.folders(FOLDER))[:-keep] if folder != made]
+    going = [folder for folder in sorted(tier.folders(FOLDER))[:-keep] if folder != newest_backup]
     for folder in going:
         tier.remove(folder)
     return going
@@ -168,10 +168,10 @@ def prune(tier: Tier, keep: int, made: str = "") -> list[str]:
 
 def newest(tier: Tier) -> str:
     """The folder of the newest backup. Raises ValueError when there is none, and tiers.Unavailable."""
-    found = sorted(tier.folders(FOLDER))
-    if not found:
+    backups = sorted(tier.folders(FOLDER))
+    if not backups:
         raise ValueError(f"{tier}/{FOLDER}: found no backup, expected one; slipway backup makes one")
-    return found[-1]
+    return backups[-1]
 
 
 def made_at(folder: str) -> float:
@@ -192,9 +192,9 @@ def fetched(tier: Tier, folder: str, name: str, parent: Path) -> Iterator[tuple[
     Its files are held to its manifest; of that nobody has kept the hash. Raises as `restore` does.
     """
     made_at(folder)
-    with scratch.folder(name, parent) as place:
+    with scratch.folder(name, parent) as scratch_folder:
         manifest = digest.sha256(b"".join(tier.read(folder, MANIFEST)))
-        yield place / "fetched", restore(tier, folder, manifest, place / "fetched")
+        yield scratch_folder / "fetched", restore(tier, folder, manifest, scratch_folder / "fetched")
 
 
 def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figures:
@@ -205,21 +205,21 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
     """
     fetch(source, folder, manifest, into)
     _refuse_newer(into, folder)
-    found = _counted_dumps(into) if postgresql.dumps(into) else _counted_files(into)
+    counted_rows = _counted_dumps(into) if postgresql.dumps(into) else _counted_files(into)
     expected = Figures(**parsing.value(regular_file.read(into / FIGURES)))
     for name, least in vars(expected).items():
-        if getattr(found, name) < least:
-            raise ValueError(f"{folder}: found {getattr(found, name)} {name}, expected {least} or more")
-    return found
+        if getattr(counted_rows, name) < least:
+            raise ValueError(f"{folder}: found {getattr(counted_rows, name)} {name}, expected {least} or more")
+    return counted_rows
 
 
 def _refuse_newer(into: Path, folder: str) -> None:
     """Its databases may have tables that this version does not know. A backup of 0.1 says nothing of its version."""
-    made = state.state_of(into)
-    if made is not None and made.state > state.STATE:
+    mark = state.state_of(into)
+    if mark is not None and mark.state > state.STATE:
         raise ValueError(
-            f"{folder}: found a backup of state {made.state}, which Slipway {made.version} made, expected "
-            f"{state.STATE} or older: this is Slipway {state.RELEASES[state.STATE]}; restore it with {made.version}"
+            f"{folder}: found a backup of state {mark.state}, which Slipway {mark.version} made, expected "
+            f"{state.STATE} or older: this is Slipway {state.RELEASES[state.STATE]}; restore it with {mark.version}"
         )
 
 
@@ -259,12 +259,12 @@ def count(instance: dg.DagsterInstance, tracking: Tracking | None, recipes: Path
 
 
 def _described(path: Path) -> CheckpointFile:
-    found = verify.measure(path)
-    return CheckpointFile(found.bytes, found.blake3)
+    measured = verify.measure(path)
+    return CheckpointFile(measured.bytes, measured.blake3)
 
 
 def _check(path: Path) -> None:
     with sqlite.opened(path) as connection:
-        found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-    if found != ["ok"]:
-        raise ValueError(f"{path.name}: SQLite finds {'; '.join(found)[:500]}")
+        findings = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    if findings != ["ok"]:
+        raise ValueError(f"{path.name}: SQLite finds {'; '.join(findings)[:500]}")

@@ -44,8 +44,8 @@ def named(values: list[str]) -> str:
     try:
         return checked(name)
     except ValueError as error:
-        found = repr(name) if len(name) <= LONGEST else f"{len(name)} characters"
-        raise ValueError(f"found {found}, {error}") from None
+        description = repr(name) if len(name) <= LONGEST else f"{len(name)} characters"
+        raise ValueError(f"found {description}, {error}") from None
 
 
 def _decoded(value: str) -> str:

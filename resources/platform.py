@@ -36,7 +36,7 @@ from slipway.trainer.config.profiles import PROFILES
 VARIABLE = "SLIPWAY_PLATFORM"
 MOUNTED = "none in the settings, which are shown and stored: mount a Secret as a file (`patch`) and name the file"
 
-_TIERS: dict[str, Any] = {name: (each.annotation, each) for name, each in Tiers.model_fields.items()}
+_TIERS: dict[str, Any] = {name: (info.annotation, info) for name, info in Tiers.model_fields.items()}
 TierSettings = create_model("TierSettings", __base__=RecipeSection, **_TIERS)
 """The fields of the resource `Tiers`, typed as strictly as a recipe's."""
 

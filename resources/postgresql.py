@@ -49,10 +49,10 @@ def sections(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 def services() -> list[str]:
     """The databases that are backed up: Dagster's, and MLflow's where it is ours. Raises ValueError as `sections`."""
-    found = [name for name in BACKED_UP if name in sections()]
-    if not found:
+    names = [name for name in BACKED_UP if name in sections()]
+    if not names:
         raise ValueError(f"{SERVICE_FILE}={os.environ.get(SERVICE_FILE, '')}: found no section [dagster], expected one")
-    return found
+    return names
 
 
 def dumps(folder: Path) -> dict[str, Path]:
@@ -79,16 +79,17 @@ def rows(dump: Path, table: str) -> int:
     command = [tool, "--data-only", f"--table={table}", "--file=-", str(dump)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()) as process:
         assert process.stdout is not None and process.stderr is not None
-        count, inside = 0, False
+        count = 0
+        inside = False
         for line in process.stdout:
             if inside:
                 inside = line != END_OF_ROWS
                 count += inside
             else:
                 inside = line.startswith(b"COPY ")
-        said = process.stderr.read().decode(errors="replace")
+        errors = process.stderr.read().decode(errors="replace")
     if process.returncode:
-        raise ValueError(f"{dump.name}: pg_restore finds {_last(said)}")
+        raise ValueError(f"{dump.name}: pg_restore finds {_last(errors)}")
     return count
 
 
@@ -139,18 +140,18 @@ def _do(tool: str, *arguments: str) -> None:
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise ValueError(
             f"{name}: found no such program, expected PostgreSQL's client, of the server's version or newer"
         )
-    return found
+    return program
 
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C", "PGCONNECT_TIMEOUT": str(CONNECT_SECONDS)}
 
 
-def _last(said: str) -> str:
+def _last(errors: str) -> str:
     """The first line of an error: the others repeat the statement, with what it has of people's data."""
-    return (said.strip().splitlines() or ["it ended without a word"])[0]
+    return (errors.strip().splitlines() or ["it ended without a word"])[0]

@@ -16,11 +16,11 @@ from slipway.trainer.base import proxy_bypass
 
 REFUSALS = (408, 429)
 """Answers that say "later", among those that otherwise say "never"."""
-READ_BYTES, WORDS = 1 << 16, 500
+READ_BYTES, MESSAGE_LENGTH = 1 << 16, 500
 """So much of what a server says about a refusal is read, and so many characters of that are repeated."""
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Takes a redirection as an answer like any other."""
 
     def redirect_request(self, *_: object) -> None:
@@ -32,9 +32,9 @@ def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float, what
 
     Raises Unavailable while the server is away, and ValueError for a document that it refuses.
     """
-    asked = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers}, method="POST")
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers}, method="POST")
     try:
-        with proxy_bypass.opener(url, _Stay()).open(asked, timeout=seconds) as answer:
+        with proxy_bypass.opener(url, _NoRedirects()).open(request, timeout=seconds) as answer:
             answer.read()
     except urllib.error.HTTPError as error:
         problem = f"{url}: it answered {error.code} {error.reason}"
@@ -43,13 +43,15 @@ def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float, what
         elif not 400 <= error.code < 500 or error.code in REFUSALS:
             raise Unavailable(credentials.without(problem, headers.values())) from None
         else:
-            problem = f"{problem} to {what}: {credentials.without(_words(error), headers.values())[:WORDS]}"
+            problem = (
+                f"{problem} to {what}: {credentials.without(_answer_text(error), headers.values())[:MESSAGE_LENGTH]}"
+            )
         raise ValueError(credentials.without(problem, headers.values())) from None
     except (OSError, http.client.HTTPException) as error:
         raise Unavailable(credentials.without(f"{url}: {error}", headers.values())) from None
 
 
-def _words(error: urllib.error.HTTPError) -> str:
+def _answer_text(error: urllib.error.HTTPError) -> str:
     try:
         return error.read(READ_BYTES).decode(errors="replace")
     except (OSError, http.client.HTTPException):

@@ -17,7 +17,7 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from slipway.resources import run_kinds
 from slipway.resources.identity import CANCELLED_TAG, USER_TAG
 
-asking: ContextVar[str] = ContextVar("asking", default="")
+requesting_person: ContextVar[str] = ContextVar("asking", default="")
 """In the webserver: the person whose request is answered now; empty where nobody is known."""
 
 
@@ -38,7 +38,7 @@ class AttributingRunCoordinator(QueuedRunCoordinator):
 
     def cancel_run(self, run_id: str) -> bool:
         """As Dagster's, with the person's name on the run."""
-        self._instance.add_run_tags(run_id, {CANCELLED_TAG: asking.get()})
+        self._instance.add_run_tags(run_id, {CANCELLED_TAG: requesting_person.get()})
         return super().cancel_run(run_id)
 
 

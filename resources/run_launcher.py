@@ -24,9 +24,9 @@ class LocalRunLauncher(DefaultRunLauncher):
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         """Whether the run's process lives; one that is not on record yet is coming up."""
-        for pid, seen in self._processes(run):
+        for pid, launched_at in self._processes(run):
             begun = processes.start_of(pid)
-            if begun is None or begun > seen + MARGIN_SECONDS:
+            if begun is None or begun > launched_at + MARGIN_SECONDS:
                 return CheckRunHealthResult(WorkerStatus.FAILED, f"its process {pid} is gone")
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 

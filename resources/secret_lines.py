@@ -32,26 +32,28 @@ _HUNK = re.compile(rb"(?m)^@@ ")
 def is_secret_name(path: str) -> bool:
     """Whether a file is named as files with secrets are."""
     name = PurePosixPath(path).name.lower()
-    return not name.endswith(CODE) and not NO_SECRET.search(name) and any(fnmatch(name, each) for each in NAMES)
+    return not name.endswith(CODE) and not NO_SECRET.search(name) and any(fnmatch(name, pattern) for pattern in NAMES)
 
 
 def of_section(path: str, section: bytes) -> tuple[bytes, str]:
     """A file's part of a difference without what looks like a secret, and what is missing; "" where nothing is."""
     if is_secret_name(path):
         return b"", "the name is one of a file with secrets"
-    starts = [found.start() for found in _HUNK.finditer(section)]
+    starts = [match.start() for match in _HUNK.finditer(section)]
     if not starts:
         return section, ""
     bounds = zip(starts, [*starts[1:], len(section)], strict=True)
-    hunks, added, dropped = list[bytes](), 0, 0
+    hunks = list[bytes]()
+    added = 0
+    dropped = 0
     for begin, end in bounds:
         hunk, count = _clean(section[begin:end].decode(errors="surrogateescape"))
         added += max(count, 0)
         dropped += count < 0
         hunks += [hunk.encode(errors="surrogateescape")] if count >= 0 else []
-    said = [f"{added} lines that look like a secret"] if added else []
-    said += [f"{dropped} hunks beside what looks like a secret"] if dropped else []
-    return (section[: starts[0]] + b"".join(hunks) if hunks else b""), ", ".join(said)
+    notes_on_omissions = [f"{added} lines that look like a secret"] if added else []
+    notes_on_omissions += [f"{dropped} hunks beside what looks like a secret"] if dropped else []
+    return (section[: starts[0]] + b"".join(hunks) if hunks else b""), ", ".join(notes_on_omissions)
 
 
 def _clean(hunk: str) -> tuple[str, int]:
@@ -59,26 +61,27 @@ def _clean(hunk: str) -> tuple[str, int]:
     lines = hunk.split("\n")
     if _secret(lines, " -"):
         return "", -1
-    found = _secret(lines, " +")
-    if any(not lines[place].startswith("+") for place in found):
+    indices = _secret(lines, " +")
+    if any(not lines[index].startswith("+") for index in indices):
         return "", -1
-    for place in found:
-        lines[place] = f"+{OVER}"
-    return "\n".join(lines), len(found)
+    for index in indices:
+        lines[index] = f"+{OVER}"
+    return "\n".join(lines), len(indices)
 
 
 def _secret(lines: list[str], marks: str) -> list[int]:
     """The places of the lines, of those that begin with one of these marks, in which something looks like a secret."""
-    places = [place for place, line in enumerate(lines) if place and line and line[0] in marks]
-    text, ends = "\n".join(lines[place][1:] for place in places), list[int]()
-    for place in places:
-        ends.append((ends[-1] + 1 if ends else 0) + len(lines[place]) - 1)
-    found = set[int]()
-    spans = [*secrets.find(text), *(each.span() for pattern in (ASSIGNED, BARE) for each in pattern.finditer(text))]
+    indices = [index for index, line in enumerate(lines) if index and line and line[0] in marks]
+    text = "\n".join(lines[index][1:] for index in indices)
+    ends = list[int]()
+    for index in indices:
+        ends.append((ends[-1] + 1 if ends else 0) + len(lines[index]) - 1)
+    secret_indices = set[int]()
+    spans = [*secrets.find(text), *(match.span() for pattern in (ASSIGNED, BARE) for match in pattern.finditer(text))]
     for begin, end in spans:
-        found |= {
-            place
-            for place, last, first in zip(places, ends, [0, *(each + 1 for each in ends[:-1])], strict=True)
+        secret_indices |= {
+            index
+            for index, last, first in zip(indices, ends, [0, *(last_end + 1 for last_end in ends[:-1])], strict=True)
             if first < end and begin <= last
         }
-    return sorted(found)
+    return sorted(secret_indices)

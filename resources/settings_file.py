@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from slipway.recipes import yaml_lines
 from slipway.recipes.parts import RecipeSection
-from slipway.recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
+from slipway.recipes.problems import InvalidRecipes, Location, Problem, RecipeFault, dotted, format_value
 from slipway.recipes.strict import RefusedValue, validate
 from slipway.trainer.base import regular_file
 
@@ -18,26 +18,28 @@ def load(path: Path, kind: type[Settings], format: str, what: str) -> Settings:
     try:
         data = regular_file.read(path)
     except OSError as error:
-        wanted = f"{what} (a file that begins slipway: {format})"
-        raise InvalidRecipes([Problem(Place(file), "", str(error.strerror), wanted)]) from None
+        expected = f"{what} (a file that begins slipway: {format})"
+        raise InvalidRecipes([Problem(Location(file), "", str(error.strerror), expected)]) from None
     document, problems = yaml_lines.read(data, file)
     if document is None or problems:
         raise InvalidRecipes(problems)
     faults = _header_faults(document.value, format)
     if not faults:
         try:
-            return validate(kind, {name: each for name, each in document.value.items() if name != "slipway"})
+            return validate(
+                kind, {name: field_value for name, field_value in document.value.items() if name != "slipway"}
+            )
         except RefusedValue as refused:
             faults = refused.faults
     raise InvalidRecipes(
-        Problem(document.place(fault.path), dotted(fault.path), fault.found, fault.expected) for fault in faults
+        Problem(document.location_of(fault.path), dotted(fault.path), fault.actual, fault.expected) for fault in faults
     )
 
 
 def _header_faults(value: Any, format: str) -> list[RecipeFault]:
     if not isinstance(value, dict):
-        return [RecipeFault((), shown(value), f"settings that begin slipway: {format}")]
+        return [RecipeFault((), format_value(value), f"settings that begin slipway: {format}")]
     header = value.get("slipway")
     if header == format:
         return []
-    return [RecipeFault(("slipway",), "nothing" if header is None else shown(header), format)]
+    return [RecipeFault(("slipway",), "nothing" if header is None else format_value(header), format)]

@@ -22,5 +22,5 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 def copy(source: Path, target: Path) -> None:
     """A consistent copy of a database that may be in use, also of one whose writer died. Raises sqlite3.Error."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with opened(source) as original, opened(target) as made:
-        original.backup(made)
+    with opened(source) as original, opened(target) as copied:
+        original.backup(copied)

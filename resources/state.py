@@ -36,8 +36,8 @@ def state_of(durable: Path) -> StateMark | None:
     """
     path = durable / FILE
     try:
-        found = parsing.value(regular_file.read(path))
-        return StateMark(int(found["state"]), str(found["version"]), float(found.get("at", 0.0)))
+        mark = parsing.value(regular_file.read(path))
+        return StateMark(int(mark["state"]), str(mark["version"]), float(mark.get("at", 0.0)))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

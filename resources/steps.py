@@ -33,13 +33,13 @@ def misfit(requests: Mapping[str, str], nodes: Iterable[KubernetesObject]) -> st
     sizes = {node["metadata"]["name"]: _size(node) for node in nodes}
     if not sizes:
         return "found no node for it"
-    lacks = {name: _lacking(requests, size) for name, size in sizes.items()}
+    lacks = {name: _insufficient(requests, size) for name, size in sizes.items()}
     largest = min(lacks, key=lambda name: (len(lacks[name]), -quantity(sizes[name].get("memory", "0"))))
     if not lacks[largest]:
         return ""
-    asked = ", ".join(f"{name} {requests[name]}" for name in lacks[largest])
+    request_text = ", ".join(f"{name} {requests[name]}" for name in lacks[largest])
     has = ", ".join(f"{name} {sizes[largest].get(name, '0')}" for name in lacks[largest])
-    return f"it asks for {asked}, and the largest node, {largest}, has {has}"
+    return f"it asks for {request_text}, and the largest node, {largest}, has {has}"
 
 
 def _size(node: KubernetesObject) -> dict[str, str]:
@@ -48,7 +48,7 @@ def _size(node: KubernetesObject) -> dict[str, str]:
     return {**(status.get("capacity") or {}), **(status.get("allocatable") or {})}
 
 
-def _lacking(requests: Mapping[str, str], size: Mapping[str, str]) -> list[str]:
+def _insufficient(requests: Mapping[str, str], size: Mapping[str, str]) -> list[str]:
     return [
         name
         for name in MEASURED

@@ -63,9 +63,9 @@ def owner(name: str) -> str:
 
 def quotas(teams: dict[str, TeamSettings]) -> dict[str, Quota]:
     """The quotas, by owner."""
-    return {owner(name): Quota(each.quota.rank_hours, each.quota.per) for name, each in teams.items() if each.quota}
+    return {owner(name): Quota(team.quota.rank_hours, team.quota.per) for name, team in teams.items() if team.quota}
 
 
 def prices(teams: dict[str, TeamSettings]) -> dict[str, RankPrice]:
     """The prices of the teams that have their own, by owner."""
-    return {owner(name): RankPrice(**each.prices.model_dump()) for name, each in teams.items() if each.prices}
+    return {owner(name): RankPrice(**team.prices.model_dump()) for name, team in teams.items() if team.prices}

@@ -47,7 +47,7 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
     def shared(self) -> dict[str, Tier]:
         """The tiers of checkpoints that all nodes share, by name. Raises ValueError for an unknown scheme."""
         where = {DURABLE: self.durable, BACKUP: self.backup}
-        return {name: copying.tier_at(place) for name, place in where.items() if place}
+        return {name: copying.tier_at(address) for name, address in where.items() if address}
 
     def staging_origins(self, node: str, nodes: list[str]) -> list[str]:
         """Folders and URLs where `node`, one of `nodes`, may fetch shards from, in order."""
@@ -59,15 +59,15 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def bandwidth_warnings(self, size: int, nodes: int) -> list[str]:
         """Warnings that staging `size` bytes on each of `nodes` nodes takes longer than `staging_seconds`."""
-        each = size / self.staging_seconds / 1e9
+        needed_per_node = size / self.staging_seconds / 1e9
         warnings = []
-        if each > self.node_gigabytes_per_second:
+        if needed_per_node > self.node_gigabytes_per_second:
             warnings.append(
-                f"a node needs {each:.1f} GB/s, and one gets {self.node_gigabytes_per_second:g} GB/s at most"
+                f"a node needs {needed_per_node:.1f} GB/s, and one gets {self.node_gigabytes_per_second:g} GB/s at most"
             )
-        if self.read_gigabytes_per_second is not None and nodes * each > self.read_gigabytes_per_second:
+        if self.read_gigabytes_per_second is not None and nodes * needed_per_node > self.read_gigabytes_per_second:
             warnings.append(
-                f"{nodes} nodes need {nodes * each:.1f} GB/s, and the durable tier gives "
+                f"{nodes} nodes need {nodes * needed_per_node:.1f} GB/s, and the durable tier gives "
                 f"{self.read_gigabytes_per_second:g} GB/s"
             )
         return warnings

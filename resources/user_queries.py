@@ -34,7 +34,7 @@ class QueryAnswer(NamedTuple):
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
-    found: int
+    row_count: int
 
 
 def over_rows(
@@ -48,10 +48,12 @@ def over_rows(
         for table, types in columns.items():
             fields = ", ".join(f"{name} {kind}" for name, kind in types.items())
             connection.execute(f"CREATE TABLE {table} ({fields})")
-            places = ", ".join("make_timestamp((? * 1e6)::BIGINT)" if k == "TIMESTAMP" else "?" for k in types.values())
+            placeholders = ", ".join(
+                "make_timestamp((? * 1e6)::BIGINT)" if k == "TIMESTAMP" else "?" for k in types.values()
+            )
             if rows[table]:
-                connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
-        return _asked(connection, text, most, most + 1, f"; the tables are {', '.join(columns)}")
+                connection.executemany(f"INSERT INTO {table} VALUES ({placeholders})", rows[table])
+        return _answer(connection, text, most, most + 1, f"; the tables are {', '.join(columns)}")
 
 
 def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema, most: int) -> QueryAnswer:
@@ -61,13 +63,13 @@ def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema,
     cannot be answered.
     """
     with _limited() as connection:
-        files = [str(each) for each in tables.values() if each is not None]
+        files = [str(file) for file in tables.values() if file is not None]
         connection.execute(f"SET allowed_paths = {sql.literals(files)}")
         connection.register("_columns", columns.empty_table())
-        for name, each in tables.items():
-            rows_of = "" if each is None else f"UNION ALL BY NAME FROM read_parquet({sql.literal(str(each))})"
+        for name, file in tables.items():
+            rows_of = "" if file is None else f"UNION ALL BY NAME FROM read_parquet({sql.literal(str(file))})"
             connection.execute(f"CREATE VIEW {name} AS FROM _columns {rows_of}")
-        return _asked(connection, text, most, COUNTED, "")
+        return _answer(connection, text, most, COUNTED, "")
 
 
 @contextlib.contextmanager
@@ -78,18 +80,18 @@ def _limited() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _asked(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted: int, tables: str) -> QueryAnswer:
+def _answer(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted: int, tables: str) -> QueryAnswer:
     """What the query gives; the rows after the first `counted` are not asked for."""
     connection.execute("SET enable_external_access = false")
 
     def ask() -> QueryAnswer:
         _require_select(connection, text)
-        asked = connection.execute(text)
-        first = asked.fetchmany(most)
-        found = len(first)
-        while found < counted and (more := asked.fetchmany(min(AT_ONCE, counted - found))):
-            found += len(more)
-        return QueryAnswer([name for name, *_ in asked.description or ()], [tuple(row) for row in first], found)
+        result = connection.execute(text)
+        first = result.fetchmany(most)
+        row_count = len(first)
+        while row_count < counted and (more := result.fetchmany(min(AT_ONCE, counted - row_count))):
+            row_count += len(more)
+        return QueryAnswer([name for name, *_ in result.description or ()], [tuple(row) for row in first], row_count)
 
     try:
         return interruptible(connection, ask)
@@ -106,28 +108,28 @@ def interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Value
 
     A query that joins much hears of no signal while it runs, so another thread runs it.
     """
-    found = futures.Future[Value]()
+    future = futures.Future[Value]()
 
     def run() -> None:
         try:
-            found.set_result(ask())
+            future.set_result(ask())
         except BaseException as error:
-            found.set_exception(error)
+            future.set_exception(error)
 
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
-        return found.result()
+        return future.result()
     finally:
         while thread.is_alive():
-            if not found.done():
+            if not future.done():
                 connection.interrupt()
             thread.join(INTERRUPT_SECONDS)
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     """Refuse anything but one query that reads. Raises ValueError, and duckdb.Error for what is no SQL."""
-    found = [statement.type.name for statement in connection.extract_statements(text)]
-    if found != ["SELECT"]:
-        listed = ", then ".join(each.replace("_", " ") for each in found) or "no statement"
+    statements = [statement.type.name for statement in connection.extract_statements(text)]
+    if statements != ["SELECT"]:
+        listed = ", then ".join(statement.replace("_", " ") for statement in statements) or "no statement"
         raise ValueError(f"query {text!r}: found {listed}, expected one SELECT: nothing is changed by a query")

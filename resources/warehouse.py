@@ -22,15 +22,15 @@ THREADS = 4
 """duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
 INTERRUPTED = "Query interrupted"
 """What duckdb says of a query that a signal has ended."""
-KEPT = "read_parquet($table) WHERE removed IS NULL"
-SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT} GROUP BY split ORDER BY split"
+KEPT_ROWS = "read_parquet($table) WHERE removed IS NULL"
+SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT_ROWS} GROUP BY split ORDER BY split"
 TOP = (
     "SELECT {column}, count(*), sum(bytes)::BIGINT AS size FROM "
-    + KEPT
+    + KEPT_ROWS
     + " GROUP BY 1 ORDER BY size DESC, 1 LIMIT $top"
 )
 LENGTHS = f"""
-    SELECT CAST(2 ** floor(log2(greatest(bytes, 1))) AS BIGINT) AS shortest, count(*) FROM {KEPT}
+    SELECT CAST(2 ** floor(log2(greatest(bytes, 1))) AS BIGINT) AS shortest, count(*) FROM {KEPT_ROWS}
     GROUP BY shortest ORDER BY shortest
 """
 REMOVED = """
@@ -38,7 +38,7 @@ REMOVED = """
     FROM read_parquet($table) WHERE removed IS NOT NULL GROUP BY removed ORDER BY documents DESC, removed
 """
 TOTALS = "SELECT count(*), coalesce(sum(masked), 0)::BIGINT FROM read_parquet($table)"
-SHARED = "SELECT count(*) FROM (SELECT blake3 FROM " + KEPT + " GROUP BY blake3 HAVING count(DISTINCT split) > 1)"
+SHARED = "SELECT count(*) FROM (SELECT blake3 FROM " + KEPT_ROWS + " GROUP BY blake3 HAVING count(DISTINCT split) > 1)"
 CHANGES = """
     WITH old AS (SELECT * FROM read_parquet($old) WHERE removed IS NULL),
          new AS (SELECT * FROM read_parquet($new) WHERE removed IS NULL),
@@ -112,8 +112,8 @@ def connect(
     An interruption, such as Ctrl-C, is KeyboardInterrupt here: of a query that it ends, duckdb makes a RuntimeError.
     """
     try:
-        with contextlib.ExitStack() as held, duckdb.connect() as connection:
-            folder = spill or held.enter_context(scratch.folder("slipway-rows"))
+        with contextlib.ExitStack() as stack, duckdb.connect() as connection:
+            folder = spill or stack.enter_context(scratch.folder("slipway-rows"))
             connection.execute(f"SET memory_limit = '{memory}'")
             connection.execute("SET temp_directory = ?", [str(folder)])
             connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")
@@ -149,32 +149,32 @@ def statistics(table: Path, top: int = 10) -> TableStatistics:
         )
 
 
-def kept(table: Path) -> Total:
+def kept_total(table: Path) -> Total:
     """The kept documents of both splits and their bytes."""
     with connect() as connection:
-        found = connection.execute(
-            f"SELECT count(*), coalesce(sum(bytes), 0)::BIGINT FROM {KEPT}", {"table": str(table)}
+        result = connection.execute(
+            f"SELECT count(*), coalesce(sum(bytes), 0)::BIGINT FROM {KEPT_ROWS}", {"table": str(table)}
         )
-        documents, size = found.fetchall()[0]
+        documents, size = result.fetchall()[0]
     return Total("kept", documents, size)
 
 
 def removals(table: Path) -> tuple[RemovalCount, ...]:
     """What each rule left out, the most first."""
     with connect() as connection:
-        asked = connection.execute("DESCRIBE FROM read_parquet($table)", {"table": str(table)})
-        there = "because" in {name for name, *_ in asked.fetchall()}
+        columns = connection.execute("DESCRIBE FROM read_parquet($table)", {"table": str(table)})
+        there = "because" in {name for name, *_ in columns.fetchall()}
         query = REMOVED.format(evidence="arg_min_null(because, (name, number))" if there else "NULL")
-        found = connection.execute(query, {"table": str(table)}).fetchall()
-    return tuple(RemovalCount(reason, count, tuple(names), because) for reason, count, names, because in found)
+        rows = connection.execute(query, {"table": str(table)}).fetchall()
+    return tuple(RemovalCount(reason, count, tuple(names), because) for reason, count, names, because in rows)
 
 
 def documents_in_both_splits(table: Path) -> int:
     """How many texts are kept on both sides of the split."""
     with connect() as connection:
-        found = connection.execute(SHARED, {"table": str(table)}).fetchone()
-    assert found is not None
-    return int(found[0])
+        row = connection.execute(SHARED, {"table": str(table)}).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int = 5) -> Changes:
@@ -202,9 +202,9 @@ def stability_index(old: Sequence[tuple[Any, int]], new: Sequence[tuple[Any, int
     before, after = dict(old), dict(new)
     bins = before.keys() | after.keys()
     p, q = (_shares(counts, bins) for counts in (before, after))
-    return sum((q[each] - p[each]) * log(q[each] / p[each]) for each in bins)
+    return sum((q[bucket] - p[bucket]) * log(q[bucket] / p[bucket]) for bucket in bins)
 
 
 def _shares(counts: dict[Any, int], bins: Set[Any]) -> dict[Any, float]:
     total = sum(counts.values()) + len(bins) / 2
-    return {each: (counts.get(each, 0) + 0.5) / total for each in bins}
+    return {bucket: (counts.get(bucket, 0) + 0.5) / total for bucket in bins}

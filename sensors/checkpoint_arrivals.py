@@ -20,7 +20,7 @@ from slipway.assets.subjects import Subject
 from slipway.resources.event_log import data_versions
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, all_trainings
+from slipway.resources.trainings.store import PendingWork, Trainings, WorkQueue, all_trainings
 from slipway.sensors.support import commits, final_events
 from slipway.sensors.support.commits import KnownCommits
 from slipway.sensors.support.observation_cache import SensorMemory, recalled
@@ -40,7 +40,7 @@ WITHDRAWN_AT_ONCE = 100
 class ChangedTraining:
     """One training whose checkpoints may have changed."""
 
-    duty: OpenDuty
+    duty: PendingWork
     facts: TrainingFacts
     shown: dict[str, Commit]
     """By partition, the commits that are to be shown."""
@@ -69,7 +69,7 @@ class ChangedTraining:
 )
 def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
     tick, root = Tick(context, NAME), all_trainings(tiers)
-    owed, memory = root.with_open(Duty.CHECKPOINTS), recalled(tick.instance, NAME, root.root)
+    owed, memory = root.pending_work(WorkQueue.CHECKPOINTS), recalled(tick.instance, NAME, root.root)
     memory.keep_only(duty.training for duty in owed)
     arrivals: list[ChangedTraining] = []
     tick.each(owed, _subject, lambda duty: arrivals.extend(_look(tick, root, memory, duty)))
@@ -83,11 +83,11 @@ def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg
     return tick.result()
 
 
-def _subject(duty: OpenDuty) -> Subject:
+def _subject(duty: PendingWork) -> Subject:
     return subjects.training(duty.training)
 
 
-def _look(tick: Tick, root: Trainings, memory: SensorMemory, duty: OpenDuty) -> list[ChangedTraining]:
+def _look(tick: Tick, root: Trainings, memory: SensorMemory, duty: PendingWork) -> list[ChangedTraining]:
     """What there is of one training's checkpoints; nothing when there was nothing to do and nothing has changed."""
     store = root.store(duty.training)
     if memory.is_quiet(store.id, commits.folders(store.folder)):
@@ -166,5 +166,5 @@ def _show_and_evaluate(
         return
     memory.found_nothing(facts.id)
     if facts.over:
-        arrival.duty.close(facts.life)
+        arrival.duty.close(facts.desired_generation)
         _known.pop(str(facts.folder), None)

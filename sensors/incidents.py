@@ -23,7 +23,7 @@ from slipway.resources.trainings import accounts, incident_reports
 from slipway.resources.trainings import incidents as recorded
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.incident_reports import IncidentReport
-from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, TrainingStore, all_trainings
+from slipway.resources.trainings.store import PendingWork, Trainings, TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import atomic
@@ -72,7 +72,7 @@ def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefiniti
         if not overview.complete:
             tick.visit(PAGE, lambda: _begin(root, overview))
         tick.visit(PAGE, lambda: _prune(tick, root, recipes, overview))
-        owed = root.with_open(Duty.INCIDENTS)
+        owed = root.pending_work(WorkQueue.INCIDENTS)
         memory.keep_only([_OVERVIEW, *(duty.training for duty in owed)])
         tick.each(
             owed,
@@ -88,8 +88,8 @@ def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefiniti
 def _begin(root: Trainings, overview: Overview) -> None:
     """Once for each process: read the incidents of the last days, and owe what an earlier version did not."""
     ids = root.ids()
-    for id in set(root.opened(Duty.RUN)) - set(root.opened(Duty.INCIDENTS)):
-        root.open(id, Duty.INCIDENTS)
+    for id in set(root.pending(WorkQueue.RUN)) - set(root.pending(WorkQueue.INCIDENTS)):
+        root.open(id, WorkQueue.INCIDENTS)
     since = time.time() - DAYS * shown.DAY
     recent = [root.store(id) for id in ids if _changed_since(root.store(id), since)]
     overview.reports |= {each.name: each for each in incident_reports.of_all(recent)}
@@ -119,13 +119,13 @@ def _changed_since(store: TrainingStore, since: float) -> bool:
         return False
 
 
-def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: OpenDuty, store: TrainingStore) -> None:
+def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: PendingWork, store: TrainingStore) -> None:
     """Bring what is shown of one training's incidents in line with its records."""
     below = (files.INCIDENTS, files.CLAIMS, files.EXITS, files.DESIRED, files.JOBS)
     if memory.is_quiet(store.id, [f"{store.folder}/{name}" for name in below]):
         return
     facts = store.read()
-    for failure in recorded.lacking(store, facts.failures):
+    for failure in recorded.failures_without_record(store, facts.failures):
         recorded.note_failure(store, failure)
     reports = _reports(tick, store, facts, memory.lasting_of(store.id, dict[str, IncidentReport]()))
     overview.reports |= {each.name: each for each in reports}
@@ -139,7 +139,7 @@ def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: OpenDuty, 
         return
     memory.found_nothing(store.id)
     if facts.over:
-        duty.close(facts.life)
+        duty.close(facts.desired_generation)
 
 
 def _reports(

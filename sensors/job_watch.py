@@ -22,7 +22,7 @@ from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, TrainingStore, all_trainings
+from slipway.resources.trainings.store import PendingWork, Trainings, TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support import downtime, fairness, incidents, long_waits
 from slipway.sensors.support.fairness import Newcomer
 from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
@@ -60,7 +60,7 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
     memory = recalled(tick.instance, NAME, root.root)
     if memory.new:
         _owe_what_is_not_shown(tick, root)
-    owed = root.with_open(Duty.RUN)
+    owed = root.pending_work(WorkQueue.RUN)
     memory.keep_only(duty.training for duty in owed)
     if gone := downtime.seconds(root.root):
         tick.each(owed, _subject, lambda duty: root.store(duty.training).note_away(gone, BY))
@@ -76,8 +76,8 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
 
 
 def _due(
-    tick: Tick, owed: list[OpenDuty], root: Trainings, memory: SensorMemory
-) -> tuple[list[OpenDuty], list[OpenDuty]]:
+    tick: Tick, owed: list[PendingWork], root: Trainings, memory: SensorMemory
+) -> tuple[list[PendingWork], list[PendingWork]]:
     """Those that this tick looks at, and those that wait: trainings that have begun come first (`fairness`).
 
     One that was stopped and is wanted again has not begun in its new life: a thousand that are resumed are a thousand
@@ -86,9 +86,9 @@ def _due(
     new = {}
     for duty in owed:
         settled = memory.lasting_of(duty.training, Settled())
-        if settled.begun != duty.life and _has_begun(root.store(duty.training)):
-            settled.begun = duty.life
-        if settled.begun != duty.life:
+        if settled.begun != duty.desired_generation and _has_begun(root.store(duty.training)):
+            settled.begun = duty.desired_generation
+        if settled.begun != duty.desired_generation:
             new[duty.training] = Newcomer(duty.training, tick.team(_subject(duty)), settled.looked)
     turn = fairness.in_turn(list(new.values()), fairness.STARTS)
     for id in turn:
@@ -112,27 +112,32 @@ def _has_begun(store: TrainingStore) -> bool:
         return True
 
 
-def _subject(duty: OpenDuty) -> subjects.Subject:
+def _subject(duty: PendingWork) -> subjects.Subject:
     return subjects.training(duty.training)
 
 
 def _owe_what_is_not_shown(tick: Tick, root: Trainings) -> None:
     """Open the duties of trainings of which the event log has nothing: an older one may have been restored."""
-    ids, owed = root.ids(), set(root.opened(Duty.RUN))
+    ids, owed = root.ids(), set(root.pending(WorkQueue.RUN))
     recipes = {id: id.rpartition("-")[0] for id in ids}
     shown = {recipe: shown_partitions(tick.instance, keys.key(recipe, "training")) for recipe in set(recipes.values())}
     lacking = [id for id in ids if id not in owed and id not in shown[recipes[id]]]
 
     def owe(id: str) -> None:
         if root.store(id).newest_claim() is not None:
-            for duty in (Duty.CHECKPOINTS, Duty.RUN):
+            for duty in (WorkQueue.CHECKPOINTS, WorkQueue.RUN):
                 root.open(id, duty)
 
     tick.each(lacking, subjects.training, owe)
 
 
 def _bring_to_its_end(
-    tick: Tick, duty: OpenDuty, store: TrainingStore, control: TrainingControl, runs: NewestRuns, memory: SensorMemory
+    tick: Tick,
+    duty: PendingWork,
+    store: TrainingStore,
+    control: TrainingControl,
+    runs: NewestRuns,
+    memory: SensorMemory,
 ) -> None:
     """Take the step that is due for one training, and show what is new."""
     settled = memory.lasting_of(duty.training, Settled())
@@ -148,12 +153,12 @@ def _bring_to_its_end(
     if action is Action.WAIT and facts.running and facts.begun and not failures:
         _remember(memory, facts, control, runs)
     if action is not Action.DONE:
-        if facts.wanted and runs.may_request(store.id):
+        if facts.should_run and runs.may_request(store.id):
             _add_partition(tick.instance, facts)
             request = training_request(facts)
             tick.request(request.asset_selection or [], dict(request.tags))
     elif not failures and not _has_a_run(tick.instance, runs, store.id) and _end_is_shown(tick, facts):
-        duty.close(facts.life)
+        duty.close(facts.desired_generation)
 
 
 @dataclass(frozen=True)
@@ -177,7 +182,7 @@ def _remember(memory: SensorMemory, facts: TrainingFacts, control: TrainingContr
     """Note that nothing is to be done for a training while its job runs, a run shows it, and no record changes."""
     job, run = job_name(facts.id, facts.incarnation), runs.newest(facts.id)
     going = Going(facts.id, job, run.id if run else "")
-    if facts.wanted and facts.submitted(facts.incarnation) and _goes_on(going, control, runs):
+    if facts.should_run and facts.submitted(facts.incarnation) and _goes_on(going, control, runs):
         memory.kept[facts.id] = going
         memory.found_nothing(facts.id)
 
@@ -192,7 +197,7 @@ def _goes_on(going: Going | None, control: TrainingControl, runs: NewestRuns) ->
 
 def training_request(facts: TrainingFacts) -> dg.RunRequest:
     """A run that shows this training, which is wanted already: it submits or adopts the job, and waits."""
-    tags = {keys.TRAINING_TAG: facts.id, keys.SHOWS_TAG: facts.id, keys.LIFE_TAG: str(facts.life)}
+    tags = {keys.TRAINING_TAG: facts.id, keys.SHOWS_TAG: facts.id, keys.LIFE_TAG: str(facts.desired_generation)}
     return request([keys.key(facts.specification.recipe, "training")], tags, facts.id)
 
 
@@ -207,8 +212,12 @@ def _heed_cancellation(runs: NewestRuns, store: TrainingStore, facts: TrainingFa
     A run is of the life of the training that its tag says. One that was cancelled before the training was last wanted
     is of an earlier life: the order of lives says so, and no clock.
     """
-    run = runs.newest(store.id) if facts.wanted else None
-    if run is None or run.status is not DagsterRunStatus.CANCELED or run.tags.get(keys.LIFE_TAG) != str(facts.life):
+    run = runs.newest(store.id) if facts.should_run else None
+    if (
+        run is None
+        or run.status is not DagsterRunStatus.CANCELED
+        or run.tags.get(keys.LIFE_TAG) != str(facts.desired_generation)
+    ):
         return facts
     store.want("stop", identity.of_cancellation(run.tags, BY), f"run {run.id} was cancelled")
     return store.read()

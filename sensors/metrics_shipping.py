@@ -22,7 +22,7 @@ from slipway.resources.mlflow.tracking import Delivery, Tracking
 from slipway.resources.pages import page_keeper
 from slipway.resources.pages.reading import TrainingReader
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, OpenDuty, TrainingStore, all_trainings, all_trials
+from slipway.resources.trainings.store import PendingWork, TrainingStore, WorkQueue, all_trainings, all_trials
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import files, ledger
 
@@ -33,7 +33,7 @@ NAME = "metrics_shipping"
 class Undelivered:
     """A training or trial whose metrics are to be delivered."""
 
-    duty: OpenDuty
+    duty: PendingWork
     store: TrainingStore
     sweep: str
     """The sweep of a trial, empty for a training."""
@@ -54,7 +54,7 @@ def metrics_shipping(context: dg.SensorEvaluationContext, tiers: Tiers, tracking
     spools = [
         Undelivered(duty, root.store(duty.training), sweep)
         for sweep, root in roots
-        for duty in root.with_open(Duty.TRACKING)
+        for duty in root.pending_work(WorkQueue.TRACKING)
     ]
     folder = tiers.durable_path / "sweeps"
     owed = tracked.owed_below(folder)
@@ -77,15 +77,15 @@ _logs: dict[Path, SweepStore] = {}
 """By folder, the log of a sweep that has something to deliver: what was read of it is not read again."""
 
 
-def _sweeps_of(spools: Sequence[Undelivered], owed: Sequence[OpenDuty]) -> set[str]:
+def _sweeps_of(spools: Sequence[Undelivered], owed: Sequence[PendingWork]) -> set[str]:
     return {spool.sweep for spool in spools if spool.sweep} | {duty.training for duty in owed}
 
 
-def _sweep_subject(duty: OpenDuty) -> Subject:
+def _sweep_subject(duty: PendingWork) -> Subject:
     return subjects.sweep(duty.training.rpartition("-")[0] or duty.training, duty.training)
 
 
-def _deliver_sweep(tick: Tick, duty: OpenDuty, log: SweepStore, tracking: Tracking) -> None:
+def _deliver_sweep(tick: Tick, duty: PendingWork, log: SweepStore, tracking: Tracking) -> None:
     """Bring the run of one sweep up to date."""
     sweep = log.state()
     if sweep is None:  # it is about to be opened
@@ -103,7 +103,7 @@ def _deliver_sweep(tick: Tick, duty: OpenDuty, log: SweepStore, tracking: Tracki
         return
     _delivered[log.folder] = state
     if over:
-        duty.close(tracked.LIFE)
+        duty.close(tracked.GENERATION)
 
 
 def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, log: SweepStore | None) -> None:
@@ -111,7 +111,7 @@ def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, 
     state = _state(spool.store)
     if _delivered.get(spool.store.folder) == state:
         return
-    recipe, life = spool.store.specification().recipe, spool.store.life()
+    recipe, life = spool.store.specification().recipe, spool.store.desired_generation()
     sweep = log.state() if log else None
     trial = tracked.trial_run(log, sweep, spool.store.id) if log and sweep else None
     if log and trial is None:  # its sweep's log is behind: the next tick knows its name
@@ -130,7 +130,7 @@ def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, 
     finally:  # the run may have been made before something failed
         if not run and (page := tracking.pages.of_run(tracking.run_of(spool.store))):
             tick.events.append(_tracked(spool, recipe, page))
-    if done is Delivery.WHOLE:
+    if done is Delivery.COMPLETE:
         spool.duty.close(life)
     elif done is Delivery.UP_TO_DATE:
         _delivered[spool.store.folder] = state
@@ -138,7 +138,7 @@ def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, 
 
 def _pages(spool: Undelivered, durable: Path, done: Delivery) -> list[str]:
     """The page of a training that has ended, as it is then; a trial has none: its sweep has a report."""
-    if spool.sweep or done is not Delivery.WHOLE:
+    if spool.sweep or done is not Delivery.COMPLETE:
         return []
     if page_keeper.is_behind(spool.store):  # `standings`, which writes it, comes later
         page_keeper.write(TrainingReader(durable), spool.store)

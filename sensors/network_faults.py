@@ -16,7 +16,7 @@ from slipway.resources.compute.protocol import Compute
 from slipway.resources.fleet.protocol import Node, by_name
 from slipway.resources.node_tasks import network
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support import busy_nodes
 from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.runs import NewestRuns
@@ -53,7 +53,10 @@ def network_faults(context: dg.SensorEvaluationContext, tiers: Tiers, compute: C
     tick, root = Tick(context, NAME), all_trainings(tiers)
     memory = recalled(tick.instance, NAME, root.root)
     due = memory.lasting_of(_DUE, dict[str, DueBisection]())
-    owed, before = {*root.opened(Duty.RUN), *root.opened(Duty.INCIDENTS)}, memory.lasting_of(_BEFORE, set[str]())
+    owed, before = (
+        {*root.pending(WorkQueue.RUN), *root.pending(WorkQueue.INCIDENTS)},
+        memory.lasting_of(_BEFORE, set[str]()),
+    )
     # Those of the last tick too: a training may have ended since, and its last incident counts.
     tick.each(sorted(owed | before), subjects.training, lambda id: _listen(memory, due, root.store(id)))
     before.clear()

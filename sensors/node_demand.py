@@ -22,7 +22,7 @@ from slipway.resources.launchers.kubernetes.node_shortage import Lack
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.status import node_shortage
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.sweep_demand import SweepDemand
 from slipway.sensors.support.tick import Tick
@@ -60,7 +60,7 @@ def _look_at_trainings(
 ) -> list[str]:
     """Note in `found` what each training waits for; the ids of those that there are."""
     root, control = all_trainings(tiers), compute.control(tiers)
-    memory, owed = recalled(tick.instance, NAME, root.root), root.opened(Duty.RUN)
+    memory, owed = recalled(tick.instance, NAME, root.root), root.pending(WorkQueue.RUN)
     memory.keep_only(owed)
 
     def look(id: str) -> None:
@@ -118,4 +118,4 @@ def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet, control:
     if facts.running:
         memory.found_nothing(store.id)
     count = node_shortage(facts, fleet.nodes, fleet.coming)
-    return Lack(count, facts.terms.kubernetes) if count and not control.held_back(facts) else None
+    return Lack(count, facts.run_policy.kubernetes) if count and not control.held_back(facts) else None

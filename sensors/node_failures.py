@@ -23,7 +23,7 @@ from slipway.resources.fleet.protocol import Node, by_name
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.facts import TrainingFacts, unchanged
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.tick import Tick
 
@@ -47,7 +47,7 @@ def node_failures(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
         tick, root, control = Tick(context, NAME), all_trainings(tiers), compute.control(tiers)
-        memory, owed = recalled(tick.instance, NAME, root.root), root.with_open(Duty.RUN)
+        memory, owed = recalled(tick.instance, NAME, root.root), root.pending_work(WorkQueue.RUN)
         memory.keep_only(duty.training for duty in owed)
         nodes: list[Node] = []
         if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
@@ -69,7 +69,7 @@ def _replace_what_failed(
 ) -> None:
     """Claim the next incarnation of a training whose running one has a fault, or could have more nodes."""
     facts = _facts(store, memory)
-    if not facts.wanted:
+    if not facts.should_run:
         return
     if fault := control.fault(facts, fleet):
         control.supersede(store, facts, fault, BY)
@@ -95,7 +95,7 @@ def _facts(store: TrainingStore, memory: SensorMemory) -> TrainingFacts:
         return unchanged(kept)
     facts = memory.kept[store.id] = store.read()
     if facts.running:
-        facts.terms  # noqa: B018 - each look needs them
+        facts.run_policy  # noqa: B018 - each look needs them
     memory.found_nothing(store.id)
     return unchanged(facts)
 

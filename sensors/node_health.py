@@ -24,7 +24,7 @@ from slipway.resources.fleet.health.door import NodeHealth
 from slipway.resources.fleet.health.standing import Evidence, NodeRecord, Standing
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support import busy_nodes
 from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.runs import NewestRuns
@@ -51,7 +51,7 @@ def node_health(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comp
     memory, nodes = recalled(tick.instance, NAME, root.root), list[Node]()
     if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
         return tick.result()
-    owed = root.opened(Duty.RUN)
+    owed = root.pending(WorkQueue.RUN)
     # Those of the last tick too: a training may have ended since, and its last incident counts.
     visited = sorted({*owed, *(id for id in memory.lasting if not id.startswith(_OF_NODE))})
     heard = Heard(len(nodes), [each for each in door.register.newest().values() if each.standing is Standing.RELEASED])

@@ -22,7 +22,7 @@ from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NotificationSettings
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings import incidents as recorded
-from slipway.resources.trainings.store import Duty, OpenDuty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import PendingWork, TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import listing
@@ -48,12 +48,12 @@ def notifications_sensor(settings: NotificationSettings | None) -> dg.SensorDefi
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
         tick, root = Tick(context, NAME), all_trainings(tiers)
-        owed = root.with_open(Duty.NOTICES)
+        owed = root.pending_work(WorkQueue.NOTICES)
         if settings is None:
             tick.each(
                 owed,
                 lambda duty: subjects.training(duty.training),
-                lambda duty: duty.close(root.store(duty.training).life()),
+                lambda duty: duty.close(root.store(duty.training).desired_generation()),
             )
             return tick.result()
         durable = tiers.durable_path
@@ -61,9 +61,9 @@ def notifications_sensor(settings: NotificationSettings | None) -> dg.SensorDefi
         outbox, memory = courier.outbox, recalled(tick.instance, NAME, root.root)
         since = outbox.begun()
         if memory.new:
-            for id in set(root.opened(Duty.RUN)) - {duty.training for duty in owed}:
-                root.open(id, Duty.NOTICES)
-            owed = root.with_open(Duty.NOTICES)
+            for id in set(root.pending(WorkQueue.RUN)) - {duty.training for duty in owed}:
+                root.open(id, WorkQueue.NOTICES)
+            owed = root.pending_work(WorkQueue.NOTICES)
         memory.keep_only([_AROUND, *(duty.training for duty in owed)])
         tick.each(
             owed,
@@ -83,16 +83,16 @@ def _deliver(tick: Tick, courier: NoticeCourier, settings: NotificationSettings)
 
 
 def _note(
-    memory: SensorMemory, outbox: Outbox, duty: OpenDuty, store: TrainingStore, since: float, tiers: Tiers
+    memory: SensorMemory, outbox: Outbox, duty: PendingWork, store: TrainingStore, since: float, tiers: Tiers
 ) -> None:
     """Note what happened to one training; the duty is done once it is over and its incidents are noted."""
     below = (files.INCIDENTS, files.CLAIMS, files.EXITS, files.DESIRED, files.FAULTS, files.SET_ASIDE)
     if memory.is_quiet(store.id, [f"{store.folder}/{name}" for name in below]):
         return
     facts, now = store.read(), time.time()
-    if recorded.lacking(store, facts.failures):
+    if recorded.failures_without_record(store, facts.failures):
         return  # the sensor `incidents` is about to write the record of a failure
-    report = morning.report(reading.night(tiers.durable_path, since, now, store))
+    report = morning.report(reading.read_facts(tiers.durable_path, since, now, store))
     for each in notices.of_report(report):
         outbox.note(each)
     end = reading.training_end(facts)
@@ -102,7 +102,7 @@ def _note(
         return
     memory.found_nothing(store.id)
     if facts.over:
-        duty.close(facts.life)
+        duty.close(facts.desired_generation)
 
 
 def _note_around(memory: SensorMemory, outbox: Outbox, tiers: Tiers, since: float) -> None:
@@ -116,7 +116,7 @@ def _note_around(memory: SensorMemory, outbox: Outbox, tiers: Tiers, since: floa
     was, full["is"] = full.get("is", False), reading.use_now(durable).is_nearly_full
     if is_quiet and was == full["is"]:
         return
-    for each in notices.of_report(morning.report(reading.platform_night(durable, since, now))):
+    for each in notices.of_report(morning.report(reading.read_platform_facts(durable, since, now))):
         outbox.note(each)
     outbox.prune(now)
     memory.found_nothing(_AROUND)

@@ -16,7 +16,7 @@ from slipway.resources.openlineage.events import TrainingEvents, of_snapshot
 from slipway.resources.openlineage.sent_events import SentEvents, SentRecord
 from slipway.resources.openlineage.target import OpenLineage
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import paths
 from slipway.trainer.data import snapshots
@@ -53,7 +53,7 @@ def openlineage(
         lambda sha256: asked(lambda: _send_snapshot(tiers, openlineage, sent, sha256)),
     )
     tick.each(
-        sent.to_look_at(root.ids(), root.opened(Duty.RUN)),
+        sent.to_look_at(root.ids(), root.pending(WorkQueue.RUN)),
         subjects.training,
         lambda id: asked(lambda: _send_training(tiers, openlineage, sent, root.store(id))),
     )

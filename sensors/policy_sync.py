@@ -12,14 +12,14 @@ import dagster as dg
 
 from slipway.assets import keys, subjects
 from slipway.assets.results import change_description, change_metadata
-from slipway.assets.training import follows, terms_now, terms_of_all
+from slipway.assets.training import common_policy, current_policy, follows
 from slipway.recipes.training import TrainingRecipe
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.event_log import observed
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings import updates
-from slipway.resources.trainings.records import Terms, changes_sentence, takes_effect, term_changes
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.records import RunPolicy, changes_sentence, policy_changes, takes_effect
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.observation_cache import recalled
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import files
@@ -38,9 +38,9 @@ def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
         description="Gives unfinished trainings the terms of their recipes when those change, and shows what changes.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        tick, common = Tick(context, NAME), {name: terms_of_all(recipe) for name, recipe in recipes.items()}
+        tick, common = Tick(context, NAME), {name: common_policy(recipe) for name, recipe in recipes.items()}
         root = all_trainings(tiers)
-        memory, owed = recalled(tick.instance, NAME, root.root), root.opened(Duty.RUN)
+        memory, owed = recalled(tick.instance, NAME, root.root), root.pending(WorkQueue.RUN)
         memory.keep_only(owed)
 
         def bring(id: str) -> None:
@@ -50,7 +50,7 @@ def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
                 return
             if _show_changes(tick, store, recipe):
                 return
-            held = store.terms()
+            held = store.run_policy()
             if recipe in recipes and not follows(held, common[recipe]):
                 _follow(tick, store, held, recipes[recipe], compute.revision)
             else:
@@ -82,17 +82,17 @@ def _mark(change: updates.KnownChange) -> str:
     return f"change-{change.number:06d}-{change.applied.step}"
 
 
-def _follow(tick: Tick, store: TrainingStore, held: Terms, recipe: TrainingRecipe, revision: str) -> None:
+def _follow(tick: Tick, store: TrainingStore, held: RunPolicy, recipe: TrainingRecipe, revision: str) -> None:
     """Bring one training's terms to what its recipe says. Raises ValueError when they do not fit the training."""
-    now = terms_now(recipe, held, store.specification().numbers)
-    differing = term_changes(held, now)
+    now = current_policy(recipe, held, store.specification().identity_config)
+    differing = policy_changes(held, now)
     if not differing or not store.read().unfinished:
         return
     key, source = keys.key(recipe.name, "training"), f"recipe {recipe.name}, owned by {recipe.owner}"
     source += f", at revision {revision}" if revision else ""
     shown: dict[str, str | int] = {"terms": held.edition + 1, "changed": changes_sentence(differing)}
     if observed(tick.instance, key, store.id, shown):
-        store.change_terms(now, BY, source)
+        store.change_run_policy(now, BY, source)
     else:
         metadata = {**shown, "by": source, "takes_effect": takes_effect(differing)}
         tick.events.append(

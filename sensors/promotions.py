@@ -24,7 +24,7 @@ from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.promotions.promotion import Promotions, held_back, is_mirrored, is_outdated, models, undecided
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.store import Duty, OpenDuty, Trainings, all_trainings
+from slipway.resources.trainings.store import PendingWork, Trainings, WorkQueue, all_trainings
 from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
@@ -37,7 +37,7 @@ PROMOTES_TAG, JUDGES_TAG = "slipway/promotes", "slipway/judges"
 class EvaluatedTraining:
     """A training that has ended, all of whose checkpoints are evaluated."""
 
-    duty: OpenDuty
+    duty: PendingWork
     facts: TrainingFacts
 
     @property
@@ -55,9 +55,9 @@ class EvaluatedTraining:
 def promotions(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
     tick, root = Tick(context, NAME), all_trainings(tiers)
     _mirror(tick, tiers, tracking)
-    owed, memory = root.with_open(Duty.PROMOTION), recalled(tick.instance, NAME, root.root)
+    owed, memory = root.pending_work(WorkQueue.PROMOTION), recalled(tick.instance, NAME, root.root)
     memory.keep_only(duty.training for duty in owed)
-    arriving = set(root.opened(Duty.CHECKPOINTS))
+    arriving = set(root.pending(WorkQueue.CHECKPOINTS))
     ended: list[EvaluatedTraining] = []
     tick.each(
         [duty for duty in owed if duty.training not in arriving],
@@ -86,11 +86,11 @@ def _mirror(tick: Tick, tiers: Tiers, tracking: Tracking) -> None:
     tick.each(models(durable), lambda model: Subject(f"the champion of {model}"), follow)
 
 
-def _subject(duty: OpenDuty) -> Subject:
+def _subject(duty: PendingWork) -> Subject:
     return subjects.training(duty.training)
 
 
-def _look(root: Trainings, memory: SensorMemory, duty: OpenDuty) -> list[EvaluatedTraining]:
+def _look(root: Trainings, memory: SensorMemory, duty: PendingWork) -> list[EvaluatedTraining]:
     """The training, if it has ended."""
     store = root.store(duty.training)
     if memory.is_quiet(store.id, decisive(store.folder)):
@@ -119,7 +119,7 @@ def _judge(
         raise ValueError(f"its candidate passed, and waits: {why}")
     is_judged = waiting is None and not promoting.unfinished(facts.id) and _is_judged(tick.instance, facts)
     if found is None or is_judged:
-        ended.duty.close(facts.life)
+        ended.duty.close(facts.desired_generation)
     elif recipe not in asked and not judging.unfinished(recipe) and promoting.may_request(facts.id):
         assets = [keys.key(recipe, "candidate"), keys.key(recipe, "champion")]
         tick.request(assets, {PROMOTES_TAG: facts.id, JUDGES_TAG: recipe}, facts.id)

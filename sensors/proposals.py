@@ -9,7 +9,7 @@ import dagster as dg
 
 from slipway.assets import keys, subjects, training_data
 from slipway.assets.initial import with_initial_weights
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.recipes.training import TrainingRecipe
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
@@ -48,5 +48,5 @@ def _offer(tick: Tick, recipe: TrainingRecipe, tiers: Tiers, tracking: Tracking)
     offered = with_initial_weights(recipe, current, tiers, tracking)
     proposed, partitions = specification(offered, current, tiers), keys.training_partitions(recipe.name)
     if not tick.instance.has_dynamic_partition(partitions.name or "", proposed.id):
-        all_trainings(tiers).propose(proposed, terms(offered))
+        all_trainings(tiers).propose(proposed, run_policy(offered))
         tick.partitions.append(partitions.build_add_request([proposed.id]))

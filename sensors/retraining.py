@@ -24,7 +24,7 @@ from slipway.assets.datasets.snapshots.difference import difference
 from slipway.assets.initial import with_initial_weights
 from slipway.assets.retraining import NotRenewed, RenewedBefore, check_budget, of_recipe, renew
 from slipway.assets.serving import asked_of
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.recipes.renewal import RenewalSection
 from slipway.recipes.training import ModelRecipe, TrainingRecipe
 from slipway.resources.mlflow.tracking import Tracking
@@ -56,7 +56,7 @@ def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
     ) -> dg.RunRequest | dg.SkipReason:
         current = training_data.current(recipe, tiers.durable_path)
         if current is None:
-            return dg.SkipReason(training_data.lacking(recipe, tiers.durable_path))
+            return dg.SkipReason(training_data.missing_snapshots(recipe, tiers.durable_path))
         tick = context.scheduled_execution_time.isoformat()
         root = all_trainings(tiers)
         wanted = with_initial_weights(recipe, current, tiers, tracking)
@@ -65,7 +65,7 @@ def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
             _check_budget(recipe, made.id, root)
         except NotRenewed as error:
             return dg.SkipReason(str(error))
-        store = root.propose(made, terms(wanted, {"schedule": tick}))
+        store = root.propose(made, run_policy(wanted, {"schedule": tick}))
         keys.add_partition(context.instance, keys.training_partitions(recipe.name), store.id)
         root.start(store, "retraining", f"scheduled for {tick}")
         return job_watch.training_request(store.read())

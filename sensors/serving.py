@@ -95,12 +95,12 @@ def _withdraw(tick: Tick, tiers: Tiers, records: ServingRecords, model: str, is_
 def _follow(tick: Tick, tiers: Tiers, records: ServingRecords, model: str) -> None:
     """Request that a newer champion be served, where champions are followed; one that came back is none any more."""
     state = records.state(model)
-    if state.wanted is None or not state.wanted.follows:
+    if state.desired is None or not state.desired.follows:
         return
     champion = champion_of(tiers, model)
     if champion is None:
         return
-    tried = state.wanted.version.checkpoint if state.wanted.version else ""
+    tried = state.desired.version.checkpoint if state.desired.version else ""
     came_back = state.verdict if state.verdict is not None and state.verdict.outcome == "back" else None
     if champion.manifest == tried and came_back is None:
         return

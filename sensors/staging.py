@@ -18,7 +18,7 @@ from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.event_log import data_versions
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings, all_trials
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings, all_trials
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 
@@ -66,7 +66,7 @@ class Wanted:
 def _wanted(tiers: Tiers) -> Iterator[Wanted]:
     """The trainings and trials that should run and have not ended. One that cannot be read the job watch reports."""
     for all_of_one_root in (all_trainings(tiers), *all_trials(tiers).values()):
-        for id in all_of_one_root.opened(Duty.RUN):
+        for id in all_of_one_root.pending(WorkQueue.RUN):
             with contextlib.suppress(ValueError, OSError):
                 if (found := _of(all_of_one_root.store(id))) is not None:
                     yield found
@@ -76,7 +76,7 @@ def _of(store: TrainingStore) -> Wanted | None:
     desired = store.desired()
     if desired is None or desired.want != "run" or store.exit() is not None:
         return None
-    if store.terms().staging in ("parts", "window"):
+    if store.run_policy().staging in ("parts", "window"):
         return None
     claim = store.newest_claim()
     return Wanted(store.specification().snapshot, frozenset(claim.nodes if claim else ()))

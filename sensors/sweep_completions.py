@@ -19,7 +19,7 @@ from slipway.assets.sweeps.full_scale import led_to
 from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
 from slipway.resources import identity
@@ -104,7 +104,7 @@ def _start_best(instance: dg.DagsterInstance, subject: SearchSubject, sweep: Swe
         return
     root, wanted = all_trainings(tiers), specification(best.recipe, subject.snapshot, tiers, best.cause)
     if root.store(wanted.id).desired() is None:
-        training = root.propose(wanted, terms(best.recipe, best.origin), by=BY)
+        training = root.propose(wanted, run_policy(best.recipe, best.origin), by=BY)
         for step, values in best.changes[len(changes.numbers(training.folder)) :]:
             changes.propose(training.folder, values, BY, best.cause, after=step)
         keys.add_partition(instance, keys.training_partitions(best.recipe.name), training.id)

@@ -20,7 +20,7 @@ from slipway.resources.opentelemetry.spans import BY_RUN, AssetRun
 from slipway.resources.opentelemetry.target import TraceTarget
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Claim
@@ -52,7 +52,7 @@ def traces(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult
         except Unavailable as error:
             away.append(error)
 
-    tick.each(sent.to_look_at(root.ids(), root.opened(Duty.RUN)), subjects.training, asked)
+    tick.each(sent.to_look_at(root.ids(), root.pending(WorkQueue.RUN)), subjects.training, asked)
     if away:
         tick.postpone(f"traces are not sent yet: {away[0]}")
     return tick.result()

@@ -26,7 +26,7 @@ from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.metric_series import CurveFold
 from slipway.resources.trainings.status import TrainingStatus, keep_wait
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore, all_trainings
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support.observation_cache import recalled
 from slipway.sensors.support.tick import Tick
 
@@ -71,7 +71,7 @@ def standings(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
     memory = recalled(tick.instance, NAME, root.root)
     reader = _readers.setdefault(tiers.durable_path, TrainingReader(tiers.durable_path))
     followed = memory.lasting_of(_FOLLOWED, set[str]())
-    followed |= set(root.opened(Duty.RUN))
+    followed |= set(root.pending(WorkQueue.RUN))
     if memory.new:
         followed |= set(page_keeper.behind(root))
     memory.keep_only([_FOLLOWED, *followed])
@@ -108,13 +108,13 @@ def _show(
     if facts.desired is None:
         return False
     _keep_wait(facts, control)
-    stands, fold = reader.glance(facts)
+    stands, fold = reader.status_and_curves(facts)
     age, since = time.monotonic() - held.begun, time.monotonic() - held.at
     if _is_foreign(tick, held, facts, newest) or is_due(held.standing, stands, since, age):
         tick.events.append(_observation(facts, stands, fold, held))
         held.standing, held.at, held.pending = stands, time.monotonic(), True
     held.page.update(reader, store, stands.is_live)
-    return root.is_open(store.id, Duty.RUN) or stands.is_live or held.pending
+    return root.is_open(store.id, WorkQueue.RUN) or stands.is_live or held.pending
 
 
 def _is_foreign(tick: Tick, held: ShownStanding, facts: TrainingFacts, newest: int) -> bool:
@@ -122,7 +122,7 @@ def _is_foreign(tick: Tick, held: ShownStanding, facts: TrainingFacts, newest: i
     if newest <= held.event:
         return False
     found = newest_observation(tick.instance, keys.key(facts.specification.recipe, "training"), facts.id)
-    if held.standing is None or found.get(shown.WORDS) != held.standing.words:
+    if held.standing is None or found.get(shown.STATUS) != held.standing.summary:
         return True
     held.event, held.pending = newest, False
     return False
@@ -142,7 +142,7 @@ def is_due(before: TrainingStatus | None, now: TrainingStatus, since: float, age
     """Whether an observation is due: `since` seconds after the last one, `age` after the training was first seen."""
     if before is None or (before.state, before.incarnation) != (now.state, now.incarnation):
         return True
-    return before.words != now.words and since >= min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * age))
+    return before.summary != now.summary and since >= min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * age))
 
 
 def _keep_wait(facts: TrainingFacts, control: TrainingControl) -> None:

@@ -29,7 +29,7 @@ IDLE_SECONDS = 2.0
 
 
 async def run(
-    records: ServingRecords, listener: socket.socket, service: str, stay: bool, names: Collection[str]
+    records: ServingRecords, listener: socket.socket, service: str, keep_running: bool, names: Collection[str]
 ) -> None:
     """Serve under `names` too, until SIGTERM, or until nothing is wanted; then let what is under way end."""
     import aiohttp
@@ -50,15 +50,15 @@ async def run(
         await runner.setup()
         await web.SockSite(runner, listener).start()
         if not service:
-            records.place(FrontPlace(url, os.getpid(), socket.gethostname()))
+            records.keep_front(FrontPlace(url, os.getpid(), socket.gethostname()))
         following = asyncio.create_task(front.run())
         ended = asyncio.Event()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(each, ended.set)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
         while not ended.is_set() and not following.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), 0.5)
-            if not stay and time.monotonic() - front.wanted_at > IDLE_SECONDS:
+            if not keep_running and time.monotonic() - front.wanted_at > IDLE_SECONDS:
                 break
         if following.done():
             following.result()

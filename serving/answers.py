@@ -85,7 +85,7 @@ class Answers:
                 return await self._stream(request, ask, sequence, text, head, news)
             while not await self._ended(sequence, text, news):
                 pass
-            return self._whole(ask, sequence, text, head)
+            return self._complete(ask, sequence, text, head)
         finally:
             sequence.cancelled = True  # nothing happens to one that has ended
             del self._news[sequence]
@@ -104,12 +104,12 @@ class Answers:
             text.end(sequence.tokens)
         return ended
 
-    def _whole(self, ask: Ask, sequence: Sequence, text: GrowingText, head: AnswerHead) -> web.Response:
+    def _complete(self, ask: Ask, sequence: Sequence, text: GrowingText, head: AnswerHead) -> web.Response:
         if sequence.finish == "error":
             return web.json_response(answering.problem(sequence.error, "server_error"), status=500)
-        said = self.tokenizer.decode(sequence.prompt) + text.text if ask.echo else text.text
-        document = head.whole(
-            said, _finish(sequence), _usage(sequence), LogprobPieces(self.tokenizer, ask, sequence).take()
+        answer_text = self.tokenizer.decode(sequence.prompt) + text.text if ask.echo else text.text
+        document = head.complete(
+            answer_text, _finish(sequence), _usage(sequence), LogprobPieces(self.tokenizer, ask, sequence).take()
         )
         return web.json_response(document)
 
@@ -151,7 +151,8 @@ class Answers:
         prompt = self._tokens(ask)
         if max(prompt, default=0) >= self._vocabulary:
             raise BadRequest(
-                field, f"found the token {request_parsing.shown(max(prompt))}, expected ids below {self._vocabulary}"
+                field,
+                f"found the token {request_parsing.format_value(max(prompt))}, expected ids below {self._vocabulary}",
             )
         if not prompt:
             prompt = sorted(self.tokenizer.ends)[:1]  # what a document begins after
@@ -165,9 +166,9 @@ class Answers:
             return self.tokenizer.encode(ask.prompt)
         if ask.chat:
             return self.tokenizer.encode(
-                self.tokenizer.chat([each for each in ask.prompt if isinstance(each, Message)])
+                self.tokenizer.chat([message for message in ask.prompt if isinstance(message, Message)])
             )
-        return [each for each in ask.prompt if isinstance(each, int)]
+        return [token for token in ask.prompt if isinstance(token, int)]
 
 
 class LogprobPieces:
@@ -175,7 +176,7 @@ class LogprobPieces:
 
     def __init__(self, tokenizer: ServedTokenizer, ask: Ask, sequence: Sequence) -> None:
         self._tokenizer, self._ask, self._sequence = tokenizer, ask, sequence
-        self._given = self._characters = 0
+        self._sent_tokens = self._characters = 0
 
     def take(self) -> Logprobs | None:
         """Those of the tokens that were not sent yet; None where the request asks for none."""
@@ -188,10 +189,12 @@ class LogprobPieces:
         chances: list[float | None] = [*([None, *sequence.chances] if echo else []), *sequence.logprobs[:new]]
         there = sequence.likeliest[0 if echo else scored : scored + new]
         best: list[list[tuple[int, float]] | None] = [*([None] if echo else []), *there]
-        since, begin, word = self._given, self._characters, self._tokenizer.token
+        since, begin, word = self._sent_tokens, self._characters, self._tokenizer.token
         tokens = [word(id) for id in ids[since:]]
-        likeliest = [None if each is None else [(word(id), chance) for id, chance in each] for each in best[since:]]
-        self._given, self._characters = len(ids), begin + sum(map(len, tokens))
+        likeliest = [
+            None if ranking is None else [(word(id), chance) for id, chance in ranking] for ranking in best[since:]
+        ]
+        self._sent_tokens, self._characters = len(ids), begin + sum(map(len, tokens))
         return Logprobs(tokens, chances[since:], likeliest, begin)
 
 

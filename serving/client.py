@@ -20,14 +20,14 @@ class NotAnswered(ValueError):
     """The server refuses the request, or does not answer; the message says why."""
 
 
-def complete(url: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def complete(url: str, document: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a request as one document. Raises NotAnswered."""
-    return next(_answer(url, {**given, "stream": False}))
+    return next(_answer(url, {**document, "stream": False}))
 
 
-def stream(url: str, given: Mapping[str, Any]) -> Iterator[str]:
+def stream(url: str, document: Mapping[str, Any]) -> Iterator[str]:
     """The text of an answer, as it is made. Raises NotAnswered, also in the middle."""
-    for event in _answer(url, {**given, "stream": True}):
+    for event in _answer(url, {**document, "stream": True}):
         try:
             refused = (str(event["error"]["message"]) or f"{url}: {NO_REASON}") if "error" in event else ""
             text: str = "" if refused else event["choices"][0]["text"]
@@ -40,13 +40,13 @@ def stream(url: str, given: Mapping[str, Any]) -> Iterator[str]:
         yield text
 
 
-def _answer(url: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _answer(url: str, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     request = urllib.request.Request(
-        f"{url}/v1/completions", json.dumps(given).encode(), {"Content-Type": "application/json"}
+        f"{url}/v1/completions", json.dumps(document).encode(), {"Content-Type": "application/json"}
     )
     try:
         with proxy_bypass.opener(url).open(request, timeout=SECONDS) as response:
-            if not given["stream"]:
+            if not document["stream"]:
                 yield parsing.value(response.read())
                 return
             for line in response:
@@ -62,8 +62,8 @@ def _answer(url: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> str:
     """What a server says of a request that it does not answer; what stands in between may say it in its own way."""
-    said = error.read(READ_BYTES)
+    answer = error.read(READ_BYTES)
     try:
-        return str(parsing.value(said)["error"]["message"]) or f"{url}: {NO_REASON}"
+        return str(parsing.value(answer)["error"]["message"]) or f"{url}: {NO_REASON}"
     except (ValueError, KeyError, TypeError):
-        return f"{url}: it answered {error.code} {error.reason}: {said[:SAID_BYTES].decode(errors='replace')}"
+        return f"{url}: it answered {error.code} {error.reason}: {answer[:SAID_BYTES].decode(errors='replace')}"

@@ -47,7 +47,7 @@ def _windows(text: str) -> list[str]:
     if len(text) <= WINDOWS * WINDOW:
         return [text]
     step = (len(text) - WINDOW) / (WINDOWS - 1)
-    return [text[round(place * step) : round(place * step) + WINDOW] for place in range(WINDOWS)]
+    return [text[round(index * step) : round(index * step) + WINDOW] for index in range(WINDOWS)]
 
 
 @cache

@@ -20,8 +20,8 @@ async def as_documents(request: web.Request, handler: Handler) -> web.StreamResp
         if error.status < 400:
             raise
         message = error.text if error.status == 413 else f"{error.reason}: {request.method} {request.path}"
-        kept = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-        return web.json_response(answering.problem(str(message)), status=error.status, headers=kept)
+        headers = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+        return web.json_response(answering.problem(str(message)), status=error.status, headers=headers)
 
 
 def under_names(names: Collection[str], open: Collection[str] = ()) -> Callable[..., Awaitable[web.StreamResponse]]:

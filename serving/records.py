@@ -19,7 +19,7 @@ from typing import Literal
 from slipway.trainer.base import codec, listing
 from slipway.trainer.record import numbered
 
-WANTED, VERDICT, ANSWERING, FRONT = (
+DESIRED, VERDICT, ANSWERING, FRONT = (
     "slipway.serving.wanted/1",
     "slipway.serving.verdict/1",
     "slipway.serving.answering/1",
@@ -138,22 +138,22 @@ class ServedState:
     model: str
     number: int
     """Of the wish; 0 before the first."""
-    wanted: ServingWish | None
+    desired: ServingWish | None
     verdict: SwitchVerdict | None
 
     @property
     def settled(self) -> ServedVersion | None:
         """What all of the traffic goes to, or went to before a switch that is under way; None for nothing."""
-        if self.wanted is None or self.wanted.want == "stop":
+        if self.desired is None or self.desired.want == "stop":
             return None
         if self.verdict is not None and self.verdict.outcome == "all":
-            return self.wanted.version
-        return self.wanted.before
+            return self.desired.version
+        return self.desired.before
 
     @property
     def coming(self) -> ServedVersion | None:
         """The version whose switch is under way."""
-        return self.wanted.version if self.wanted is not None and self.verdict is None else None
+        return self.desired.version if self.desired is not None and self.verdict is None else None
 
 
 class ServingRecords:
@@ -171,13 +171,13 @@ class ServingRecords:
         number = self._newest(model)
         if number == 0:
             return ServedState(model, 0, None, None)
-        wanted = numbered.read(self._wishes(model), number, ServingWish, WANTED)
+        desired = numbered.read(self._wishes(model), number, ServingWish, DESIRED)
         verdict = codec.read_if_there(self._verdict(model, number), SwitchVerdict, VERDICT)
-        return ServedState(model, number, wanted, verdict)
+        return ServedState(model, number, desired, verdict)
 
-    def wish(self, state: ServedState, wanted: ServingWish) -> bool:
+    def wish(self, state: ServedState, desired: ServingWish) -> bool:
         """Record what is wanted after `state`; False when somebody has wished for something else meanwhile."""
-        return numbered.add(self._wishes(state.model), state.number + 1, wanted, WANTED)
+        return numbered.add(self._wishes(state.model), state.number + 1, desired, DESIRED)
 
     def judge(self, state: ServedState, verdict: SwitchVerdict) -> bool:
         """Record what came of the newest wish; False when that is known already."""
@@ -187,7 +187,7 @@ class ServingRecords:
         """All wishes and what came of them, the oldest first. Raises Unreadable, also where one was lost."""
         return [
             (
-                numbered.read(self._wishes(model), number, ServingWish, WANTED),
+                numbered.read(self._wishes(model), number, ServingWish, DESIRED),
                 codec.read_if_there(self._verdict(model, number), SwitchVerdict, VERDICT),
             )
             for number in numbered.numbers(self._wishes(model), self._newest(model))
@@ -205,7 +205,7 @@ class ServingRecords:
         """Where the front was when it last started."""
         return codec.read_if_whole(self.folder / "front.json", FrontPlace, FRONT)
 
-    def place(self, front: FrontPlace) -> None:
+    def keep_front(self, front: FrontPlace) -> None:
         """Keep where the front is."""
         codec.replace(self.folder / "front.json", front, FRONT)
 
@@ -233,5 +233,5 @@ class ServingRecords:
 
 def service_name(model: str, version: ServedVersion) -> str:
     """The name of a version's objects: 63 characters at most, as a Service's is."""
-    plain = "".join(each if each.isalnum() and each.isascii() else "-" for each in model.lower())
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in model.lower())
     return f"serve-{plain[:40].strip('-')}-{version.checkpoint[:12]}"

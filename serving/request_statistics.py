@@ -21,7 +21,7 @@ from slipway.trainer.base import codec, digest, listing, regular_file
 from slipway.trainer.start.huggingface import TOKENIZER
 
 FORMAT = "slipway.serving.asked/1"
-ASKED, TRAINED = "asked", "trained"
+REQUESTS, TRAINED = "asked", "trained"
 LONGEST = 4096
 """Characters of a text whose tokens and language are counted, from its beginning."""
 KEPT_DAYS = 30
@@ -54,13 +54,13 @@ class TextCounts:
     def join(self, other: "TextCounts") -> None:
         """Add what another has counted."""
         self.texts, self.left_out = self.texts + other.texts, self.left_out + other.left_out
-        for mine, theirs in (
+        for counts, other_counts in (
             (self.lengths, other.lengths),
             (self.languages, other.languages),
             (self.tokens, other.tokens),
         ):
-            for name, times in theirs.items():
-                _count(mine, name, times)
+            for name, times in other_counts.items():
+                _count(counts, name, times)
 
 
 def _count(counts: dict[str, int], name: str, times: int) -> None:
@@ -77,7 +77,7 @@ def today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-class AskedRecords:
+class RequestRecords:
     """The counts of one model."""
 
     def __init__(self, durable: Path, model: str) -> None:
@@ -85,27 +85,27 @@ class AskedRecords:
 
     def keep(self, day: str, tokenizer: str, host: str, counts: TextCounts) -> None:
         """Keep what a front has counted of a day so far. Raises OSError."""
-        codec.replace(self._folder / ASKED / f"{day}.{tokenizer}.{host}.json", counts, FORMAT)
+        codec.replace(self._folder / REQUESTS / f"{day}.{tokenizer}.{host}.json", counts, FORMAT)
 
-    def kept(self, day: str, tokenizer: str, host: str) -> TextCounts:
+    def counts_of_day(self, day: str, tokenizer: str, host: str) -> TextCounts:
         """What a front has kept of a day."""
-        path = self._folder / ASKED / f"{day}.{tokenizer}.{host}.json"
+        path = self._folder / REQUESTS / f"{day}.{tokenizer}.{host}.json"
         return codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts()
 
     def forget_old(self) -> None:
         """Remove the counts of days that are older than `KEPT_DAYS`. Raises OSError."""
         oldest = _days_ago(KEPT_DAYS)
-        for path, day, _ in self._kept():
+        for path, day, _ in self._files():
             if day < oldest:
                 path.unlink(missing_ok=True)
 
-    def asked(self, tokenizer: str, days: int) -> TextCounts:
+    def recent_counts(self, tokenizer: str, days: int) -> TextCounts:
         """What all fronts counted today and on the days before. Raises OSError."""
-        found, oldest = TextCounts(), _days_ago(days)
-        for path, day, counted_by in self._kept():
+        joined, oldest = TextCounts(), _days_ago(days)
+        for path, day, counted_by in self._files():
             if counted_by == tokenizer and day >= oldest:
-                found.join(codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts())
-        return found
+                joined.join(codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts())
+        return joined
 
     def keep_trained(self, snapshot: str, tokenizer: str, counts: TextCounts) -> None:
         """Keep how the documents of a snapshot are distributed. Raises OSError."""
@@ -115,9 +115,9 @@ class AskedRecords:
         """How the documents of a snapshot are distributed; None where that was not counted."""
         return codec.read_if_whole(self._folder / TRAINED / f"{snapshot}.{tokenizer}.json", TextCounts, FORMAT)
 
-    def _kept(self) -> Iterator[tuple[Path, str, str]]:
+    def _files(self) -> Iterator[tuple[Path, str, str]]:
         """The files of counts, each with its day and its tokenizer."""
-        folder = self._folder / ASKED
+        folder = self._folder / REQUESTS
         names = listing.files_if_there(folder, ".json")
         for name in listing.fitting(folder, names, lambda name: NAME.fullmatch(name) is not None):
             day, tokenizer, _ = name.split(".", 2)

@@ -48,12 +48,12 @@ def load(order: WorkerOrder) -> "InferenceDecoder":
     if needed > room:
         raise Refused(f"{order.folder}: the weights take {needed >> 20} MiB, and {room >> 20} MiB of memory are free")
     read = weights.read(order.folder, dtype, device)
-    each = bytes_per_row(read, read.length)
-    rows = min(order.rows, (room - needed) // each)
+    row_bytes = bytes_per_row(read, read.length)
+    rows = min(order.rows, (room - needed) // row_bytes)
     if rows < 1:
         raise Refused(
             f"{order.folder}: beside the weights {room - needed >> 20} MiB of memory are free, expected "
-            f"{each >> 20} MiB for one answer of {read.length} tokens"
+            f"{row_bytes >> 20} MiB for one answer of {read.length} tokens"
         )
     return InferenceDecoder(read, Cache.of(read, rows, read.length))
 
@@ -114,8 +114,8 @@ def main(arguments: list[str]) -> int:
     die_with_parent(options.parent)
     from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 
-    given = parsing.value(options.order)
-    order = WorkerOrder(Path(given.pop("folder")), **given)
+    fields = parsing.value(options.order)
+    order = WorkerOrder(Path(fields.pop("folder")), **fields)
     try:
         asyncio.run(serve(order))
     except (ValueError, DamagedCheckpoint, OSError) as error:

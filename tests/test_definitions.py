@@ -20,8 +20,8 @@ from slipway import definitions, recipes
 from slipway.assets.execution.pods import WEIGHT
 from slipway.recipes.load import load
 from slipway.resources import platform
-from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
+from slipway.resources.resource_sets import embedded_resources
 from tests.kubernetes.settings import settings, write
 
 ROOT = Path(__file__).parents[1]

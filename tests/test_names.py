@@ -28,17 +28,17 @@ UNUSED = {
 """Identifiers that are used no more, once the counts are 0; with underscores before or after them too."""
 ROOMS = (*HOUSE, "benchmarks", "tests")
 COUNTS = {
-    "assets": 939,
+    "assets": 3,
     "cli": 261,
-    "deploy": 58,
+    "deploy": 0,
     "operations": 241,
-    "recipes": 146,
-    "resources": 881,
+    "recipes": 2,
+    "resources": 3,
     "sensors": 175,
-    "serving": 137,
-    "trainer": 1258,
+    "serving": 0,
+    "trainer": 19,
     "benchmarks": 440,
-    "tests": 3299,
+    "tests": 2259,
 }
 """What is left in each room. A number only falls: lower it with each name that goes."""
 

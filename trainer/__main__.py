@@ -57,16 +57,16 @@ def _train(resolved: config.Config) -> int:
     from slipway.trainer import run
     from slipway.trainer.elastic import process_groups
 
-    with process_groups.join(resolved) as place:
-        outcome = run.train(resolved, place, lambda ranks: _claimed_token(Path(resolved.placement.store), ranks))
-        if place.leads:
+    with process_groups.join(resolved) as world:
+        outcome = run.train(resolved, world, lambda ranks: _claimed_token(Path(resolved.placement.store), ranks))
+        if world.is_rank_zero:
             console.say(f"trainer: {outcome}")
     return ExitCode.DONE
 
 
-def _claimed_token(store: Path, place: "World") -> fence.Token:
+def _claimed_token(store: Path, world: "World") -> fence.Token:
     """The token to commit under. Raises fence.Superseded when a newer one is claimed already."""
-    agreed = place.from_leader(incarnation.claimed(store) if place.leads else None)
+    agreed = world.broadcast(incarnation.claimed(store) if world.is_rank_zero else None)
     assert agreed is not None
     return agreed
 

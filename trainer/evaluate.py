@@ -47,7 +47,7 @@ LINE_SECONDS = 5.0
 LONE_ROWS = 8
 """Windows of one document that are measured at once."""
 Done = TypeVar("Done")
-SAID = "evaluate: "
+PREFIX = "evaluate: "
 Samples = Sequences | DocumentedSequences | Pictures
 
 
@@ -74,57 +74,57 @@ def _score(
 ) -> Score:
     try:
         with _folder(request, entry, world) as folder:
-            found = _verified(folder, entry["manifest"], world)
-            config = _config(request, found, world)
-            asked = entry["name"], found, config, tier, snapshot, request["split"], world
-            return _measure_each(*asked, request.get("calibrated")) if request.get("each") else _measure(*asked)
+            checkpoint = _verified(folder, entry["manifest"], world)
+            config = _config(request, checkpoint, world)
+            arguments = entry["name"], checkpoint, config, tier, snapshot, request["split"], world
+            return _measure_each(*arguments, request.get("calibrated")) if request.get("each") else _measure(*arguments)
     except DamagedCheckpoint as damage:
         return _score_with_reason(entry["name"], str(damage))
 
 
-def _config(request: Mapping[str, Any], found: Contents, world: World) -> Config:
+def _config(request: Mapping[str, Any], checkpoint: Contents, world: World) -> Config:
     """The configuration of the ranks: that of the request, or what one process needs."""
-    return requested(request) or evaluating.configuration(found.progress().config, Evaluation(), world.size)
+    return requested(request) or evaluating.configuration(checkpoint.progress().config, Evaluation(), world.size)
 
 
 def requested(request: Mapping[str, Any]) -> Config | None:
     """The configuration of a request for ranks. Raises ValueError with the field at fault."""
-    given = request.get("config")
-    return codec.build(Config, {k: v for k, v in given.items() if k != "format"}, "config") if given else None
+    fields = request.get("config")
+    return codec.build(Config, {k: v for k, v in fields.items() if k != "format"}, "config") if fields else None
 
 
-def _loaded(name: str, found: Contents, config: Config, snapshot: snapshots.Snapshot, world: World) -> Measurement:
+def _loaded(name: str, checkpoint: Contents, config: Config, snapshot: snapshots.Snapshot, world: World) -> Measurement:
     _say(world, f"{name}: loading its weights")
-    settings = found.progress().config
+    settings = checkpoint.progress().config
     shape, length = resolved.shape(settings["model"]), settings["batch"]["length"]
     with finding_no_memory("with the weights alone"):
         measurement = Measurement(config, world, contents.data(snapshot, shape, length, settings["run"]["seed"]))
         targets = {f"model/{part}": tensor for part, tensor in measurement.model.state_dict().items()}
-        found.load(targets, world.rank / world.size)
+        checkpoint.load(targets, world.rank / world.size)
     return measurement
 
 
 def _measure(
     name: str,
-    found: Contents,
+    checkpoint: Contents,
     config: Config,
     tier: Path,
     snapshot: snapshots.Snapshot,
     split: str,
     world: World,
 ) -> Score:
-    measurement = _loaded(name, found, config, snapshot, world)
+    measurement = _loaded(name, checkpoint, config, snapshot, world)
     documents = measurement.model.reads_documents
-    samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"], documents)
+    samples = _samples(tier, snapshot, split, checkpoint.progress().config["batch"]["length"], documents)
     rows = config.evaluation.batch or measurement.rows_that_fit(functools.partial(_read, samples, 0, 1))
     owners, batches = _by_dataset(snapshot, split, samples, rows, measurement.model.causal)
     sums = measurement.sums(batches, _progress(name, world, samples, rows))
-    predicted = sum(each.predicted for each in sums)
+    predicted = sum(batch_sums.predicted for batch_sums in sums)
     mean = _sum(sums) / predicted
     if not math.isfinite(mean):
         return _score_with_reason(name, f"its loss on the {split} split is {mean}")
     bits = _bits_per_byte(mean, snapshot, split) if measurement.model.causal else 0.0
-    right = sum(each.right for each in sums)
+    right = sum(batch_sums.right for batch_sums in sums)
     return Score(
         name, mean, perplexity(mean), bits, right / predicted, predicted, by_dataset=scores.of_datasets(owners, sums)
     )
@@ -132,7 +132,7 @@ def _measure(
 
 def _measure_each(
     name: str,
-    found: Contents,
+    checkpoint: Contents,
     config: Config,
     tier: Path,
     snapshot: snapshots.Snapshot,
@@ -141,8 +141,8 @@ def _measure_each(
     calibrated: int | None,
 ) -> Score:
     """The score of a checkpoint by its examples, each measured alone; its calibration, by the first `calibrated`."""
-    measurement = _loaded(name, found, config, snapshot, world)
-    owners, batches = _lone_batches(tier, snapshot, split, found.progress().config["batch"]["length"], measurement)
+    measurement = _loaded(name, checkpoint, config, snapshot, world)
+    owners, batches = _lone_batches(tier, snapshot, split, checkpoint.progress().config["batch"]["length"], measurement)
     begun = time.monotonic()
     sums = measurement.sums(batches, _progress(name, world, owners, 1), confidence=True)
     examples = scores.of_examples(owners, sums, time.monotonic() - begun, calibrated)
@@ -164,9 +164,9 @@ def _lone_batches(
         return list(range(len(samples))), _batches(samples, 1, False, range(len(samples.shards)))
     assert isinstance(snapshot, shards.TextSnapshot)
     lone = LoneDocuments(tier, snapshot, split, length, LONE_ROWS)
-    places = np.zeros(LONE_ROWS, np.uint64)
+    sample_ids = np.zeros(LONE_ROWS, np.uint64)
     batches: list[Batch] = [
-        lambda piece=piece: (lone.read(piece, documents), places[: piece.windows])  # type: ignore[misc]
+        lambda piece=piece: (lone.read(piece, documents), sample_ids[: piece.windows])  # type: ignore[misc]
         for piece in lone.pieces
     ]
     return [piece.example for piece in lone.pieces], batches
@@ -175,8 +175,8 @@ def _lone_batches(
 def _sum(sums: list[BatchSums]) -> float:
     """The loss of all batches, added one after the other: the order is the same for any number of ranks."""
     total = 0.0
-    for each in sums:
-        total += each.loss
+    for batch_sums in sums:
+        total += batch_sums.loss
     return total
 
 
@@ -197,24 +197,26 @@ def _folder(request: Mapping[str, Any], entry: Mapping[str, str], world: World) 
 
     Raises DamagedCheckpoint and TierUnavailable, on all ranks.
     """
-    places = request.get("source")
-    if not places:
+    sources = request.get("source")
+    if not sources:
         yield Path(request["durable"]) / entry["folder"]
         return
     into = Path(request["outcome"]).parent / job_result.RESTORED / entry["folder"]
     try:
-        _say(world, f"{entry['name']}: copying it from {', '.join(places)}")
-        _agree(world, lambda: _fetch(places, entry, into) if world.leads else None)
+        _say(world, f"{entry['name']}: copying it from {', '.join(sources)}")
+        _agree(world, lambda: _fetch(sources, entry, into) if world.is_rank_zero else None)
         yield into
-        world.gather(None)  # no rank reads from it any more
+        world.all_gather(None)  # no rank reads from it any more
     finally:
-        if world.leads:
+        if world.is_rank_zero:
             shutil.rmtree(into, ignore_errors=True)
 
 
-def _fetch(places: list[str], entry: Mapping[str, str], into: Path) -> None:
+def _fetch(sources: list[str], entry: Mapping[str, str], into: Path) -> None:
     shutil.rmtree(into, ignore_errors=True)  # of an attempt that was killed
-    source: TierSource = copying.tier_at(places[0]) if len(places) == 1 else NodesTier([Path(each) for each in places])
+    source: TierSource = (
+        copying.tier_at(sources[0]) if len(sources) == 1 else NodesTier([Path(folder) for folder in sources])
+    )
     copying.fetch(source, entry["folder"], entry["manifest"], into)
 
 
@@ -225,9 +227,9 @@ def _verified(folder: Path, manifest: str, world: World) -> Contents:
     """
 
     def share() -> Contents:
-        found = checkpoints.open_unverified(folder, manifest)
-        found.verify(sorted({*found.files_of("model"), PROGRESS})[world.rank :: world.size])
-        return found
+        checkpoint = checkpoints.open_unverified(folder, manifest)
+        checkpoint.verify(sorted({*checkpoint.files_of("model"), PROGRESS})[world.rank :: world.size])
+        return checkpoint
 
     return _agree(world, share)
 
@@ -239,7 +241,7 @@ def _agree(world: World, action: Callable[[], Done]) -> Done:
         result = action()
     except (DamagedCheckpoint, TierUnavailable, OSError, ValueError) as error:
         fault = error
-    failures = world.gather((type(fault), str(fault)) if fault else None)
+    failures = world.all_gather((type(fault), str(fault)) if fault else None)
     for kinds in ((DamagedCheckpoint,), (TierUnavailable, OSError, ValueError)):
         for one in failures:
             if one is not None and issubclass(one[0], kinds):
@@ -250,7 +252,7 @@ def _agree(world: World, action: Callable[[], Done]) -> Done:
 def _like(kind: type[Exception], message: str) -> Exception:
     """The failure of another rank."""
     known = (DamagedCheckpoint, TierUnavailable, OSError, ValueError)
-    return next(each for each in known if issubclass(kind, each))(message)
+    return next(base for base in known if issubclass(kind, base))(message)
 
 
 def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, documents: bool) -> Samples:
@@ -262,29 +264,33 @@ def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, 
 
 
 def _by_dataset(
-    snapshot: snapshots.Snapshot, split: str, samples: Samples, rows: int, whole: bool
+    snapshot: snapshots.Snapshot, split: str, samples: Samples, rows: int, with_tails: bool
 ) -> tuple[list[str], list[Batch]]:
     """The dataset of each batch, and the batches: of a mixture, no batch has samples of two datasets."""
-    places = {snapshot.dataset: range(len(samples.shards))}
+    ranges = {snapshot.dataset: range(len(samples.shards))}
     if isinstance(snapshot, mixtures.MixtureSnapshot):
-        places = snapshot.ranges(split)
+        ranges = snapshot.ranges(split)
     owners, batches = list[str](), list[Batch]()
-    for name, of_dataset in places.items():
-        found = _batches(samples, rows, whole, of_dataset)
-        owners, batches = owners + [name] * len(found), batches + found
+    for name, of_dataset in ranges.items():
+        own_batches = _batches(samples, rows, with_tails, of_dataset)
+        owners, batches = owners + [name] * len(own_batches), batches + own_batches
     return owners, batches
 
 
-def _batches(samples: Samples, rows: int, whole: bool, places: range) -> list[Batch]:
-    """Every sample of the shards at `places` once, with its number; if `whole`, also the tokens that fill none."""
+def _batches(samples: Samples, rows: int, with_tails: bool, shard_range: range) -> list[Batch]:
+    """Every sample of the shards in `shard_range`, with its number; if `with_tails`, also the tokens that fill none."""
     begins = np.concatenate([[0], np.cumsum(samples.sizes)])
-    begin, end = int(begins[places.start]), int(begins[places.stop])
-    found: list[Batch] = [
+    begin, end = int(begins[shard_range.start]), int(begins[shard_range.stop])
+    batches: list[Batch] = [
         functools.partial(_read, samples, first, min(first + rows, end)) for first in range(begin, end, rows)
     ]
-    if whole and not isinstance(samples, Pictures):
-        found += [functools.partial(_read_tail, samples, place) for place in samples.tails if place in places]
-    return found
+    if with_tails and not isinstance(samples, Pictures):
+        batches += [
+            functools.partial(_read_tail, samples, shard_index)
+            for shard_index in samples.tails
+            if shard_index in shard_range
+        ]
+    return batches
 
 
 def _read(samples: Samples, first: int, end: int) -> tuple[Rows, SampleNumbers]:
@@ -292,26 +298,26 @@ def _read(samples: Samples, first: int, end: int) -> tuple[Rows, SampleNumbers]:
     return samples.read(numbers), numbers
 
 
-def _read_tail(samples: Sequences | DocumentedSequences, place: int) -> tuple[Rows, SampleNumbers]:
-    return samples.tail(place), np.zeros(1, np.uint64)
+def _read_tail(samples: Sequences | DocumentedSequences, shard_index: int) -> tuple[Rows, SampleNumbers]:
+    return samples.tail(shard_index), np.zeros(1, np.uint64)
 
 
 def _progress(name: str, world: World, samples: Sized, rows: int) -> Any:
     """What says how far the measurement is, from time to time."""
-    said = time.monotonic()
+    last_time = time.monotonic()
 
     def report(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= LINE_SECONDS:
-            said = time.monotonic()
+        nonlocal last_time
+        if time.monotonic() - last_time >= LINE_SECONDS:
+            last_time = time.monotonic()
             _say(world, f"{name}: {min(done * rows, len(samples))} of {len(samples)} samples, {rows} at once")
 
     return report
 
 
 def _say(world: World, line: str) -> None:
-    if world.leads and world.size > 1:
-        console.say(f"{SAID}{line}")
+    if world.is_rank_zero and world.size > 1:
+        console.say(f"{PREFIX}{line}")
 
 
 def main(arguments: list[str]) -> int:
@@ -323,23 +329,23 @@ def main(arguments: list[str]) -> int:
     request = parsing.value(regular_file.read(Path(arguments[0])))
     try:
         with join(requested(request)) as world:
-            found = Scores(tuple(evaluate(request, world)))
-            if world.leads:
-                _write(request, found)
+            result = Scores(tuple(evaluate(request, world)))
+            if world.is_rank_zero:
+                _write(request, result)
     except ValueError as error:
-        console.warn(f"{SAID}{error}")
+        console.warn(f"{PREFIX}{error}")
         return 2
     except (OSError, MemoryError, TierUnavailable) as error:
-        console.warn(f"{SAID}{error}")
+        console.warn(f"{PREFIX}{error}")
         return 1
     return 0
 
 
-def _write(request: Mapping[str, Any], found: Scores) -> None:
+def _write(request: Mapping[str, Any], result: Scores) -> None:
     if "outcome" in request:
-        job_result.succeed(Path(request["outcome"]), codec.plain(found))
+        job_result.succeed(Path(request["outcome"]), codec.plain(result))
     else:
-        codec.replace(Path(request["output"]), found, FORMAT)
+        codec.replace(Path(request["output"]), result, FORMAT)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ def main(arguments: list[str]) -> int:
     source, target = Path(request["checkpoint"]), Path(request["target"])
     numbers = request["precision"], request["file_bytes"]
     try:
-        made = export.export(source, target, request["manifest"], tokenizer, *numbers)
-        job_result.succeed(Path(request["outcome"]), {"manifest": made})
+        manifest = export.export(source, target, request["manifest"], tokenizer, *numbers)
+        job_result.succeed(Path(request["outcome"]), {"manifest": manifest})
     except ValueError as error:
         console.warn(f"export: {error}")
         return 2

@@ -82,10 +82,10 @@ def progress(
     )
 
 
-def since(kept: TrainingProgress, config: Config) -> dict[str, Any]:
+def since(training_progress: TrainingProgress, config: Config) -> dict[str, Any]:
     """What is different since a checkpoint, for the ledger: the code, and the training that made it."""
-    before, now = kept.lineage.get("revision", ""), revision()
-    former = kept.config.get("training", config.training)
+    before, now = training_progress.lineage.get("revision", ""), revision()
+    former = training_progress.config.get("training", config.training)
     return {
         **({"revision": [before, now]} if before != now else {}),
         **({"parent": former} if former != config.training else {}),

@@ -15,7 +15,7 @@ from typing import Any
 
 from slipway.trainer import lineage, validation
 from slipway.trainer.base.processes import StopRequest
-from slipway.trainer.base.progress import MOVED, CopyProgress
+from slipway.trainer.base.progress import BYTE_COUNT, CopyProgress
 from slipway.trainer.checkpoint.disk.progress import TrainingProgress
 from slipway.trainer.checkpoint.saving.schedule import SaveSchedule, StopGrace
 from slipway.trainer.checkpoint.tiers import locations
@@ -28,7 +28,7 @@ from slipway.trainer.elastic.hand_over import HandOver
 from slipway.trainer.elastic.lookout import Lookout
 from slipway.trainer.elastic.process_groups import TimeLimits
 from slipway.trainer.elastic.resumption import GenerationCarryover, Resumption
-from slipway.trainer.elastic.scaling import Newcomers
+from slipway.trainer.elastic.scaling import ScaleUp
 from slipway.trainer.elastic.stragglers import StepPace
 from slipway.trainer.loading import nodes
 from slipway.trainer.loading.feed import Feed
@@ -59,16 +59,16 @@ class Trainer:
         world: World,
         token: fence.Token,
         recorder: RankRecorder,
-        kept: GenerationCarryover | None = None,
+        carryover: GenerationCarryover | None = None,
     ) -> None:
-        """`kept` is what this process has of the generation before."""
-        self._kept, self._resumed, self._leaves = kept or GenerationCarryover(), False, False
+        """`carryover` is what this process has of the generation before."""
+        self._carryover, self._resumed, self._leaves = carryover or GenerationCarryover(), False, False
         self.config, self.world, self.token, self.recorder = config, world, token, recorder
         self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         nvme, saves = locations.nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
-        self.saver = self._kept.saver_for(config, world, token, self._servers.ring)
+        self.saver = self._carryover.saver_for(config, world, token, self._servers.ring)
         self.save_schedule, self._grace = SaveSchedule(config, world, self._servers.ring), StopGrace(self.record)
         self.tiers_due, self.together = tuple[str, ...](), True  # all ranks have the same weights
         self.step = self._reported = 0
@@ -76,36 +76,38 @@ class Trainer:
         self.metrics, self.best, self._figures = dict[str, float](), dict[str, float](), dict[str, float]()
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
         self._limits = TimeLimits(config.hardware, world)
-        self._enter(phases.STAGING, MOVED)
+        self._enter(phases.STAGING, BYTE_COUNT)
         tiers = locations.tried(config.placement, world)
         self.feed = Feed(config, world, self._record_staging)
         self.record("staging", kind=self.feed.holding.kind, why=self.feed.holding.why)
-        self._enter(phases.BUILDING, MOVED)
+        self._enter(phases.BUILDING, BYTE_COUNT)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
         self._targets = config.batch.sequences * self.engine.targets_per_sample
         self._limits.watch(lambda: parallel.groups(self.engine.devices))
-        self.newcomers = Newcomers(config, world)
+        self.scale_up = ScaleUp(config, world)
         self.updates = HotUpdates(config, world, token, self._follow, self.record)
         self.timeline, self._pace = self.engine.timeline, StepPace()
         self.tracer = StepTracer(self.timeline, recorder.steps_apart, recorder.record_span)
         recorder.follow(lambda: self.timeline.section)
-        self.batches = BatchJudge(config.recovery, self.store, token, world.leads, self.record)
-        self.lookout = Lookout(config.recovery, self.store, token, world.leads, self.record, self.saver)
+        self.batches = BatchJudge(config.recovery, self.store, token, world.is_rank_zero, self.record)
+        self.lookout = Lookout(config.recovery, self.store, token, world.is_rank_zero, self.record, self.saver)
         self.profiler = profiling.of_rank(config.observation, self.timeline, self.store, token, world.rank, recorder)
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, recorder)
-        place = {"tiers": tiers, "nvme": str(self._servers.ring), "revision": lineage.revision()}
-        self.record("started", incarnation=token.incarnation, **runtime_info.effective_settings(config, world), **place)
+        tier_locations = {"tiers": tiers, "nvme": str(self._servers.ring), "revision": lineage.revision()}
+        self.record(
+            "started", incarnation=token.incarnation, **runtime_info.effective_settings(config, world), **tier_locations
+        )
 
     def close(self) -> None:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
         self.report.close()
-        for each in (self.newcomers, self.updates, self.lookout, self.tracer):
-            each.close()
+        for service in (self.scale_up, self.updates, self.lookout, self.tracer):
+            service.close()
         self.profiler.end(self.step)
         if not self._leaves:
-            self._kept.close()
+            self._carryover.close()
         self.feed.close()
         self._servers.close()
 
@@ -126,36 +128,38 @@ class Trainer:
         """Leave the next generation of this process what it needs of this one, which is over; called before `close`."""
         self._leaves = True
         if self._resumed:
-            self._kept.hold(self.engine, self.world, self.progress(), self._figures, self._reported == self.step)
+            self._carryover.hold(self.engine, self.world, self.progress(), self._figures, self._reported == self.step)
 
     def restore(self) -> None:
         """Continue from what ranks hold, or else from the newest good checkpoint, if there is one."""
-        self._enter(phases.RESTORING, MOVED)
-        ring, moved = self._servers.ring, functools.partial(self._enter, phases.RESTORING, MOVED)
-        resumption = Resumption(self.config, self.world, self.token, ring, self.record, moved)
+        self._enter(phases.RESTORING, BYTE_COUNT)
+        ring, on_progress = self._servers.ring, functools.partial(self._enter, phases.RESTORING, BYTE_COUNT)
+        resumption = Resumption(self.config, self.world, self.token, ring, self.record, on_progress)
         resumption.remove_what_is_left()
-        handed = resumption.from_ranks(self.engine, self._kept)
-        left_out = self.world.from_leader(skipped_batches.read(self.store) if self.world.leads else {})
+        handed = resumption.from_ranks(self.engine, self._carryover)
+        left_out = self.world.broadcast(skipped_batches.read(self.store) if self.world.is_rank_zero else {})
         self.batches.begin(left_out, ())
-        found = handed or resumption.from_what_is_saved(self.engine, self.saver)
-        if found is None:
+        restored_progress = handed or resumption.from_what_is_saved(self.engine, self.saver)
+        if restored_progress is None:
             self.updates.begin(0, {})
-            given = initial.initialize_weights(self.engine, self.config, self.feed, self.world, self.record)
-            if given and self.config.validation.every:
+            has_initial_weights = initial.initialize_weights(
+                self.engine, self.config, self.feed, self.world, self.record
+            )
+            if has_initial_weights and self.config.validation.every:
                 self.validate()
         else:
-            progress = found.progress
+            progress = restored_progress.progress
             self.step, self.metrics, self.best = progress.step, dict(progress.metrics), dict(progress.best)
-            self._saved = self._lasting = self.step if found.committed else 0
+            self._saved = self._lasting = self.step if restored_progress.committed else 0
             self.batches.begin(
-                {step: step for step in progress.skipped} | left_out, progress.losses if found.own else ()
+                {step: step for step in progress.skipped} | left_out, progress.losses if restored_progress.own else ()
             )
-            self.updates.begin(self.step, progress.lineage, own=found.own)
+            self.updates.begin(self.step, progress.lineage, own=restored_progress.own)
         self._resumed = True
         self.feed.record_mix(self.step, self.record)
         if handed:
             self._do_what_was_due(handed)
-        if found and not found.committed:
+        if restored_progress and not restored_progress.committed:
             self._commit_what_was_due()
 
     def _do_what_was_due(self, handed: HandOver) -> None:
@@ -172,7 +176,9 @@ class Trainer:
         last = self.step == self.config.run.steps
         if not self.step or not (last or self.due(self.config.checkpoint.every)):
             return
-        if self.world.from_leader(self.world.leads and all(c.step != self.step for c in fence.commits(self.store))):
+        if self.world.broadcast(
+            self.world.is_rank_zero and all(c.step != self.step for c in fence.commits(self.store))
+        ):
             self.commit(self.save_schedule.last_tiers() if last else (DURABLE,), last)
 
     def probe(self) -> None:
@@ -194,13 +200,13 @@ class Trainer:
         if self.feed.mix_changes(self.step):
             self.batches.forget_losses()
         if self.batches.leaves_out(self.step + 1):
-            done, updated = StepTotals(0.0, 0.0, 0.0, self.world.sum(*self._words(stop))), False
+            done, updated = StepTotals(0.0, 0.0, 0.0, self.world.all_reduce(*self._step_votes(stop))), False
         else:
             try:
                 done = self._gradients(stop)
-            except StepLeft as left:
+            except StepLeft as error:
                 self.engine.leave_out()
-                self.record("step_left", step=self.step + 1, seconds=time.perf_counter() - begun, reason=str(left))
+                self.record("step_left", step=self.step + 1, seconds=time.perf_counter() - begun, reason=str(error))
                 return True
             self.world.check_generation()
             updated = self._update(done, rate)
@@ -209,7 +215,7 @@ class Trainer:
         if updated and self._step_phase is phases.COMPILING:
             self.record("compiled", **blocks.compiled_graphs(), seconds=time.perf_counter() - begun)
         self._step_phase = phases.TRAINING if updated else self._step_phase
-        stopping, choice, change, self.newcomers.waiting = done.others
+        stopping, choice, change, self.scale_up.waiting = done.others
         with self.timeline.part("communication"):
             together = self.together = self.engine.synchronise_if_due(self.step)
             self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
@@ -228,11 +234,11 @@ class Trainer:
     def _gradients(self, stop: StopRequest | bool) -> StepTotals:
         """The gradients of the next batch, in the model; the loss and the other sums of the step, over all ranks."""
         with self.timeline.part("data"):
-            rows, places = self.feed.rows(self.step)
+            rows, sample_ids = self.feed.rows(self.step)
 
         def gradients() -> StepTotals:
-            mine = self.engine.accumulate(rows, places)
-            return self.engine.finish(mine, *self._words(stop))
+            local_sums = self.engine.accumulate(rows, sample_ids)
+            return self.engine.finish(local_sums, *self._step_votes(stop))
 
         # What was saved on the NVMe alone cannot be saved again, and would be lost with the node.
         leaves = self.engine.can_leave and (self._lasting == self.step or self._saved < self.step)
@@ -241,10 +247,10 @@ class Trainer:
         self.engine.leaving.end()
         return done
 
-    def _words(self, stop: StopRequest | bool) -> tuple[float, float, float, float]:
+    def _step_votes(self, stop: StopRequest | bool) -> tuple[float, float, float, float]:
         """What this rank sends to the others in a step: whether to stop, a checkpoint's tiers, a change, newcomers."""
         choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-        return float(bool(stop)), choice, self.updates.number(), self.newcomers.number()
+        return float(bool(stop)), choice, self.updates.number(), self.scale_up.number()
 
     def _update(self, done: StepTotals, rate: float) -> bool:
         """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
@@ -272,14 +278,14 @@ class Trainer:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
         self._enter(phases.VALIDATING, lambda: self.engine.batches_measured)
         begun = time.perf_counter()
-        found = validation.validate(self.engine, self.feed, self.world)
+        validation_result = validation.validate(self.engine, self.feed, self.world)
         self.recorder.keep_validation(time.perf_counter() - begun)
-        if not math.isfinite(mean := found.loss):
+        if not math.isfinite(mean := validation_result.loss):
             raise Diverged(self.batches.roll_back(self.step, f"the validation loss after step {self.step} is {mean}"))
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
-        self.metrics |= {"validation_loss": mean, "validation_accuracy": found.accuracy}
-        self.record("validated", step=self.step, **found.fields())
+        self.metrics |= {"validation_loss": mean, "validation_accuracy": validation_result.accuracy}
+        self.record("validated", step=self.step, **validation_result.fields())
 
     def commit(self, tiers: tuple[str, ...], last: bool) -> None:
         """Take a checkpoint, which is written while training goes on; success or failure is an event in the ledger."""
@@ -302,19 +308,19 @@ class Trainer:
     def _is_committed(self) -> bool:
         """Whether the step reached, which all ranks have saved, has a commit; before the first step, nothing is due."""
         self.finish_commits()
-        done = fence.committed_step(self.store) if self.world.leads else 0
-        return self.step == 0 or self.world.from_leader(done) == self.step
+        done = fence.committed_step(self.store) if self.world.is_rank_zero else 0
+        return self.step == 0 or self.world.broadcast(done) == self.step
 
     def confirm_last_commit(self) -> None:
         """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
-        if self.world.leads and fence.committed_step(self.store) != self.step:
+        if self.world.is_rank_zero and fence.committed_step(self.store) != self.step:
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
         if self.world.groups and self.world.groups.stays:
-            self.world.gather(None)  # until then, what the other ranks hold may be needed
+            self.world.all_gather(None)  # until then, what the other ranks hold may be needed
 
     def tell(self, error: causes.Failure) -> None:
         """Write the incident of an error that ends this start, and the exit where a new start would do as much."""
-        if self.world.leads:
+        if self.world.is_rank_zero:
             incident_records.failure(self.store, self.token, error, self.step, self.config.recovery.policies)
         if isinstance(error, Diverged | LossSpike):
             self.finish_commits()

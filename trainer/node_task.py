@@ -87,9 +87,9 @@ class DiscardTask:
         for store in map(Path, self.stores):
             try:
                 done = checkpoints.clear(Path(self.nvme), Path(self.durable), store)
-                kept = paths.compiled(store.name)
-                if (Path(self.nvme) / kept).exists() and not checkpoints.why_not_over(store):
-                    removal.remove_folder(Path(self.nvme), kept)
+                compiled_folder = paths.compiled(store.name)
+                if (Path(self.nvme) / compiled_folder).exists() and not checkpoints.why_not_over(store):
+                    removal.remove_folder(Path(self.nvme), compiled_folder)
                 cleared[store.name] = dataclasses.asdict(done)
             except (OSError, ValueError, TierUnavailable) as error:
                 faults[store.name] = str(error)
@@ -138,9 +138,9 @@ class PreflightTask:
         return [*python, *(agent if self.ranks > 1 else []), "slipway.trainer.preflight"]
 
     def _options(self) -> list[str]:
-        expected = [word for each in self.expect for word in ("--expect", each)]
+        expected = [word for bound in self.expect for word in ("--expect", bound)]
         numbers = ["--seconds", str(self.seconds), "--disk-size", self.disk_size]
-        tried = [word for each in self.tiers for word in ("--tier", each)]
+        tried = [word for tier in self.tiers for word in ("--tier", tier)]
         return ["--json", "--folder", self.folder, *tried, *numbers, *expected]
 
 
@@ -159,10 +159,13 @@ class CollectiveTask:
         from slipway.trainer.preflight import collective
 
         with join() as world:
-            hosts = world.gather(os.environ.get("GROUP_RANK", "0"))
+            hosts = world.all_gather(os.environ.get("GROUP_RANK", "0"))
             ranks_by_node = [hosts.count(host) for host in dict.fromkeys(hosts)]
-            found = list(collective.all_reduce(world, self.largest, self.seconds, ranks_by_node))
-        return {"gigabytes_per_second": max(float(each.value or 0) for each in found), "ranks": sum(ranks_by_node)}
+            findings = list(collective.all_reduce(world, self.largest, self.seconds, ranks_by_node))
+        return {
+            "gigabytes_per_second": max(float(finding.value or 0) for finding in findings),
+            "ranks": sum(ranks_by_node),
+        }
 
 
 Task = StageTask | RetainTask | DiscardTask | MeasureTask | PreflightTask | CollectiveTask
@@ -187,7 +190,7 @@ def _of(configuration: dict[str, Any]) -> tuple[Task, Path]:
     if configuration["format"] != FORMAT:
         raise ValueError(f"found a configuration of format {configuration['format']}, expected {FORMAT}")
     kind = _KINDS[configuration["task"]]
-    fields: dict[str, Any] = {each.name: configuration[each.name] for each in dataclasses.fields(kind)}
+    fields: dict[str, Any] = {field.name: configuration[field.name] for field in dataclasses.fields(kind)}
     return kind(**fields), Path(configuration["outcome"])
 
 

@@ -83,34 +83,36 @@ def replay(
     has nothing to compare the steps with, and for fields that no continuation can change.
     """
     original = _Original.read(config, world, first, steps)
-    held = contextlib.ExitStack()
-    folder = Path(world.from_leader(str(held.enter_context(scratch.folder("slipway-replay"))) if world.leads else ""))
+    stack = contextlib.ExitStack()
+    folder = Path(
+        world.broadcast(str(stack.enter_context(scratch.folder("slipway-replay"))) if world.is_rank_zero else "")
+    )
     store = folder / "replay"
     left_out = Path(config.placement.store) / files.SKIPPED
-    if world.leads and left_out.is_dir():
+    if world.is_rank_zero and left_out.is_dir():
         shutil.copytree(left_out, store / files.SKIPPED)
-    found: list[StepDifference] = []
+    differences: list[StepDifference] = []
     try:
         with (
             RankRecorder(store, fence.Token(1), world.rank) as recorder,
             contextlib.closing(_trainer(config, world, store, recorder, original, fields or {})) as trainer,
         ):
-            found += _differences(trainer, original, tolerance, fields or {})
+            differences += _differences(trainer, original, tolerance, fields or {})
     except Diverged as error:
         if str(error) != original.failure:
             return ReplayFinding(DIFFERENT, f"different: {error}", original.steps[0])
         original = dataclasses.replace(original, repeated=True)
     finally:
-        held.close()
+        stack.close()
         if world.local_rank == 0:  # of each node
             shutil.rmtree(folder, ignore_errors=True)
-    if not found:
+    if not differences:
         return ReplayFinding(EQUAL, f"bitwise equal: {original}")
-    if _is_within(found[-1], tolerance):
-        largest = max(found, key=lambda each: each.relative)
-        text = f"within {tolerance:g}: first {found[0]}; largest {largest}; {original}"
-        return ReplayFinding(WITHIN, text, found[0].step)
-    return ReplayFinding(DIFFERENT, f"different: {found[-1]}; {original}", found[-1].step)
+    if _is_within(differences[-1], tolerance):
+        largest = max(differences, key=lambda difference: difference.relative)
+        text = f"within {tolerance:g}: first {differences[0]}; largest {largest}; {original}"
+        return ReplayFinding(WITHIN, text, differences[0].step)
+    return ReplayFinding(DIFFERENT, f"different: {differences[-1]}; {original}", differences[-1].step)
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,13 @@ class _Original:
     def read(cls, config: Config, world: World, first: int, count: int) -> "_Original":
         """Read the training's store on rank 0, for all ranks. Raises ValueError for steps that are not on record."""
         store, steps = Path(config.placement.store), range(first + 1, first + count + 1)
-        commits = {commit.step: commit for commit in world.from_leader(fence.commits(store) if world.leads else [])}
-        events = world.from_leader(ledger.read(store) if world.leads else [])
+        commits = {
+            commit.step: commit for commit in world.broadcast(fence.commits(store) if world.is_rank_zero else [])
+        }
+        events = world.broadcast(ledger.read(store) if world.is_rank_zero else [])
         if first not in commits:
             raise ValueError(f"--from: found no checkpoint of step {first}, expected one of {sorted(commits)}")
-        failed_at, failure = world.from_leader(_divergence(store, first) if world.leads else (0, ""))
+        failed_at, failure = world.broadcast(_divergence(store, first) if world.is_rank_zero else (0, ""))
         done = [event for event in events if event["event"] == "step" and event["step"] in steps]
         later = {step: commit for step, commit in commits.items() if step in steps}
         if failed_at not in steps:
@@ -162,8 +166,8 @@ def _divergence(store: Path, first: int) -> tuple[int, str]:
 
     Its exit has the last step that was done.
     """
-    holder = fence.newest_claim(store)
-    for incarnation in range(holder.token.incarnation if holder else 0, 0, -1):
+    claim = fence.newest_claim(store)
+    for incarnation in range(claim.token.incarnation if claim else 0, 0, -1):
         ended = fence.past_exit(store, incarnation)
         if ended is not None and ended.kind == causes.DIVERGED and ended.step >= first:
             return ended.step + 1, ended.reason
@@ -173,7 +177,7 @@ def _divergence(store: Path, first: int) -> tuple[int, str]:
 def _ranks(events: list[dict[str, Any]], done: list[dict[str, Any]]) -> int:
     """The number of ranks of the last incarnation that did any of the steps; 0 where no step is on record."""
     incarnation = done[-1]["incarnation"] if done else None
-    worlds = [each["world"] for each in events if each["event"] == "started" and each["incarnation"] == incarnation]
+    worlds = [event["world"] for event in events if event["event"] == "started" and event["incarnation"] == incarnation]
     return int(worlds[-1]) if worlds else 0
 
 
@@ -196,10 +200,10 @@ def _trainer(
         branch=_branch(config.training, original.start),
         init=None,
     )
-    if world.leads:
+    if world.is_rank_zero:
         fence.claim(store, fence.Token(1), nodes=("local",), cause="replay", by="replay")
         skipped_batches.copy(Path(config.placement.store), store, original.start.step)
-    world.gather(None)
+    world.all_gather(None)
     return Trainer(changing.changed(again, fields), world, fence.Token(1), recorder)
 
 
@@ -224,14 +228,14 @@ def _differences(
 
 def _step_differences(trainer: Trainer, original: _Original, step: int) -> Iterator[StepDifference]:
     for name, expected in original.recorded.get(step, {}).items():
-        found = trainer.metrics[name]
-        if found != expected:
-            apart = abs(found - expected)
+        actual = trainer.metrics[name]
+        if actual != expected:
+            apart = abs(actual - expected)
             yield StepDifference(f"the {name.replace('_', ' ')} of step {step}", apart, apart / abs(expected), step)
     if step in original.later:
-        mine = _copies(trainer)
+        own_copies = _copies(trainer)
         _load(trainer, original.later[step])
-        yield from _tensor_differences(mine, _copies(trainer), step, trainer.world)
+        yield from _tensor_differences(own_copies, _copies(trainer), step, trainer.world)
 
 
 def _load(trainer: Trainer, commit: Commit) -> None:
@@ -239,8 +243,8 @@ def _load(trainer: Trainer, commit: Commit) -> None:
     assert trainer.config.branch is not None
     branch = _branch(trainer.config.branch.training, commit)
     config = dataclasses.replace(trainer.config, branch=branch)
-    _, kept = branching.parents(config, trainer.world, trainer.token)
-    restore.load(trainer.engine, kept, trainer.world)
+    _, checkpoint = branching.parents(config, trainer.world, trainer.token)
+    restore.load(trainer.engine, checkpoint, trainer.world)
 
 
 def _copies(trainer: Trainer) -> dict[str, Tensor]:
@@ -256,21 +260,24 @@ def _local(tensor: Any) -> Tensor:
 
 
 def _tensor_differences(
-    mine: dict[str, Tensor], theirs: dict[str, Tensor], step: int, world: World
+    own_tensors: dict[str, Tensor], other_tensors: dict[str, Tensor], step: int, world: World
 ) -> list[StepDifference]:
     """The tensors that differ on any rank: those of the model, then those of the optimiser."""
-    here = {
-        name: _largest_difference(mine[name], other)
-        for name, other in theirs.items()
-        if not _same_bits(mine[name], other)
+    local_differences = {
+        name: _largest_difference(own_tensors[name], other)
+        for name, other in other_tensors.items()
+        if not _same_bits(own_tensors[name], other)
     }
-    everywhere = world.gather(here)
-    found = {name: [each[name] for each in everywhere if name in each] for name in theirs}
-    return [StepDifference(f"{name} after step {step}", *max(apart), step) for name, apart in found.items() if apart]
+    everywhere = world.all_gather(local_differences)
+    by_name = {
+        name: [rank_differences[name] for rank_differences in everywhere if name in rank_differences]
+        for name in other_tensors
+    }
+    return [StepDifference(f"{name} after step {step}", *max(apart), step) for name, apart in by_name.items() if apart]
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(*(each.contiguous().reshape(-1).view(torch.uint8) for each in (one, other)))
+    return torch.equal(*(tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)))
 
 
 def _largest_difference(one: Tensor, other: Tensor) -> tuple[float, float]:
@@ -300,15 +307,15 @@ def main(arguments: list[str]) -> int:
     try:
         config = configuration.load(options.config)
         with join(config) as world:
-            found = replay(config, world, options.first, options.steps, options.tolerance, options.fields)
+            finding = replay(config, world, options.first, options.steps, options.tolerance, options.fields)
     except ValueError as error:
         field = f"{error.field}: " if isinstance(error, Invalid) else ""
         console.warn(f"replay: {field}{error}")
         return UNUSABLE
-    if world.leads:
-        shown = json.dumps(dataclasses.asdict(found)) if options.json else f"replay: {found.text}"
-        console.say(shown)
-    return found.code
+    if world.is_rank_zero:
+        text = json.dumps(dataclasses.asdict(finding)) if options.json else f"replay: {finding.text}"
+        console.say(text)
+    return finding.code
 
 
 if __name__ == "__main__":

@@ -46,10 +46,10 @@ def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -
     (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
     stop = StopRequest()
-    with contextlib.closing(GenerationCarryover()) as kept:
+    with contextlib.closing(GenerationCarryover()) as carryover:
         while True:
             with contextlib.suppress(GenerationEnded), _exchanging(world):
-                return _train_in_one_generation(config, world, claim(world), stop, kept)
+                return _train_in_one_generation(config, world, claim(world), stop, carryover)
             world = next_generation(world, config)
             exhaustion.give_back_memory(world.device)
 
@@ -71,36 +71,36 @@ class GrantedSteps:
 
     def wait_for_more(self, step: int, stop: object) -> bool:
         """Stay for a while, as the grant says, while rank 0 is not asked to stop; whether more steps are granted."""
-        self._grant = self._newest(step, waits=True, stop=stop)
+        self._grant = self._newest(step, may_wait=True, stop=stop)
         return self._grant is None or step < self._grant.until
 
-    def _newest(self, step: int, waits: bool = False, stop: object = False) -> StepGrant | None:
+    def _newest(self, step: int, may_wait: bool = False, stop: object = False) -> StepGrant | None:
         """The newest grant, on all ranks; rank 0 waits for one that goes beyond `step`, as long as the newest says."""
-        found, fault = None, ""
-        if self._world.leads:
+        newest, fault = None, ""
+        if self._world.is_rank_zero:
             begun = time.monotonic()
             try:
-                found = grants.newest(self._store)
-                while waits and found and _is_worth_a_wait(found, step, begun) and not stop:
+                newest = grants.newest(self._store)
+                while may_wait and newest and _is_worth_a_wait(newest, step, begun) and not stop:
                     time.sleep(LOOK_SECONDS)
-                    found = grants.newest(self._store)
+                    newest = grants.newest(self._store)
             except OSError as error:
                 fault = str(error)
-        found, fault = self._world.from_leader((found, fault))
+        newest, fault = self._world.broadcast((newest, fault))
         if fault:
             raise OSError(fault)
-        return found
+        return newest
 
 
 def _train_in_one_generation(
-    config: Config, world: World, token: fence.Token, stop: StopRequest, kept: GenerationCarryover
+    config: Config, world: World, token: fence.Token, stop: StopRequest, carryover: GenerationCarryover
 ) -> str:
     with (
         RankRecorder(Path(config.placement.store), token, world.rank) as recorder,
         NodeWatch(recorder, world, nodes.name(), locations.nvme_folder(config.placement).parent),
-        contextlib.closing(Trainer(config, world, token, recorder, kept)) as trainer,
+        contextlib.closing(Trainer(config, world, token, recorder, carryover)) as trainer,
     ):
-        if world.leads:
+        if world.is_rank_zero:
             with warn_if_unwritable("list of packages"):
                 runtime_info.keep_packages(Path(config.placement.durable))
         try:
@@ -121,7 +121,7 @@ def _train_in_one_generation(
 def _record_division(trainer: Trainer, sequences: int) -> None:
     """Put on record which rank has which samples of each batch, from here to the end of this generation."""
     world = trainer.world
-    named = zip(world.gather(nodes.name()), order.spans(sequences, world.mesh), strict=True)
+    named = zip(world.all_gather(nodes.name()), order.spans(sequences, world.mesh), strict=True)
     ranks = {str(rank): [node, *span] for rank, (node, span) in enumerate(named)}
     trainer.record("divided", step=trainer.step, sequences=sequences, ranks=ranks)
 
@@ -148,7 +148,7 @@ def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
         elif trainer.together and trainer.due(trainer.config.storage.memory_steps):
             with trainer.timeline.part("checkpoint"):
                 trainer.saver.hold(trainer.engine, trainer.progress())
-        if trainer.newcomers.waiting and trainer.together and not last:
+        if trainer.scale_up.waiting and trainer.together and not last:
             _make_room(trainer)
         if asked_to_stop and trainer.step < trainer.config.run.steps:
             trainer.finish_commits()
@@ -171,8 +171,8 @@ def _make_room(trainer: Trainer) -> None:
     """
     trainer.finish_commits()
     trainer.saver.hold(trainer.engine, trainer.progress(), lasting=True)
-    why = {"kind": causes.GROWN, "reason": trainer.newcomers.reason(trainer.step)}
-    _end_generation(trainer, why, lambda: trainer.newcomers.admit(trainer.step))
+    why = {"kind": causes.GROWN, "reason": trainer.scale_up.reason(trainer.step)}
+    _end_generation(trainer, why, lambda: trainer.scale_up.admit(trainer.step))
 
 
 def _let_go(trainer: Trainer, leaving: tuple[str, ...]) -> None:
@@ -190,11 +190,11 @@ def _end_generation(trainer: Trainer, why: dict[str, str], announce: Callable[[]
 
     Raises GenerationEnded where ranks stay; else their supervisor ends them.
     """
-    if trainer.world.leads:
+    if trainer.world.is_rank_zero:
         trainer.recorder.record_own("between-steps", "detected", **why)
     trainer.recorder.flush()
-    trainer.world.gather(None)
-    if trainer.world.leads:
+    trainer.world.all_gather(None)
+    if trainer.world.is_rank_zero:
         announce()
     if trainer.world.groups and trainer.world.groups.stays:
         trainer.world.groups.leave_generation(ROOM_SECONDS)

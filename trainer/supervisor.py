@@ -31,11 +31,11 @@ from slipway.trainer.record import causes, incarnation
 
 
 def main(arguments: list[str]) -> int:
-    given = _parsed(arguments)
+    options = _parsed(arguments)
     try:
-        config = resolved.load(given.config)
-        preimport.load(config, _is_alone(given))
-        return _supervised(given, config)
+        config = resolved.load(options.config)
+        preimport.load(config, _is_alone(options))
+        return _supervised(options, config)
     except (StoreGone, OSError, causes.Failure) as error:
         _say(error)
         return ExitCode.FAILED
@@ -44,24 +44,24 @@ def main(arguments: list[str]) -> int:
         return ExitCode.UNUSABLE
 
 
-def _supervised(given: argparse.Namespace, config: Config) -> int:
+def _supervised(options: argparse.Namespace, config: Config) -> int:
     address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
-    host, port = given.endpoint
+    host, port = options.endpoint
     helpers: tuple[int, ...] = ()
-    if port == 0 and not _is_alone(given):
+    if port == 0 and not _is_alone(options):
         pid, port = rendezvous_store.start_local()
         host, helpers = rendezvous_store.LOOPBACK, (pid,)
-    own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
+    own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, options.ranks, address)
     number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
     helpers += exporter.start(store, number, own.node)
-    met = JobStore.alone() if _is_alone(given) else _connected(host, port)
-    if given.nodes.most > 1:
+    job_store = JobStore.alone() if _is_alone(options) else _connected(host, port)
+    if options.nodes.most > 1:
         helpers += (liveness.start(host, port, own.node),)
-    stays, memory = _stays(config, _is_alone(given)), slots.make(config.storage, given.ranks)
-    nodes = replace(given.nodes, replaced_seconds=float(os.environ.get(REPLACED, "0")))
+    stays, memory = _stays(config, _is_alone(options)), slots.make(config.storage, options.ranks)
+    nodes = replace(options.nodes, replaced_seconds=float(os.environ.get(REPLACED, "0")))
     policies = config.recovery.policies
-    place = JobPlace(given.config, config, store, number, nodes, own, (host, port), stays, helpers, memory, policies)
-    return Supervisor(place, met, rank_program.main).run()
+    job = JobPlace(options.config, config, store, number, nodes, own, (host, port), stays, helpers, memory, policies)
+    return Supervisor(job, job_store, rank_program.main).run()
 
 
 def _connected(host: str, port: int) -> JobStore:
@@ -82,8 +82,8 @@ def _stays(config: Config, alone: bool) -> bool:
     return not alone and config.recovery.stays(torch.cuda.is_available())
 
 
-def _is_alone(given: argparse.Namespace) -> bool:
-    return bool(given.nodes.most == given.ranks == 1)
+def _is_alone(options: argparse.Namespace) -> bool:
+    return bool(options.nodes.most == options.ranks == 1)
 
 
 def _say(error: Exception) -> None:

@@ -34,11 +34,11 @@ def validate(engine: Engine, feed: Feed, world: World) -> Validated:
     """Measure the samples of `feed.measured`. All ranks call at once and get the same."""
     sums = list[Any]()
     for numbers in feed.measured.values():
-        mine = numbers[rank_slice(len(numbers), world.data_rank, world.data_size)]
-        found = engine.measure(feed.held_out.read(mine), mine, len(numbers))
-        sums += [found.losses, found.hits]
-    totals = world.sum(*sums)
+        own_numbers = numbers[rank_slice(len(numbers), world.data_rank, world.data_size)]
+        batch_sums = engine.measure(feed.held_out.read(own_numbers), own_numbers, len(numbers))
+        sums += [batch_sums.losses, batch_sums.hits]
+    totals = world.all_reduce(*sums)
     targets = [len(numbers) * engine.targets_per_sample for numbers in feed.measured.values()]
     losses, hits = totals[0::2], totals[1::2]
-    each = {name: loss / count for name, loss, count in zip(feed.measured, losses, targets, strict=True)}
-    return Validated(sum(losses) / sum(targets), sum(hits) / sum(targets), each if len(each) > 1 else {})
+    by_dataset = {name: loss / count for name, loss, count in zip(feed.measured, losses, targets, strict=True)}
+    return Validated(sum(losses) / sum(targets), sum(hits) / sum(targets), by_dataset if len(by_dataset) > 1 else {})

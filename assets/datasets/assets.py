@@ -24,7 +24,7 @@ from slipway.assets.datasets.snapshots import difference, pointer
 from slipway.assets.datasets.snapshots.outcomes import Outcome, own_checks, own_outcomes, refusal, refuse_wrong_queries
 from slipway.assets.datasets.texts import metadata, steps, tokenizer
 from slipway.assets.execution import pods
-from slipway.assets.execution.user_errors import Advice, advised
+from slipway.assets.execution.user_errors import UserError, advised
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources import platform
 from slipway.resources.platform import DaskSettings
@@ -117,24 +117,24 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
         durable, log = tiers.durable_path, _log_of(context)
         with engine(recipe, log):
             record = kind.make_snapshot(recipe, durable, log)
-        made = kind.read(durable, record.result["sha256"])
-        parent = _parent(durable, made, kind)
-        outcomes = kind.outcomes(recipe, made, parent, durable, log)
-        outcomes += own_outcomes(recipe, made, parent, durable, kind.documents.table)
+        snapshot = kind.read(durable, record.result["sha256"])
+        parent = _parent(durable, snapshot, kind)
+        outcomes = kind.outcomes(recipe, snapshot, parent, durable, log)
+        outcomes += own_outcomes(recipe, snapshot, parent, durable, kind.documents.table)
         refused = refusal(recipe.name, checks, outcomes)
         if not refused:
-            pointer.point(durable, recipe.name, made.sha256, made.source["digest"])
-        shown = kind.snapshot_metadata(record, made, durable)
+            pointer.point(durable, recipe.name, snapshot.sha256, snapshot.source["digest"])
+        metadata = kind.snapshot_metadata(record, snapshot, durable)
         if parent is not None:
-            shown |= difference.metadata(parent, difference.difference(parent, made, durable))
+            metadata |= difference.metadata(parent, difference.difference(parent, snapshot, durable))
         if not refused:
-            found = inspection.inspect(durable, made, page.EXAMPLES)
+            inspected = inspection.inspect(durable, snapshot, page.EXAMPLES)
             named = dict(zip(checks, outcomes, strict=True))
-            page.write(durable, recipe.name, recipe.description, shown, named, found)
-            shown |= {"page": dg.MetadataValue.url(page.address(recipe.name))}
+            page.write(durable, recipe.name, recipe.description, metadata, named, inspected)
+            metadata |= {"page": dg.MetadataValue.url(page.address(recipe.name))}
         yield dg.MaterializeResult(
-            data_version=dg.DataVersion(made.sha256),
-            metadata=shown,
+            data_version=dg.DataVersion(snapshot.sha256),
+            metadata=metadata,
             check_results=_check_results(checks, outcomes),
         )
         if refused:
@@ -179,11 +179,11 @@ def _log_of(context: dg.AssetExecutionContext) -> BuildLog:
     return tell
 
 
-def _parent(durable: Path, made: SnapshotManifest, kind: DatasetKind[Any]) -> Any:
+def _parent(durable: Path, snapshot: SnapshotManifest, kind: DatasetKind[Any]) -> Any:
     """The snapshot that the dataset points at until now, if it is another one, of this kind, and still there."""
-    current = pointer.current(durable, made.dataset)
+    current = pointer.current(durable, snapshot.dataset)
     try:
-        return None if current in (None, made.sha256) else kind.read(durable, str(current))
+        return None if current in (None, snapshot.sha256) else kind.read(durable, str(current))
     except ValueError:
         return None
 
@@ -195,7 +195,7 @@ def _check_results(checks: Iterable[str], outcomes: list[Outcome]) -> list[dg.As
             check_name=name,
             metadata=outcome.metadata,
             severity=outcome.severity,
-            description=outcome.advice or None,
+            description=outcome.remedy or None,
         )
         for name, outcome in zip(checks, outcomes, strict=True)
     ]
@@ -213,8 +213,8 @@ def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, log
     job = advised(definitions, stacks=False).resolve_implicit_global_asset_job_def()
     try:
         job.execute_in_process(instance=instance, run_config={"loggers": {"lines": {}}})
-    except Advice as advice:
-        raise advice.error from None
+    except UserError as user_error:
+        raise user_error.error from None
     current = pointer.current(tiers.durable_path, recipe.name)
     assert current is not None
     return current
@@ -225,13 +225,13 @@ def _lines(log: Callable[[str], None]) -> dg.LoggerDefinition:
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said = getattr(record, "dagster_meta", {})
-            if not said.get("dagster_event"):
-                log(str(said.get("orig_message", record.getMessage())))
+            message_fields = getattr(record, "dagster_meta", {})
+            if not message_fields.get("dagster_event"):
+                log(str(message_fields.get("orig_message", record.getMessage())))
 
     def lines(_: dg.InitLoggerContext) -> logging.Logger:
-        made = logging.Logger("slipway", logging.INFO)
-        made.addHandler(Handler())
-        return made
+        logger = logging.Logger("slipway", logging.INFO)
+        logger.addHandler(Handler())
+        return logger
 
     return dg.LoggerDefinition(lines)

@@ -69,45 +69,45 @@ def collect(
         _wait(builds, collecting(durable), "what is being written to the tier", log)
         for dataset in _datasets(durable):
             _wait(builds, building(durable, dataset), f"a build of {dataset}", log)
-        for held in list(_content(durable, ASIDE)):  # of a collection that was killed
-            _put_back(durable, held)
+        for aside in list(_content(durable, ASIDE)):  # of a collection that was killed
+            _put_back(durable, aside)
         log("looking at what refers to snapshots")
-        loose, kept = _find(durable, set(referred()), keep, older)
+        loose, kept_snapshots = _find(durable, set(referred()), keep, older)
         removed = list(loose) if dry_run else list(_remove(durable, loose, referred, keep, older, log))
-    return Garbage(tuple(removed), sum(loose[path] for path in removed), kept)
+    return Garbage(tuple(removed), sum(loose[path] for path in removed), kept_snapshots)
 
 
-def _wait(held: contextlib.ExitStack, folder: Path, holder: str, log: BuildLog) -> None:
+def _wait(locks: contextlib.ExitStack, folder: Path, owner: str, log: BuildLog) -> None:
     """Hold the lock of a folder alone, and say for what this waits."""
     try:
-        held.enter_context(lock.at_once(folder))
+        locks.enter_context(lock.at_once(folder))
     except lock.Held:
-        log(f"waiting for {holder}")
-        held.enter_context(lock.exclusive(folder))
+        log(f"waiting for {owner}")
+        locks.enter_context(lock.exclusive(folder))
 
 
 def _remove(
     durable: Path, files: Collection[Path], referred: References, keep: int, older: float, log: BuildLog
 ) -> Iterator[Path]:
     """Set the files aside, and remove those that are garbage still; gives these."""
-    aside = {path: held for path in files if (held := _set_aside(durable, path)) is not None}
+    aside = {path: hidden for path in files if (hidden := _set_aside(durable, path)) is not None}
     oldest = time.time() - older
     try:
-        kept = _kept(durable, set(referred()), keep)
+        kept_snapshots = _kept_snapshots(durable, set(referred()), keep)
     except BaseException:  # what refers to them is not known any more
-        for held in aside.values():
-            _put_back(durable, held)
+        for hidden in aside.values():
+            _put_back(durable, hidden)
         raise
-    for path, held in list(aside.items()):
-        if held.stat().st_mtime >= oldest or (path.parent.name == "snapshots" and path.stem in kept):
+    for path, hidden in list(aside.items()):
+        if hidden.stat().st_mtime >= oldest or (path.parent.name == "snapshots" and path.stem in kept_snapshots):
             _put_back(durable, aside.pop(path))
-    needed = _needed(durable, kept | _young(durable, oldest))
+    needed = _needed(durable, kept_snapshots | _young(durable, oldest))
     phase = BuildPhase(log, "removing what nothing refers to", len(aside), "files")
-    for path, held in aside.items():
+    for path, hidden in aside.items():
         if path in needed:
-            _put_back(durable, held)
+            _put_back(durable, hidden)
         else:
-            removal.remove_file(durable, str(held.relative_to(durable)))
+            removal.remove_file(durable, str(hidden.relative_to(durable)))
             yield path
         phase.add(1)
 
@@ -119,28 +119,28 @@ def _datasets(durable: Path) -> list[str]:
 
 def _set_aside(durable: Path, path: Path) -> Path | None:
     """The new place of a file, which no build finds there; None when it is gone. Raises OSError for a link."""
-    kept = path.with_name(ASIDE + path.name)
-    return kept if removal.rename_file(durable, str(path.relative_to(durable)), kept.name) else None
+    hidden = path.with_name(ASIDE + path.name)
+    return hidden if removal.rename_file(durable, str(path.relative_to(durable)), hidden.name) else None
 
 
-def _put_back(durable: Path, held: Path) -> None:
+def _put_back(durable: Path, hidden: Path) -> None:
     with contextlib.suppress(FileExistsError):  # a build has written it anew
-        held.with_name(held.name.removeprefix(ASIDE)).hardlink_to(held)
-    removal.remove_file(durable, str(held.relative_to(durable)))
+        hidden.with_name(hidden.name.removeprefix(ASIDE)).hardlink_to(hidden)
+    removal.remove_file(durable, str(hidden.relative_to(durable)))
 
 
 def _find(durable: Path, referred: set[str], keep: int, older: float) -> tuple[dict[Path, int], int]:
     """The files that nothing refers to, with their bytes, and how many snapshots stay."""
     oldest = time.time() - older
-    kept = _kept(durable, referred, keep) | _young(durable, oldest)
-    needed = _needed(durable, kept)
+    kept_snapshots = _kept_snapshots(durable, referred, keep) | _young(durable, oldest)
+    needed = _needed(durable, kept_snapshots)
     loose = [path for path in _content(durable) if path not in needed and path.stat().st_mtime < oldest]
     # Manifests come first, so that no snapshot without its shards is listed.
     ordered = sorted(loose, key=lambda path: path.parent.name != "snapshots")
-    return {path: path.stat().st_size for path in ordered}, len(kept)
+    return {path: path.stat().st_size for path in ordered}, len(kept_snapshots)
 
 
-def _kept(durable: Path, referred: set[str], keep: int) -> set[str]:
+def _kept_snapshots(durable: Path, referred: set[str], keep: int) -> set[str]:
     """The snapshots that something refers to, or that are the last ones of a dataset."""
     datasets = _datasets(durable)
     latest = {sha256 for dataset in datasets for sha256 in past(durable, dataset)[-(keep + 1) :]}
@@ -162,10 +162,10 @@ def _young(durable: Path, oldest: float) -> set[str]:
     return {path.stem for path in paths if path.stat().st_mtime >= oldest}
 
 
-def _needed(durable: Path, kept: set[str]) -> set[Path]:
+def _needed(durable: Path, snapshots: set[str]) -> set[Path]:
     """The files to which a snapshot that stays, or the latest build of a dataset, refers."""
     try:
-        named = {path for sha256 in kept for path in files_of(durable, sha256)}
+        named = {path for sha256 in snapshots for path in files_of(durable, sha256)}
     except ValueError as error:
         raise ValueError(
             f"{error}; this snapshot has to stay, and what it refers to is not known: nothing is removed; "
@@ -191,17 +191,17 @@ def files_of(durable: Path, sha256: str) -> Iterator[Path]:
 def _latest_build(durable: Path, dataset: str) -> Iterator[Path]:
     """The files that the last run of each step made, and the extracts from which the next build continues."""
     records = [record for step in STEPS if (record := StepCache(durable, dataset).latest(step)) is not None]
-    made = {durable / file for record in records for file in record.files}
-    indexes = {path for path in made if path.parent.name == "extracts"} | {extracts.newest(durable, dataset)}
-    yield from made | indexes
+    files = {durable / file for record in records for file in record.files}
+    indexes = {path for path in files if path.parent.name == "extracts"} | {extracts.newest(durable, dataset)}
+    yield from files | indexes
     for index in indexes:
         if index.exists():
             yield from extracts.segments(index, durable)
 
 
-def _content(durable: Path, beginning: str = "") -> Iterator[Path]:
+def _content(durable: Path, prefix: str = "") -> Iterator[Path]:
     """The files that are named by their content, or those of them whose names have that beginning instead."""
     for pattern in ("datasets/*/extracts/*", *(f"{folder}/*" for folder in FOLDERS)):
         for path in sorted(durable.glob(pattern)):
-            if path.is_file() and path.name.startswith(ASIDE) == bool(beginning):
+            if path.is_file() and path.name.startswith(ASIDE) == bool(prefix):
                 yield path

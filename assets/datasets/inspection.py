@@ -18,7 +18,7 @@ EXAMPLES = """
 
 EXCERPT_LENGTH = 160
 """The most characters of an excerpt."""
-BEGINNING = """
+FIRST_CHARACTERS = """
     SELECT text FROM read_parquet($segments, filename = 'segment_file') d
     JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
     WHERE d.file = $file AND d.number = $number AND ($blake3 IS NULL OR d.blake3 = $blake3)
@@ -53,7 +53,7 @@ class Inspection:
     snapshot: str
     rows: int
     """Documents that were read, or could not be."""
-    kept: int
+    remaining: int
     bytes: int
     splits: tuple[Total, ...]
     languages: tuple[Total, ...]
@@ -63,36 +63,38 @@ class Inspection:
     """Files that the last listing of the source left out, whichever snapshot is inspected."""
 
 
-def inspect(durable: Path, made: Snapshot, examples: int = 3, reason: str = "") -> Inspection:
+def inspect(durable: Path, snapshot: Snapshot, examples: int = 3, reason: str = "") -> Inspection:
     """The documents of a snapshot, with so many examples of each reason, or of `reason` alone.
 
     Raises ValueError when the documents table is gone, and for a reason for which nothing was left out.
     """
-    table = document_table.path(durable, made.documents["blake3"])
+    table = document_table.path(durable, snapshot.documents["blake3"])
     if not table.exists():
-        raise ValueError(f"{table}: found no documents table there, expected that of snapshot {made.sha256[:12]}")
-    found = warehouse.removals(table)
-    if reason and reason not in {each.reason for each in found}:
-        there = "; ".join(each.reason for each in found) or "none"
+        raise ValueError(f"{table}: found no documents table there, expected that of snapshot {snapshot.sha256[:12]}")
+    all_removals = warehouse.removals(table)
+    if reason and reason not in {removal.reason for removal in all_removals}:
+        there = "; ".join(removal.reason for removal in all_removals) or "none"
         raise ValueError(f"reason {reason}: found no document that was left out for it, expected one of {there}")
-    texts = isinstance(made, TextSnapshot)
+    texts = isinstance(snapshot, TextSnapshot)
     statistics = warehouse.statistics(table) if texts else None
-    kept, index = warehouse.kept(table), extracts.newest(durable, made.dataset)
+    remaining, index = warehouse.kept_total(table), extracts.newest(durable, snapshot.dataset)
     removals = tuple(
-        LeftOutDocuments(each.reason, each.documents, _examples(table, each.reason, examples, index, durable, texts))
-        for each in found
-        if reason in ("", each.reason)
+        LeftOutDocuments(
+            removal.reason, removal.documents, _examples(table, removal.reason, examples, index, durable, texts)
+        )
+        for removal in all_removals
+        if reason in ("", removal.reason)
     )
     return Inspection(
-        made.dataset,
-        made.sha256,
-        kept.documents + sum(each.documents for each in found),
-        kept.documents,
-        kept.bytes,
+        snapshot.dataset,
+        snapshot.sha256,
+        remaining.documents + sum(removal.documents for removal in all_removals),
+        remaining.documents,
+        remaining.bytes,
         statistics.splits if statistics else (),
         statistics.languages if statistics else (),
         removals,
-        tuple(quarantine.left_out_files(durable, made.dataset)),
+        tuple(quarantine.left_out_files(durable, snapshot.dataset)),
     )
 
 
@@ -105,12 +107,12 @@ def _examples(
         rows = connection.execute(query, {"table": str(table), "reason": reason, "most": most}).fetchall()
     begins = texts and index.exists()
     return tuple(
-        LeftOutExample(document, because, beginning(index, durable, document, blake3) if begins else "")
+        LeftOutExample(document, because, first_characters(index, durable, document, blake3) if begins else "")
         for document, blake3, because in rows
     )
 
 
-def beginning(index: Path, durable: Path, document: str, blake3: str | None = None) -> str:
+def first_characters(index: Path, durable: Path, document: str, blake3: str | None = None) -> str:
     """The beginning of a document, named `<file>#<number>`, on one line.
 
     Empty for a document without a text, and where the cache of texts has it no more, or another one than that of this
@@ -122,8 +124,8 @@ def beginning(index: Path, durable: Path, document: str, blake3: str | None = No
         return ""
     values = {"segments": paths, "index": str(index), "file": file, "number": int(number), "blake3": blake3}
     with warehouse.connect() as connection:
-        found = connection.execute(BEGINNING, values).fetchone()
-    return in_a_cell(found[0] if found and found[0] else "")
+        row = connection.execute(FIRST_CHARACTERS, values).fetchone()
+    return in_a_cell(row[0] if row and row[0] else "")
 
 
 def in_a_cell(text: str) -> str:

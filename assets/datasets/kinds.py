@@ -24,10 +24,10 @@ from slipway.trainer.data import images, shards
 from slipway.trainer.data.images import ImageSnapshot
 from slipway.trainer.data.shards import SnapshotManifest, TextSnapshot
 
-Made = TypeVar("Made", bound=SnapshotManifest)
+SnapshotOfKind = TypeVar("SnapshotOfKind", bound=SnapshotManifest)
 
 
-class DatasetKind(ABC, Generic[Made]):
+class DatasetKind(ABC, Generic[SnapshotOfKind]):
     """What the lane of a dataset does for texts or for images, whose snapshots are of the type `Made`."""
 
     documents: ClassVar[DocumentKind]
@@ -55,17 +55,22 @@ class DatasetKind(ABC, Generic[Made]):
         """The SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already."""
 
     @abstractmethod
-    def read(self, durable: Path, sha256: str) -> Made:
+    def read(self, durable: Path, sha256: str) -> SnapshotOfKind:
         """The snapshot of a SHA-256 in the durable tier."""
 
     @abstractmethod
     def outcomes(
-        self, recipe: DatasetRecipe, made: Made, parent: Made | None, durable: Path, log: BuildLog
+        self,
+        recipe: DatasetRecipe,
+        snapshot: SnapshotOfKind,
+        parent: SnapshotOfKind | None,
+        durable: Path,
+        log: BuildLog,
     ) -> list[Outcome]:
         """The outcomes of the checks, in their order, of a snapshot and its parent as the durable tier has them."""
 
     @abstractmethod
-    def snapshot_metadata(self, record: Record, made: Made, durable: Path) -> dict[str, Any]:
+    def snapshot_metadata(self, record: Record, snapshot: SnapshotOfKind, durable: Path) -> dict[str, Any]:
         """The metadata of a snapshot."""
 
 
@@ -90,12 +95,12 @@ class Texts(DatasetKind[TextSnapshot]):
         return shards.read_manifest(durable, sha256)
 
     def outcomes(
-        self, recipe: DatasetRecipe, made: TextSnapshot, parent: TextSnapshot | None, durable: Path, log: BuildLog
+        self, recipe: DatasetRecipe, snapshot: TextSnapshot, parent: TextSnapshot | None, durable: Path, log: BuildLog
     ) -> list[Outcome]:
-        return text_checks.outcomes(recipe, made, parent, durable, log)
+        return text_checks.outcomes(recipe, snapshot, parent, durable, log)
 
-    def snapshot_metadata(self, record: Record, made: TextSnapshot, durable: Path) -> dict[str, Any]:
-        return text_metadata.of_snapshot(record, made, durable)
+    def snapshot_metadata(self, record: Record, snapshot: TextSnapshot, durable: Path) -> dict[str, Any]:
+        return text_metadata.of_snapshot(record, snapshot, durable)
 
 
 class Images(DatasetKind[ImageSnapshot]):
@@ -119,12 +124,12 @@ class Images(DatasetKind[ImageSnapshot]):
         return images.read_manifest(durable, sha256)
 
     def outcomes(
-        self, recipe: DatasetRecipe, made: ImageSnapshot, parent: ImageSnapshot | None, durable: Path, log: BuildLog
+        self, recipe: DatasetRecipe, snapshot: ImageSnapshot, parent: ImageSnapshot | None, durable: Path, log: BuildLog
     ) -> list[Outcome]:
-        return image_checks.outcomes(recipe, made, parent, durable, log)
+        return image_checks.outcomes(recipe, snapshot, parent, durable, log)
 
-    def snapshot_metadata(self, record: Record, made: ImageSnapshot, durable: Path) -> dict[str, Any]:
-        return image_metadata.of_snapshot(record, made, durable)
+    def snapshot_metadata(self, record: Record, snapshot: ImageSnapshot, durable: Path) -> dict[str, Any]:
+        return image_metadata.of_snapshot(record, snapshot, durable)
 
 
 def dataset_kind(recipe: DatasetRecipe) -> DatasetKind[Any]:

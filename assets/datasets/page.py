@@ -41,39 +41,39 @@ def write(
     durable: Path,
     dataset: str,
     description: str,
-    shown: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     checks: Mapping[str, Outcome],
-    found: Inspection,
+    inspected: Inspection,
 ) -> None:
     """Write the page of a dataset's newest snapshot. Raises OSError."""
     past = pointer.past(durable, dataset)
     path = durable / "datasets" / dataset / PAGE
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.replace(path, html(dataset, description, shown, checks, past, found).encode())
+    atomic.replace(path, html(dataset, description, metadata, checks, past, inspected).encode())
 
 
 def html(
     dataset: str,
     description: str,
-    shown: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     checks: Mapping[str, Outcome],
     past: list[str],
-    found: Inspection,
+    inspected: Inspection,
 ) -> str:
-    """The page; `shown` is the metadata of the snapshot's event, `past` the snapshots that it has pointed at, and
-    `found` what became of its documents. Pure."""
-    return html_layout.page(_title(dataset, shown), _body(dataset, description, shown, checks, past, found))
+    """The page; `metadata` is the metadata of the snapshot's event, `past` the snapshots that it has pointed at, and
+    `inspected` what became of its documents. Pure."""
+    return html_layout.page(_title(dataset, metadata), _body(dataset, description, metadata, checks, past, inspected))
 
 
 def _body(
     dataset: str,
     description: str,
-    shown: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     checks: Mapping[str, Outcome],
     past: list[str],
-    found: Inspection,
+    inspected: Inspection,
 ) -> Iterator[str]:
-    values = _values(shown)
+    values = _values(metadata)
     yield f"<h1>Dataset {escape(dataset)}</h1>"
     yield html_layout.paragraph(description)
     named = {"dagster/row_count": "documents", "shard_bytes": "bytes of shards"}
@@ -82,7 +82,7 @@ def _body(
         (name, html_layout.number(value)) for name, value in counts if isinstance(value, int | float)
     )
     yield html_layout.section("checks", "Checks", _checks(checks))
-    yield html_layout.section("left-out", "Left out", _left_out(found))
+    yield html_layout.section("left-out", "Left out", _left_out(inspected))
     pictures = {name: PICTURE.findall(value) for name, value in values.items() if isinstance(value, str)}
     for name, pictured in pictures.items():
         for alt, source in pictured:
@@ -95,23 +95,23 @@ def _body(
             yield html_layout.section(
                 name, title, [html_layout.table(cells[0], [[*map(_grouped, row)] for row in cells[1:]])]
             )
-    rows = [[_words(name), _text(value)] for name, value in rest.items() if not _cells(value) and _text(value)]
+    rows = [[_label(name), _text(value)] for name, value in rest.items() if not _cells(value) and _text(value)]
     yield html_layout.section(
-        "all", "Everything else", [html_layout.table(["what", "value"], rows, left=True)] if rows else []
+        "all", "Everything else", [html_layout.table(["what", "value"], rows, align_left=True)] if rows else []
     )
-    history = [[each, "of now" if each == past[-1] else "earlier"] for each in reversed(past)]
+    history = [[snapshot, "of now" if snapshot == past[-1] else "earlier"] for snapshot in reversed(past)]
     yield html_layout.section(
-        "past", "Snapshots", [html_layout.table(["snapshot", "which"], history, left=True)] if past else []
+        "past", "Snapshots", [html_layout.table(["snapshot", "which"], history, align_left=True)] if past else []
     )
 
 
 def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
     """Each check with its outcome and figures; figures of groups follow as tables of their own."""
     tables, rows = list[str](), []
-    for name, each in checks.items():
+    for name, check in checks.items():
         figures = []
-        for figure, given in each.metadata.items():
-            value = given.value if isinstance(given, dg.MetadataValue) else given
+        for figure, entry in check.metadata.items():
+            value = entry.value if isinstance(entry, dg.MetadataValue) else entry
             if cells := _cells(value):
                 tables += [
                     f"<h3>{escape(name.replace('_', ' ').capitalize())}</h3>",
@@ -119,45 +119,48 @@ def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
                 ]
             else:
                 figures.append(f"{figure.replace('_', ' ')}: {_text(value)}")
-        rows.append([_words(name), "passed" if each.passed else "not passed", ", ".join(figures)])
+        rows.append([_label(name), "passed" if check.passed else "not passed", ", ".join(figures)])
     if rows:
-        yield html_layout.table(["check", "outcome", "figures"], rows, left=True)
+        yield html_layout.table(["check", "outcome", "figures"], rows, align_left=True)
     yield from tables
 
 
-def _left_out(found: Inspection) -> Iterator[str]:
+def _left_out(inspected: Inspection) -> Iterator[str]:
     """What each rule left out, with examples and what shows it, and the files that were not read."""
-    if found.removals:
-        yield from _removed(found)
-    if unread := found.files_left_out:
+    if inspected.removals:
+        yield from _removed(inspected)
+    if unread := inspected.files_left_out:
         yield f"<h3>{counted(len(unread), 'file was', 'files were')} not read</h3>"
-        yield html_layout.table(["reason", "file"], [[each.reason, each.name] for each in unread[:FILES]], left=True)
+        yield html_layout.table(
+            ["reason", "file"], [[file.reason, file.name] for file in unread[:FILES]], align_left=True
+        )
         more = len(unread) - FILES
         yield html_layout.paragraph(
-            f"{more:,} more are in slipway data inspect {found.dataset}." if more > 0 else "", "quiet"
+            f"{more:,} more are in slipway data inspect {inspected.dataset}." if more > 0 else "", "quiet"
         )
 
 
-def _removed(found: Inspection) -> Iterator[str]:
+def _removed(inspected: Inspection) -> Iterator[str]:
     rows = [
-        [_words(each.reason), f"{each.documents:,}", f"{each.documents / found.rows:.1%}"] for each in found.removals
+        [_label(removal.reason), f"{removal.documents:,}", f"{removal.documents / inspected.rows:.1%}"]
+        for removal in inspected.removals
     ]
     yield html_layout.table(["reason", "documents", "share"], rows)
-    shown = [
-        [_words(removal.reason), each.document, _text(each.because), each.begins]
-        for removal in found.removals
-        for each in removal.examples
+    example_rows = [
+        [_label(removal.reason), example.document, _text(example.because), example.begins]
+        for removal in inspected.removals
+        for example in removal.examples
     ]
-    yield html_layout.table(["reason", "document", "because of", "begins"], shown, left=True, stacks=True)
+    yield html_layout.table(["reason", "document", "because of", "begins"], example_rows, align_left=True, stacks=True)
 
 
-def _values(shown: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.value if isinstance(value, dg.MetadataValue) else value for name, value in shown.items()}
+def _values(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.value if isinstance(value, dg.MetadataValue) else value for name, value in metadata.items()}
 
 
-def _title(dataset: str, shown: Mapping[str, Any]) -> str:
+def _title(dataset: str, metadata: Mapping[str, Any]) -> str:
     """Such as: 575 documents, 3,033,339 tokens: dataset python-stdlib."""
-    values = _values(shown)
+    values = _values(metadata)
     counts = {"documents": values.get("dagster/row_count"), "tokens": values.get("tokens")}
     sizes = ", ".join(f"{html_layout.number(value)} {name}" for name, value in counts.items() if isinstance(value, int))
     return f"{sizes}: dataset {dataset}" if sizes else f"Dataset {dataset}"
@@ -166,7 +169,7 @@ def _title(dataset: str, shown: Mapping[str, Any]) -> str:
 NAMES = {"unigram_entropy": "unigram entropy, nats per token", "reused": "taken from an earlier build"}
 
 
-def _words(name: str) -> str:
+def _label(name: str) -> str:
     """A name of the metadata as people write it."""
     return NAMES.get(name, name.removeprefix("dagster/").replace("_", " "))
 
@@ -195,8 +198,8 @@ def _text(value: Any) -> str:
         text = value
     elif isinstance(value, int | float):
         text = html_layout.number(value)
-    elif isinstance(value, Mapping) and all(isinstance(each, int | float) for each in value.values()):
-        text = ", ".join(f"{_words(str(name))} {html_layout.number(each)}" for name, each in value.items())
+    elif isinstance(value, Mapping) and all(isinstance(number, int | float) for number in value.values()):
+        text = ", ".join(f"{_label(str(name))} {html_layout.number(number)}" for name, number in value.items())
     elif isinstance(value, Mapping | list):
         text = json.dumps(value, ensure_ascii=False, default=str)
     else:

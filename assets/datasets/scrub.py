@@ -44,7 +44,7 @@ class DamagedContent:
 
     name: str
     """Relative to the tier."""
-    found: str
+    problem: str
     """What is wrong with it."""
     mended: str = ""
     """Where its bytes came from; empty when nothing had them."""
@@ -67,7 +67,7 @@ class Scrubbed:
     @property
     def lost(self) -> list[DamagedContent]:
         """The damaged files that are not mended, without those that no snapshot consists of: builds make these anew."""
-        return [each for each in self.damaged if not each.mended and (each.snapshots or each.name.startswith(STAYS))]
+        return [file for file in self.damaged if not file.mended and (file.snapshots or file.name.startswith(STAYS))]
 
 
 def scrub(
@@ -95,7 +95,7 @@ def scrub(
         if on_progress:
             on_progress(meter.progress())
     for name in _missing(durable):
-        if _in_part(name, part, parts) and name not in {each.name for each in damaged}:
+        if _in_part(name, part, parts) and name not in {file.name for file in damaged}:
             damaged.append(_mended(durable, DamagedContent(name, MISSING), origins))
     return Scrubbed(meter.files, meter.bytes, tuple(with_snapshots(durable, damaged)), tuple(unread))
 
@@ -173,7 +173,7 @@ def with_snapshots(durable: Path, damaged: Sequence[DamagedContent]) -> Iterator
     """The damaged files with the snapshots that consist of them, and the datasets that point at one of these now."""
     if not damaged:
         return
-    named, current = _named(durable, {each.name for each in damaged}), _current(durable)
+    named, current = _named(durable, {file.name for file in damaged}), _current(durable)
     for one in damaged:
         snapshots = set(named.get(one.name, ()))
         snapshots |= {Path(one.name).stem} if one.name.startswith("snapshots/") else set()
@@ -181,13 +181,13 @@ def with_snapshots(durable: Path, damaged: Sequence[DamagedContent]) -> Iterator
         yield replace(one, snapshots=tuple(sorted(snapshots)), datasets=tuple(datasets))
 
 
-def _named(durable: Path, wanted: Collection[str] | None = None) -> Mapping[str, list[str]]:
+def _named(durable: Path, files: Collection[str] | None = None) -> Mapping[str, list[str]]:
     """The files that snapshots consist of, or those of them that are wanted, with these snapshots."""
     named: dict[str, list[str]] = {}
-    for each in _files(durable, "snapshots"):
-        parts = set(_parts(durable, Path(each).stem))
-        for name in parts if wanted is None else parts & set(wanted):
-            named.setdefault(name, []).append(Path(each).stem)
+    for file in _files(durable, "snapshots"):
+        parts = set(_parts(durable, Path(file).stem))
+        for name in parts if files is None else parts & set(files):
+            named.setdefault(name, []).append(Path(file).stem)
     return named
 
 
@@ -207,9 +207,9 @@ def _missing(durable: Path) -> list[str]:
 
 def _current(durable: Path) -> dict[str, str]:
     """The snapshot that each dataset points at; none of a dataset whose pointer makes no sense."""
-    found = dict[str, str]()
+    snapshots = dict[str, str]()
     for dataset in listing.names_if_there(durable / "datasets"):
         with contextlib.suppress(ValueError):  # the next build says so
             if (sha256 := pointer.current(durable, dataset)) is not None:
-                found[dataset] = sha256
-    return found
+                snapshots[dataset] = sha256
+    return snapshots

@@ -17,7 +17,7 @@ from slipway.trainer.base.paths import SNAPSHOTS
 from slipway.trainer.data import snapshots
 from slipway.trainer.data.mixtures import MixtureSnapshot
 
-MEANT = """
+MATCHING_DOCUMENTS = """
     WITH read AS (
         SELECT d.file || '#' || d.number AS document, d.file, d.number, {identity} AS identity, d.blake3, {url} AS url
         FROM read_parquet($segments, filename = 'segment_file', union_by_name = true) d
@@ -38,7 +38,7 @@ NEARLY_EQUAL = """
     SELECT document FROM documents
     WHERE (document IN (FROM clusters) OR because IN (FROM clusters)) AND document NOT IN $documents ORDER BY document
 """
-KEPT = """
+REMAINING = """
     SELECT count(*) FROM read_parquet($table)
     WHERE removed IS NULL AND (blake3 IN $hashes OR name || '#' || number IN $documents)
 """
@@ -61,7 +61,7 @@ class TakedownSelection:
 
 
 @dataclass(frozen=True)
-class MeantDocument:
+class MatchingDocument:
     """A document of the source as it was read last."""
 
     name: str
@@ -76,7 +76,9 @@ class MeantDocument:
     """The areas asked for that its URL is in."""
 
 
-def meant(durable: Path, dataset: str, kind: DocumentKind, asked: TakedownSelection) -> list[MeantDocument]:
+def matching_documents(
+    durable: Path, dataset: str, kind: DocumentKind, selection: TakedownSelection
+) -> list[MatchingDocument]:
     """The documents that are asked for, as the source was read last.
 
     Raises ValueError when the dataset was never read, before documents had URLs, or when what was read is gone.
@@ -91,18 +93,18 @@ def meant(durable: Path, dataset: str, kind: DocumentKind, asked: TakedownSelect
             f"again, first: slipway data build {dataset}"
         )
     url = "d.url" if "url" in kind.table.names else "NULL::VARCHAR"
-    query = MEANT.format(identity=kind.identity, url=url, urls_under=takedowns.urls_under("read"))
-    values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(asked.documents)}
-    values |= {"urls": list(asked.urls), "under": list(asked.under)}
+    query = MATCHING_DOCUMENTS.format(identity=kind.identity, url=url, urls_under=takedowns.urls_under("read"))
+    values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(selection.documents)}
+    values |= {"urls": list(selection.urls), "under": list(selection.under)}
     with warehouse.connect() as connection:
         try:
-            found = connection.execute(query, values).fetchall()
+            rows = connection.execute(query, values).fetchall()
         except duckdb.BinderException:
             raise ValueError(
                 f"dataset {dataset}: it was read by a version that kept no URLs; first: slipway data build {dataset}"
             ) from None
     return [
-        MeantDocument(name, identity, blake3, where, tuple(within)) for name, identity, blake3, where, within in found
+        MatchingDocument(name, identity, blake3, where, tuple(within)) for name, identity, blake3, where, within in rows
     ]
 
 
@@ -117,57 +119,64 @@ def nearly_equal(durable: Path, snapshot: str, documents: Collection[str]) -> li
         return [name for (name,) in connection.execute(NEARLY_EQUAL, values).fetchall()]
 
 
-def snapshots_with(durable: Path, documents: Collection[MeantDocument], asked: TakedownSelection) -> dict[str, str]:
+def snapshots_with(
+    durable: Path, documents: Collection[MatchingDocument], selection: TakedownSelection
+) -> dict[str, str]:
     """All snapshots, mixtures too, that keep one of these documents, by text, name or URL; with their datasets.
 
     A snapshot whose documents table is gone is among them: what it has is not known. Raises ValueError for a manifest
     that cannot be read.
     """
-    found, known, mixed = dict[str, str](), dict[Path, bool](), list[MixtureSnapshot]()
+    datasets, known, mixed = dict[str, str](), dict[Path, bool](), list[MixtureSnapshot]()
     for name in listing.names_if_there(durable / SNAPSHOTS):
         if name.startswith(".") or not name.endswith(".json"):
             continue
-        made = snapshots.read(durable, name.removesuffix(".json"))
-        if isinstance(made, MixtureSnapshot):
-            mixed.append(made)
+        snapshot = snapshots.read(durable, name.removesuffix(".json"))
+        if isinstance(snapshot, MixtureSnapshot):
+            mixed.append(snapshot)
             continue
-        table = table_of(made, durable)
+        table = table_of(snapshot, durable)
         if table not in known:
-            known[table] = not table.exists() or _keeps(table, documents) or bool(_kept_urls(table, asked))
+            known[table] = not table.exists() or _keeps(table, documents) or bool(_kept_urls(table, selection))
         if known[table]:
-            found[made.sha256] = made.dataset
-    return found | {
-        each.sha256: each.dataset for each in mixed if any(source.snapshot in found for source in each.sources)
+            datasets[snapshot.sha256] = snapshot.dataset
+    return datasets | {
+        mixture.sha256: mixture.dataset
+        for mixture in mixed
+        if any(source.snapshot in datasets for source in mixture.sources)
     }
 
 
-def were_in(durable: Path, dataset: str, asked: TakedownSelection) -> set[str]:
+def were_in(durable: Path, dataset: str, selection: TakedownSelection) -> set[str]:
     """Those of the URLs and areas of which a snapshot that the dataset has pointed at keeps a document; what is gone is
     passed over."""
-    found = set[str]()
+    names = set[str]()
     for past in pointer.history(durable, dataset):
         if not past.fault:
             table = table_of(snapshots.read(durable, past.sha256), durable)
-            found |= _kept_urls(table, asked) if table.exists() else set()
-    return found
+            names |= _kept_urls(table, selection) if table.exists() else set()
+    return names
 
 
-def _keeps(table: Path, documents: Collection[MeantDocument]) -> bool:
+def _keeps(table: Path, documents: Collection[MatchingDocument]) -> bool:
     """Whether a table keeps one of these documents, by text or name."""
-    values = {"hashes": [each.blake3 for each in documents], "documents": [each.name for each in documents]}
+    values = {
+        "hashes": [document.blake3 for document in documents],
+        "documents": [document.name for document in documents],
+    }
     with warehouse.connect() as connection:
-        (count,) = connection.execute(KEPT, values | {"table": str(table)}).fetchall()[0]
+        (count,) = connection.execute(REMAINING, values | {"table": str(table)}).fetchall()[0]
         return bool(count)
 
 
-def _kept_urls(table: Path, asked: TakedownSelection) -> set[str]:
+def _kept_urls(table: Path, selection: TakedownSelection) -> set[str]:
     """Those of the URLs and areas of which a table keeps a document."""
-    if not asked.urls and not asked.under:
+    if not selection.urls and not selection.under:
         return set()
     with warehouse.connect() as connection:
         columns = [name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()]
         if "url" not in columns:
             return set()
         query = KEPT_URLS.format(kept=_KEPT_ROWS, urls_under=takedowns.urls_under(_KEPT_ROWS))
-        values = {"table": str(table), "urls": list(asked.urls), "under": list(asked.under)}
-        return {found for (found,) in connection.execute(query, values).fetchall()}
+        values = {"table": str(table), "urls": list(selection.urls), "under": list(selection.under)}
+        return {url for (url,) in connection.execute(query, values).fetchall()}

@@ -30,7 +30,7 @@ from slipway.resources.launchers.kubernetes.status import wait_by_events, wait_b
 from slipway.resources.platform import ComputeSettings
 from slipway.resources.steps import misfit
 
-ASKED = ("max_concurrent", "retries", "step_dependency_config", "tag_concurrency_limits")
+CONFIGURED = ("max_concurrent", "retries", "step_dependency_config", "tag_concurrency_limits")
 """What a person may write below `execution` in the launchpad; Dagster's other fields would give pods any rights."""
 LOOK_SECONDS = 10
 """How often the pods of steps are looked at: what one waits for is said well within a minute."""
@@ -52,7 +52,7 @@ def cluster_executor(compute: ComputeSettings) -> dg.ExecutorDefinition:
     dagsters = k8s_job_executor.config_schema.as_field().config_type.fields  # type: ignore[attr-defined]
     return dg.ExecutorDefinition(
         name="slipway",
-        config_schema={name: dagsters[name] for name in ASKED},
+        config_schema={name: dagsters[name] for name in CONFIGURED},
         requirements=dg.multiple_process_executor_requirements(),
         executor_creation_fn=chosen,
     )
@@ -65,16 +65,16 @@ class StepPods(K8sStepHandler):
         super().__init__(**dagsters)
         self._compute, self._client = compute, client
         self._refused: dict[str, str] = {}
-        self._said: dict[str, str] = {}
+        self._reported_reasons: dict[str, str] = {}
 
     def launch_step(self, step_handler_context: StepHandlerContext) -> Iterator[DagsterEvent]:
         """Launch the step's pod; where no node can hold it, the next look at the step fails it with the reason."""
         step, context = self._get_step_key(step_handler_context), self._get_container_context(step_handler_context)
         config = context.run_k8s_config
-        asked = config.container_config["resources"]["requests"]
+        requests = config.container_config["resources"]["requests"]
         selector = config.pod_spec_config.get("node_selector") or {}
         with contextlib.suppress(Unavailable):  # a cluster that cannot be asked is not too small
-            if reason := misfit(asked, self._client.list(NODES, selector)):
+            if reason := misfit(requests, self._client.list(NODES, selector)):
                 remedy = _remedy(step_handler_context, step)
                 self._refused[step] = f"the pod of {step} fits on no node: {reason}. {remedy}"
                 return
@@ -85,11 +85,11 @@ class StepPods(K8sStepHandler):
         step = self._get_step_key(step_handler_context)
         if step in self._refused:
             return CheckStepHealthResult.unhealthy(self._refused[step])
-        found = super().check_step_health(step_handler_context)
-        if found.is_healthy:
+        health = super().check_step_health(step_handler_context)
+        if health.is_healthy:
             with contextlib.suppress(Unavailable):
                 self._say(step_handler_context, step, self._wait(step_handler_context))
-        return found
+        return health
 
     def _wait(self, context: StepHandlerContext) -> str:
         """What the step's pod waits for; empty once it has started, or where nothing is known."""
@@ -103,18 +103,18 @@ class StepPods(K8sStepHandler):
         return wait_by_events(self._client.list(EVENTS, {}, namespace), job)
 
     def _say(self, context: StepHandlerContext, step: str, reason: str) -> None:
-        if reason and self._said.get(step) != reason:
-            self._said[step] = reason
+        if reason and self._reported_reasons.get(step) != reason:
+            self._reported_reasons[step] = reason
             context.instance.report_engine_event(f"{step} waits: {reason}", context.dagster_run, step_key=step)
 
     def _get_container_context(self, step_handler_context: StepHandlerContext) -> K8sContainerContext:
         context = super()._get_container_context(step_handler_context)
         tags = step_handler_context.step_tags[self._get_step_key(step_handler_context)]
         sandbox = pods.sandbox(tags, self._compute.steps)
-        amounts = {"resources": pods.given(tags, self._compute.steps)}
+        amounts = {"resources": pods.requested_amounts(tags, self._compute.steps)}
         spec = {"runtime_class_name": sandbox} if sandbox else {}
-        ours = UserDefinedDagsterK8sConfig(container_config=amounts, pod_spec_config=spec)
-        return context.merge(K8sContainerContext(run_k8s_config=ours))
+        container_context = UserDefinedDagsterK8sConfig(container_config=amounts, pod_spec_config=spec)
+        return context.merge(K8sContainerContext(run_k8s_config=container_context))
 
 
 def step_pods(context: dg.InitExecutorContext, compute: ComputeSettings) -> StepDelegatingExecutor:
@@ -124,7 +124,7 @@ def step_pods(context: dg.InitExecutorContext, compute: ComputeSettings) -> Step
     assert isinstance(dagsters, StepDelegatingExecutor)
     handler = dagsters._step_handler
     assert isinstance(handler, K8sStepHandler)
-    ours = StepPods(
+    step_pods = StepPods(
         compute,
         Client(handler._kubeconfig_file or "", compute.context if handler._kubeconfig_file else ""),
         image=handler._executor_image,
@@ -134,7 +134,7 @@ def step_pods(context: dg.InitExecutorContext, compute: ComputeSettings) -> Step
         per_step_k8s_config=handler._per_step_k8s_config,
         enable_owner_references=handler._enable_owner_references,
     )
-    dagsters._step_handler = ours
+    dagsters._step_handler = step_pods
     dagsters._check_step_health_interval_seconds = LOOK_SECONDS
     return dagsters
 

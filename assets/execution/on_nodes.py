@@ -29,7 +29,7 @@ def run(
     try:
         return nodes.run(tasks, context.log.info)
     except DagsterExecutionInterruptedError:
-        asked = context.instance.get_run_by_id(context.run.run_id)
-        if asked is not None and asked.status is DagsterRunStatus.CANCELING:
+        dagster_run = context.instance.get_run_by_id(context.run.run_id)
+        if dagster_run is not None and dagster_run.status is DagsterRunStatus.CANCELING:
             nodes.stop(tasks)
         raise

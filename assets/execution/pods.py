@@ -19,7 +19,7 @@ from slipway.trainer.base import parsing
 CONFIG = "dagster-k8s/config"
 """The tag by which Dagster's step pods are given what they need."""
 WEIGHT = "slipway/weight"
-WORK, ASKED = "slipway/work", "slipway/asked"
+WORK, REQUESTED = "slipway/work", "slipway/asked"
 """Tags of a step: the noun of this table, and as JSON the amounts that its recipe asks for."""
 LIGHT, HEAVY = "light", "heavy"
 
@@ -35,9 +35,9 @@ class Need:
     scratch: str
     """Space on the node's disk for temporary files: a pod that takes more is evicted."""
 
-    def resources(self, asked: Mapping[str, str]) -> dict[str, str]:
+    def resources(self, requested: Mapping[str, str]) -> dict[str, str]:
         """The amounts by Kubernetes' names; those that a recipe asks for take precedence."""
-        return {"cpu": self.cpu, "memory": self.memory, "ephemeral-storage": self.scratch, **asked}
+        return {"cpu": self.cpu, "memory": self.memory, "ephemeral-storage": self.scratch, **requested}
 
 
 def _waiting(kind: RunKind) -> Need:
@@ -78,30 +78,30 @@ NEEDS: dict[str, Need] = {
 UNTRUSTED = get_args(DataWork)
 
 
-def tags(noun: str, asked: Mapping[str, str] | None = None, kind: RunKind | None = None) -> dict[str, Any]:
+def tags(noun: str, requested: Mapping[str, str] | None = None, kind: RunKind | None = None) -> dict[str, Any]:
     """The tags of an op that does this; the amounts that its recipe asks for, and a kind, take precedence."""
     need = NEEDS[noun]
-    amounts = need.resources(asked or {})
+    amounts = need.resources(requested or {})
     # A process that waits may take an idle core for a moment; one that works has a limit to go by.
     limits = {name: amount for name, amount in amounts.items() if need.weight == HEAVY or name != "cpu"}
     return {
         run_kinds.TAG: (kind or need.kind).value,
         WEIGHT: need.weight,
         WORK: noun,
-        ASKED: json.dumps(dict(asked or {}), sort_keys=True),
+        REQUESTED: json.dumps(dict(requested or {}), sort_keys=True),
         CONFIG: {"container_config": {"resources": {"requests": amounts, "limits": limits}}},
     }
 
 
-def given(tags: Mapping[str, str], steps: StepSettings) -> dict[str, dict[str, str]]:
+def requested_amounts(tags: Mapping[str, str], steps: StepSettings) -> dict[str, dict[str, str]]:
     """The requests and limits of a step's pod on the cluster of these settings; `tags` are those of its op.
 
     The table's amounts are lowered to `steps.most`; what the settings or the recipe say of this work holds as it is.
     """
-    noun, asked = tags[WORK], parsing.value(tags[ASKED])
+    noun, requested = tags[WORK], parsing.value(tags[REQUESTED])
     need = NEEDS[noun]
-    said = steps.needs.get(cast(HeavyWork, noun), {})
-    limits = {**lesser(need.resources({}), steps.most), **said, **asked}
+    configured = steps.needs.get(cast(HeavyWork, noun), {})
+    limits = {**lesser(need.resources({}), steps.most), **configured, **requested}
     requests = lesser(limits, steps.requests)
     return {
         "requests": requests,

@@ -17,8 +17,8 @@ def without_run_config(
 
 
 def _without_run_config(resource: dg.ConfigurableResource) -> dg.ResourceDefinition:  # type: ignore[type-arg]
-    def made(context: dg.InitResourceContext) -> Iterator[object]:
+    def without_config(context: dg.InitResourceContext) -> Iterator[object]:
         with resource.model_copy().yield_for_execution(context) as ready:
             yield ready
 
-    return dg.ResourceDefinition(made, description=(type(resource).__doc__ or "").strip().partition("\n")[0])
+    return dg.ResourceDefinition(without_config, description=(type(resource).__doc__ or "").strip().partition("\n")[0])

@@ -21,7 +21,7 @@ from dagster_shared.error import SerializableErrorInfo
 from slipway.resources.errors import is_for_people, sentence
 
 
-class Advice(dg.Failure, DagsterUserCodeProcessError):
+class UserError(dg.Failure, DagsterUserCodeProcessError):
     """A failure that is shown as its description alone."""
 
     def __init__(self, failure: dg.Failure, error: Exception | None = None) -> None:
@@ -31,17 +31,17 @@ class Advice(dg.Failure, DagsterUserCodeProcessError):
         self.description, self.metadata = failure.description, failure.metadata
         self.allow_retries = failure.allow_retries
         # What Dagster shows in place of a stack; see serializable_error_info_from_exc_info.
-        shown = SerializableErrorInfo(failure.description or "it failed", stack=[], cls_name=None)
-        self.user_code_process_error_infos = [shown]
+        error_info = SerializableErrorInfo(failure.description or "it failed", stack=[], cls_name=None)
+        self.user_code_process_error_infos = [error_info]
 
 
 def advised(definitions: dg.Definitions, stacks: bool = True) -> dg.Definitions:
-    """The same definitions, whose steps raise Advice for errors that are for people; `stacks`: on stderr."""
+    """The same definitions, whose steps raise UserError for errors that are for people; `stacks`: on stderr."""
     for op in steps(definitions):
-        made = op.compute_fn
-        assert isinstance(made, DecoratedOpFunction), op.name
-        if not hasattr(made.decorated_fn, _MARK):  # some are of a module, and in each of its definitions
-            op._compute_fn = type(made)(advising(made.decorated_fn, stacks))
+        compute = op.compute_fn
+        assert isinstance(compute, DecoratedOpFunction), op.name
+        if not hasattr(compute.decorated_fn, _MARK):  # some are of a module, and in each of its definitions
+            op._compute_fn = type(compute)(advising(compute.decorated_fn, stacks))
     return definitions
 
 
@@ -59,7 +59,7 @@ _MARK = "_slipway_advises"
 
 
 def advising(function: Callable[..., Any], stacks: bool = True) -> Callable[..., Any]:
-    """The same function, which raises Advice for errors that are for people."""
+    """The same function, which raises UserError for errors that are for people."""
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
@@ -80,17 +80,17 @@ def advising(function: Callable[..., Any], stacks: bool = True) -> Callable[...,
 
 @contextmanager
 def as_advice(stacks: bool = True) -> Iterator[None]:
-    """Raises Advice for errors that are for people; their stacks go to stderr, unless who asks shows the errors."""
+    """Raises UserError for errors that are for people; their stacks go to stderr, unless who asks shows the errors."""
     try:
         yield
-    except Advice:
+    except UserError:
         raise
     except dg.Failure as failure:
-        raise Advice(failure) from None
+        raise UserError(failure) from None
     except Exception as error:
-        found = error.user_exception if isinstance(error, DagsterUserCodeExecutionError) else error  # a schedule's
-        if not is_for_people(found):
+        cause = error.user_exception if isinstance(error, DagsterUserCodeExecutionError) else error  # a schedule's
+        if not is_for_people(cause):
             raise
         if stacks:
             traceback.print_exc()
-        raise Advice(dg.Failure(sentence(found)), found) from None
+        raise UserError(dg.Failure(sentence(cause)), cause) from None

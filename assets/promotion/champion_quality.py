@@ -48,63 +48,67 @@ def of_champion(gate: Gate, recipe: ModelRecipe, current: str) -> Quality | None
 
     Raises ValueError for a champion that cannot be measured, and dg.Failure.
     """
-    held = gate.promotions.champion()
-    if held is None:
+    champion = gate.promotions.champion()
+    if champion is None:
         return None
-    found, table = _measure(gate, recipe, held, read(gate.tiers.durable_path, current))
-    then = _on_record(gate, held, found.unit)
-    losses, sizes = table.compared(found.unit)
-    seed = policy_checks.seed_of(recipe.gate, held.manifest, found.suite)
+    figures, table = _measure(gate, recipe, champion, read(gate.tiers.durable_path, current))
+    then = _on_record(gate, champion, figures.unit)
+    losses, sizes = table.compared(figures.unit)
+    seed = policy_checks.seed_of(recipe.gate, champion.manifest, figures.suite)
     now = comparison.interval_of(losses, sizes, seed, recipe.gate.confidence)
     before = comparison.interval_of(*then, seed, recipe.gate.confidence) if then else None
-    return Quality(gate.model, held.version, found.suite, found.unit, now, before)
+    return Quality(gate.model, champion.version, figures.suite, figures.unit, now, before)
 
 
 def better_before(gate: Gate, recipe: ModelRecipe, current: str) -> Promotion | None:
     """The champion before this one, if it is better on the snapshot, surely; None where there is none."""
-    held = gate.promotions.champion()
-    former = [each for each in gate.promotions.history() if held and each.version and each.version == held.before]
-    if held is None or not former:
+    champion = gate.promotions.champion()
+    former = [
+        promotion
+        for promotion in gate.promotions.history()
+        if champion and promotion.version and promotion.version == champion.before
+    ]
+    if champion is None or not former:
         return None
     described = read(gate.tiers.durable_path, current)
     try:
-        own, mine = _measure(gate, recipe, held, described)
-        other, theirs = _measure(gate, recipe, former[-1], described)
+        own, own_table = _measure(gate, recipe, champion, described)
+        other, other_table = _measure(gate, recipe, former[-1], described)
     except ValueError:
         return None  # it cannot be measured any more, so it cannot come back either
-    if own.unit != other.unit or len(mine.losses) != len(theirs.losses):
+    if own.unit != other.unit or len(own_table.losses) != len(other_table.losses):
         return None
-    losses, sizes = mine.compared(own.unit)
-    seed = policy_checks.seed_of(recipe.gate, former[-1].manifest, held.manifest, own.suite)
-    found = comparison.compare(theirs.compared(own.unit)[0], losses, sizes, seed, recipe.gate.confidence)
-    return former[-1] if found.high < 0 else None
+    losses, sizes = own_table.compared(own.unit)
+    seed = policy_checks.seed_of(recipe.gate, former[-1].manifest, champion.manifest, own.suite)
+    difference = comparison.compare(other_table.compared(own.unit)[0], losses, sizes, seed, recipe.gate.confidence)
+    return former[-1] if difference.high < 0 else None
 
 
 def _measure(
-    gate: Gate, recipe: ModelRecipe, held: Promotion, described: Snapshot
+    gate: Gate, recipe: ModelRecipe, promotion: Promotion, described: Snapshot
 ) -> tuple[ModelFigures, ExampleTable]:
     """A former or present champion on the validation documents of a snapshot."""
     plain = recipe.model_copy(update={"suite": None})
-    text = bool(float(held.tags.get("slipway.bits_per_byte", "0")))
-    stick = evaluation_set.of_recipe(gate.measuring, plain, {}, described, text)
-    store = all_trainings(gate.tiers).store(held.tags.get(TRAINING_TAG, ""))
-    if not held.tags.get(TRAINING_TAG) or not store.folder.is_dir():
-        raise ValueError(f"version {held.version}: its training is gone")
-    commit = Commit(0, Token(0), held.tags[FOLDER_TAG], held.manifest)
-    return stick.measure(commit, store.terms(), read(gate.tiers.durable_path, held.tags[SNAPSHOT_TAG]))
+    text = bool(float(promotion.tags.get("slipway.bits_per_byte", "0")))
+    evaluation = evaluation_set.of_recipe(gate.measuring, plain, {}, described, text)
+    store = all_trainings(gate.tiers).store(promotion.tags.get(TRAINING_TAG, ""))
+    if not promotion.tags.get(TRAINING_TAG) or not store.folder.is_dir():
+        raise ValueError(f"version {promotion.version}: its training is gone")
+    commit = Commit(0, Token(0), promotion.tags[FOLDER_TAG], promotion.manifest)
+    return evaluation.measure(commit, store.run_policy(), read(gate.tiers.durable_path, promotion.tags[SNAPSHOT_TAG]))
 
 
-def _on_record(gate: Gate, held: Promotion, unit: str) -> tuple[comparison.Values, comparison.Values] | None:
+def _on_record(gate: Gate, champion: Promotion, unit: str) -> tuple[comparison.Values, comparison.Values] | None:
     """(losses, sizes) of the examples on which the champion was judged; None where they are gone."""
     on = next(
         (
-            each.judgement.inputs["suite"]
-            for each in reversed(gate.promotions.history())
-            if each.manifest == held.manifest and each.judgement and "suite" in each.judgement.inputs
+            promotion.judgement.inputs["suite"]
+            for promotion in reversed(gate.promotions.history())
+            if promotion.manifest == champion.manifest and promotion.judgement and "suite" in promotion.judgement.inputs
         ),
         "",
     )
-    found = measured.known(gate.tiers.durable_path, on, held.manifest) if on else None
-    if found is None or found.unit != unit:
+    figures = measured.known(gate.tiers.durable_path, on, champion.manifest) if on else None
+    if figures is None or figures.unit != unit:
         return None
-    return measured.examples(gate.tiers.durable_path, found).compared(unit)
+    return measured.examples(gate.tiers.durable_path, figures).compared(unit)

@@ -70,9 +70,9 @@ def compare(
     error = float(_errors(differences, sizes.astype(np.float64), np.array([mean]))[0])
     if error == 0:
         return PairedDifference(mean, mean, mean, len(sizes), confidence)
-    found = _studentised(differences, sizes.astype(np.float64), mean, seed, draws)
+    statistics = _studentised(differences, sizes.astype(np.float64), mean, seed, draws)
     missed = tail(differences - mean * sizes, confidence)
-    below, above = map(float, np.quantile(found, [missed, 1 - missed]))  # records hold no numbers of numpy
+    below, above = map(float, np.quantile(statistics, [missed, 1 - missed]))  # records hold no numbers of numpy
     return PairedDifference(mean, mean - above * error, mean - below * error, len(sizes), confidence)
 
 
@@ -116,14 +116,14 @@ def are_shares(values: Values) -> bool:
 def _studentised(differences: Values, sizes: Values, mean: float, seed: int, draws: int) -> Values:
     """How many of its own standard errors each resample's ratio is away from the mean: [draws]."""
     generator, count = np.random.default_rng(seed), len(sizes)
-    found, at_once = [], max(1, AT_ONCE // count)
+    statistics, at_once = [], max(1, AT_ONCE // count)
     for first in range(0, draws, at_once):
         drawn = generator.integers(0, count, (min(at_once, draws - first), count))
         some, widths = differences[drawn], sizes[drawn]
         means = some.sum(1) / widths.sum(1)
         errors = _errors(some, widths, means)
-        found.append(np.divide(means - mean, errors, out=np.zeros_like(means), where=errors > 0))
-    return np.concatenate(found)
+        statistics.append(np.divide(means - mean, errors, out=np.zeros_like(means), where=errors > 0))
+    return np.concatenate(statistics)
 
 
 def _errors(differences: Values, sizes: Values, means: Values) -> Any:
@@ -152,5 +152,5 @@ def _score(worse: int, better: int, count: int, difference: float) -> float:
     c = -better * difference * (1 - difference)
     likely = (math.sqrt(max(0.0, b * b - 4 * a * c)) - b) / (2 * a)
     variance = count * (2 * likely + difference * (1 - difference))
-    found = worse - better - count * difference
-    return found / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, found) if found else 0.0
+    excess = worse - better - count * difference
+    return excess / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, excess) if excess else 0.0

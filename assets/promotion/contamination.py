@@ -48,7 +48,7 @@ class ContaminationLimit:
     """The largest share of them that may have leaked."""
     policy: str = REFUSED
     """The gate's field `leaks`."""
-    advice: str = "raise the suite's edition"
+    remedy: str = "raise the suite's edition"
     """What to do about a champion that has seen too many of them."""
 
 
@@ -62,36 +62,38 @@ class TrainedWeights:
     """The snapshots of the candidate's training."""
     champion: Path | None = None
 
-    def of_documents(self, made: Suite, examples: Sequence[Example], recipe: SuiteRecipe, policy: str) -> CheckOutcome:
+    def of_documents(
+        self, documents_suite: Suite, examples: Sequence[Example], recipe: SuiteRecipe, policy: str
+    ) -> CheckOutcome:
         """Whether they have seen the suite; `policy` is the gate's field `leaks`.
 
         Raises ValueError for a candidate whose lineage cannot be read.
         """
-        own, theirs = self._exposures(leaks.documents(made, examples, recipe.held_out))
-        count = made.tasks[suite.DOCUMENTS]
+        own, champion = self._exposures(leaks.documents(documents_suite, examples, recipe.held_out))
+        count = documents_suite.tasks[suite.DOCUMENTS]
         allowed = ContaminationLimit(f"documents of suite {recipe.name}", count, recipe.contaminated, policy)
-        found = check(own, self.own, theirs, allowed)
-        return replace(found, figures={"suite_documents": count, **found.figures})
+        outcome = check(own, self.own, champion, allowed)
+        return replace(outcome, figures={"suite_documents": count, **outcome.figures})
 
     def of_questions(
-        self, asked: Mapping[str, Mapping[str, str]], recipe: SuiteRecipe, policy: str
+        self, questions_by_task: Mapping[str, Mapping[str, str]], recipe: SuiteRecipe, policy: str
     ) -> dict[str, CheckOutcome]:
         """The same of questions by task and BLAKE3, for each task."""
-        texts = {blake3: text for task in asked.values() for blake3, text in task.items()}
-        own, theirs = self._exposures(leaks.questions(texts, recipe.held_out))
-        found = dict[str, CheckOutcome]()
-        for task, questions in asked.items():
+        texts = {blake3: text for task in questions_by_task.values() for blake3, text in task.items()}
+        own, champion = self._exposures(leaks.questions(texts, recipe.held_out))
+        outcomes = dict[str, CheckOutcome]()
+        for task, questions in questions_by_task.items():
             allowed = ContaminationLimit(
                 f"questions of task {task}", len(questions), recipe.contaminated, policy, "ask other questions"
             )
-            rival = _of_these(theirs, questions) if theirs else None
+            rival = _of_these(champion, questions) if champion else None
             outcome = check(_of_these(own, questions), self.own, rival, allowed)
-            found[task] = replace(outcome, figures={"questions": len(questions), **outcome.figures})
-        return found
+            outcomes[task] = replace(outcome, figures={"questions": len(questions), **outcome.figures})
+        return outcomes
 
     def _exposures(self, texts: ComparedTexts) -> tuple[Contamination, Contamination | None]:
-        theirs = of_champion(self.champion, self.tiers, texts) if self.champion else None
-        return of_checkpoint(self.candidate, self.tiers, texts), theirs
+        champion = of_champion(self.champion, self.tiers, texts) if self.champion else None
+        return of_checkpoint(self.candidate, self.tiers, texts), champion
 
 
 def of_checkpoint(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contamination:
@@ -102,11 +104,11 @@ def of_checkpoint(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contamina
     leaked, compared, unreadable = set[str](), list[str](), dict[str, str]()
     for snapshot in sorted(holdout_filter.snapshots_seen(folder, tiers)):
         try:
-            found = leaks.of(tiers.durable_path, texts, snapshot)
+            check = leaks.of(tiers.durable_path, texts, snapshot)
         except (ValueError, FileNotFoundError) as error:
             unreadable[snapshot] = str(error)
         else:
-            leaked.update(found.leaked)
+            leaked.update(check.leaked)
             compared.append(snapshot)
     return Contamination(frozenset(leaked), tuple(compared), unreadable)
 
@@ -120,42 +122,42 @@ def of_champion(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contaminati
 
 
 def check(
-    found: Contamination, own: Collection[str], champion: Contamination | None, allowed: ContaminationLimit
+    candidate: Contamination, own: Collection[str], champion: Contamination | None, allowed: ContaminationLimit
 ) -> CheckOutcome:
     """Whether the candidate has seen no more of the texts than is allowed; `own` are its training's snapshots. Pure.
 
     What the champion has seen is reported: it makes the champion look better than it is, and so lets nobody pass.
     """
-    broken, notes = _broken(found, own, allowed), list[str]()
+    broken, notes_of_check = _broken(candidate, own, allowed), list[str]()
     figures: dict[str, Any] = {
-        "leaked": len(found.leaked),
+        "leaked": len(candidate.leaked),
         "leaked_at_most": allowed.most,
-        "compared_with": list(found.compared),
+        "compared_with": list(candidate.compared),
     }
-    if found.unreadable:
-        figures["not_compared"] = dict(found.unreadable)
+    if candidate.unreadable:
+        figures["not_compared"] = dict(candidate.unreadable)
     if champion is not None:
         figures["champion_leaked"] = len(champion.leaked)
-        notes += _of_champion(champion, allowed)
+        notes_of_check += _of_champion(champion, allowed)
     if broken and allowed.policy == REFUSED:
         figures["broken"] = broken
     elif broken:
-        notes.insert(0, f"{broken}; gate.leaks lets it pass")
-    return CheckOutcome("broken" not in figures, figures, "; ".join(notes))
+        notes_of_check.insert(0, f"{broken}; gate.leaks lets it pass")
+    return CheckOutcome("broken" not in figures, figures, "; ".join(notes_of_check))
 
 
 def together(documents: CheckOutcome, questions: Mapping[str, CheckOutcome]) -> CheckOutcome:
     """The check of documents with those of the questions of each task. Pure."""
     parts = (documents, *questions.values())
-    broken = [str(each.figures["broken"]) for each in parts if "broken" in each.figures]
+    broken = [str(part.figures["broken"]) for part in parts if "broken" in part.figures]
     figures: dict[str, Any] = {
         **documents.figures,
-        "questions": {task: each.figures for task, each in questions.items()},
+        "questions": {task: part.figures for task, part in questions.items()},
     }
     if broken:
         figures["broken"] = "; ".join(broken)
-    notes = dict.fromkeys(each.note for each in parts if each.note)
-    return CheckOutcome(all(each.passed for each in parts), figures, "; ".join(notes))
+    part_notes = dict.fromkeys(part.note for part in parts if part.note)
+    return CheckOutcome(all(part.passed for part in parts), figures, "; ".join(part_notes))
 
 
 def without_suite() -> CheckOutcome:
@@ -163,30 +165,30 @@ def without_suite() -> CheckOutcome:
     return policy_checks.not_needed("it is measured on the validation split, which its dataset's recipe keeps apart")
 
 
-def _of_these(found: Contamination, questions: Collection[str]) -> Contamination:
-    return replace(found, leaked=found.leaked & frozenset(questions))
+def _of_these(contamination: Contamination, questions: Collection[str]) -> Contamination:
+    return replace(contamination, leaked=contamination.leaked & frozenset(questions))
 
 
-def _broken(found: Contamination, own: Collection[str], allowed: ContaminationLimit) -> str:
+def _broken(contamination: Contamination, own: Collection[str], allowed: ContaminationLimit) -> str:
     """What is wrong with the candidate; empty when nothing is."""
-    unknown = [why for snapshot, why in found.unreadable.items() if snapshot in own]
+    unknown = [why for snapshot, why in contamination.unreadable.items() if snapshot in own]
     if unknown:
         return f"the {allowed.what} cannot be compared with its training documents: {'; '.join(unknown)}"
-    if len(found.leaked) <= allowed.most * allowed.texts:
+    if len(contamination.leaked) <= allowed.most * allowed.texts:
         return ""
     return (
-        f"its training documents give away {len(found.leaked)} of the {allowed.texts} {allowed.what}, expected at most "
-        f"a share of {allowed.most:g}"
+        f"its training documents give away {len(contamination.leaked)} of the {allowed.texts} {allowed.what}, "
+        f"expected at most a share of {allowed.most:g}"
     )
 
 
-def _of_champion(found: Contamination, allowed: ContaminationLimit) -> list[str]:
+def _of_champion(champion: Contamination, allowed: ContaminationLimit) -> list[str]:
     """What is to be known of the champion."""
-    if found.unreadable:
-        return [f"what the champion was trained on is not all known: {'; '.join(found.unreadable.values())}"]
-    if len(found.leaked) <= allowed.most * allowed.texts:
+    if champion.unreadable:
+        return [f"what the champion was trained on is not all known: {'; '.join(champion.unreadable.values())}"]
+    if len(champion.leaked) <= allowed.most * allowed.texts:
         return []
     return [
-        f"the training documents of the champion give away {len(found.leaked)} of the {allowed.texts} {allowed.what}, "
-        f"which makes it look better than it is: {allowed.advice}"
+        f"the training documents of the champion give away {len(champion.leaked)} of the {allowed.texts} "
+        f"{allowed.what}, which makes it look better than it is: {allowed.remedy}"
     ]

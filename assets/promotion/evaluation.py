@@ -12,7 +12,7 @@ from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.store import Duty, all_trainings
+from slipway.resources.trainings.store import WorkQueue, all_trainings
 from slipway.trainer.base import codec
 from slipway.trainer.checkpoint.tiers.tier import DURABLE
 from slipway.trainer.record import fence, files
@@ -45,7 +45,7 @@ def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
             facts = store.read()
             commits = [commit for commit in facts.commits_on(DURABLE) if commit.step in steps]
             scores = {score.checkpoint: score for score in evaluate(facts, commits, measuring)}
-            root.open(training, Duty.TRACKING)  # the scores, to MLflow
+            root.open(training, WorkQueue.TRACKING)  # the scores, to MLflow
             for commit in commits:
                 score = scores[commit.name]
                 if score.damaged:
@@ -69,7 +69,7 @@ def evaluate(facts: TrainingFacts, commits: list[fence.Commit], measuring: Measu
     """
     waiting = [commit for commit in commits if score_of(facts, commit) is None]
     damaged = []
-    for score in measuring.measure(facts.specification.snapshot, waiting, facts.terms):
+    for score in measuring.measure(facts.specification.snapshot, waiting, facts.run_policy):
         if score.damaged:
             damaged.append(score)
         else:
@@ -97,7 +97,7 @@ def _path(facts: TrainingFacts, checkpoint: str) -> Path:
 
 
 def _metadata(facts: TrainingFacts, commit: fence.Commit, score: Score) -> dict[str, dg.MetadataValue]:
-    curve = [(each.step, known.loss) for each, known in evaluated(facts)]
+    curve = [(commit.step, known.loss) for commit, known in evaluated(facts)]
     return {
         "step": dg.MetadataValue.int(commit.step),
         "loss": dg.MetadataValue.float(score.loss),

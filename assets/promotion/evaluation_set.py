@@ -15,7 +15,7 @@ from slipway.assets.suites.measured import ExampleTable, ModelFigures
 from slipway.assets.suites.suite import Example, Suite
 from slipway.recipes.suite import HeldOutSection, SuiteRecipe
 from slipway.recipes.training import ModelRecipe
-from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.records import RunPolicy
 from slipway.trainer.data import shards
 from slipway.trainer.data.shards import TextSnapshot
 from slipway.trainer.data.snapshots import Snapshot
@@ -32,36 +32,36 @@ class EvaluationSet:
     suite: Suite | None = None
     examples: tuple[Example, ...] = ()
 
-    def measure(self, commit: Commit, terms: Terms, spoken: Snapshot) -> tuple[ModelFigures, ExampleTable]:
-        """A model on every example, once; `spoken` is the snapshot that it was trained on.
+    def measure(self, commit: Commit, policy: RunPolicy, described: Snapshot) -> tuple[ModelFigures, ExampleTable]:
+        """A model on every example, once; `described` is the snapshot that it was trained on.
 
         Raises ValueError for a model that cannot be measured on it, and dg.Failure.
         """
         durable = self.measuring.tiers.durable_path
         if (known := measured.known(durable, self.on, commit.manifest)) is not None:
             return known, measured.examples(durable, known)
-        snapshot = self._snapshot(durable, spoken)
-        score = self.measuring.measure_each(snapshot, commit, terms, self._documents)
+        snapshot = self._snapshot(durable, described)
+        score = self.measuring.measure_each(snapshot, commit, policy, self._documents)
         if score.damaged or score.examples is None:
             raise ValueError(score.damaged)
         table = measured.of_suite(self.examples, score.examples) if self.suite else measured.of_split(score.examples)
-        found = measured.keep(durable, commit.manifest, self.on, table, score.examples, self.suite is not None)
-        return found, table
+        figures = measured.keep(durable, commit.manifest, self.on, table, score.examples, self.suite is not None)
+        return figures, table
 
     @property
     def _documents(self) -> int | None:
         """How many documents come before the questions, which say nothing of a model's calibration."""
         if self.suite is None:
             return None
-        return sum(1 for _ in itertools.takewhile(lambda each: not each.answers, self.examples))
+        return sum(1 for _ in itertools.takewhile(lambda example: not example.answers, self.examples))
 
-    def _snapshot(self, durable: Path, spoken: Snapshot) -> str:
+    def _snapshot(self, durable: Path, described: Snapshot) -> str:
         """The snapshot that the evaluator reads."""
         if self.suite is None:
             return self.on
-        if not isinstance(spoken, TextSnapshot):
+        if not isinstance(described, TextSnapshot):
             raise ValueError("it was trained on pictures, expected a model of texts")
-        return encoding.encoded(durable, self.suite, self.examples, spoken).sha256
+        return encoding.encoded(durable, self.suite, self.examples, described).sha256
 
 
 def of_recipe(
@@ -75,15 +75,17 @@ def of_recipe(
         return EvaluationSet(measuring, described.sha256)
     durable = measuring.tiers.durable_path
     if recipe.suite is not None:
-        made = making.named(durable, suites[recipe.suite])
+        suite_of_recipe = making.named(durable, suites[recipe.suite])
     else:
-        made = making.of_snapshot(durable, described, HeldOutSection())
-    return EvaluationSet(measuring, made.sha256, made, tuple(suite.examples(durable, made)))
+        suite_of_recipe = making.of_snapshot(durable, described, HeldOutSection())
+    return EvaluationSet(
+        measuring, suite_of_recipe.sha256, suite_of_recipe, tuple(suite.examples(durable, suite_of_recipe))
+    )
 
 
-def is_current(durable: Path, recipe: ModelRecipe, stick: EvaluationSet) -> bool:
+def is_current(durable: Path, recipe: ModelRecipe, evaluation: EvaluationSet) -> bool:
     """Whether the recipe's suite is still the one that was measured on."""
-    if recipe.suite is None or stick.suite is None:
+    if recipe.suite is None or evaluation.suite is None:
         return True
     known = suite.named(durable, recipe.suite)
-    return known is not None and known.suite == stick.on
+    return known is not None and known.suite == evaluation.on

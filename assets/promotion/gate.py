@@ -44,7 +44,7 @@ from slipway.resources.short_jobs import size
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.checkpoints import verify
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.records import RunPolicy
 from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.base import atomic, digest
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
@@ -107,9 +107,9 @@ class Gate:
         """
         candidate = self._candidate(version)
         while True:
-            found, stick = self._judged(candidate, by)
-            if stick is None or evaluation_set.is_current(self.tiers.durable_path, candidate.recipe, stick):
-                return self._keep(found)
+            judgement, evaluation = self._judged(candidate, by)
+            if evaluation is None or evaluation_set.is_current(self.tiers.durable_path, candidate.recipe, evaluation):
+                return self._keep(judgement)
 
     def promote(self, version: Version, by: str, why: str) -> Promotion:
         """Promote a version that the gate lets pass, judging it again whenever another one became the champion.
@@ -134,15 +134,18 @@ class Gate:
     def rollback(self, version: Version, by: str, why: str) -> Promotion:
         """Make a version the champion again whose bytes are whole. Raises NotPromoted with the reason."""
         self.promotions.admit(by, f"make version {version.number} the champion again")
-        held, known = self.promotions.champion(), self.promotions.history()
-        former, damage = list(dict.fromkeys(each.version for each in known if each.version)), self._damage(version)
-        found = {
-            checks.WAS_CHAMPION: any(each.manifest == version.manifest for each in known),
+        champion, known = self.promotions.champion(), self.promotions.history()
+        former, damage = (
+            list(dict.fromkeys(promotion.version for promotion in known if promotion.version)),
+            self._damage(version),
+        )
+        outcomes = {
+            checks.WAS_CHAMPION: any(promotion.manifest == version.manifest for promotion in known),
             checks.IS_WHOLE: not damage,
         }
-        shown = {checks.WAS_CHAMPION: {"champions": former}, checks.IS_WHOLE: {"damaged": damage}}
-        compared, figures = held.manifest if held else "", {"why": why, "checks": shown}
-        self._keep(Judgement(self.model, version.manifest, compared, found, by, figures=figures, rollback=True))
+        check_figures = {checks.WAS_CHAMPION: {"champions": former}, checks.IS_WHOLE: {"damaged": damage}}
+        compared, figures = champion.manifest if champion else "", {"why": why, "checks": check_figures}
+        self._keep(Judgement(self.model, version.manifest, compared, outcomes, by, figures=figures, rollback=True))
         with self._in_words(version):
             return self.promotions.promote(version, by, why)
 
@@ -154,87 +157,92 @@ class Gate:
         """The judgement, and what the two were measured on; None where nothing had to be measured."""
         version, score, policy = candidate.version, candidate.score, candidate.recipe.gate
         entropy = guessing_entropy(candidate.snapshot, self.tiers.durable_path)
-        held = self.promotions.champion()
+        champion = self.promotions.champion()
         figures: dict[str, Any] = {"loss": score.loss, "unigram_entropy": entropy, **score.coded}
         inputs = {"candidate": version.manifest, "policy": _digest(policy.model_dump(mode="json"))}
-        found = {checks.BEATS_UNIGRAMS: CheckOutcome(score.loss < entropy)}
-        stick, undecided = None, ""
-        if not found[checks.BEATS_UNIGRAMS].passed:
+        outcomes = {checks.BEATS_UNIGRAMS: CheckOutcome(score.loss < entropy)}
+        evaluation, undecided = None, ""
+        if not outcomes[checks.BEATS_UNIGRAMS].passed:
             why = "its loss is not below the entropy"
-            found |= {name: checks.not_reached(why) for name in checks.CHECKS if name not in found}
+            outcomes |= {name: checks.not_reached(why) for name in checks.CHECKS if name not in outcomes}
         else:
             text = bool(score.coded)
-            stick = evaluation_set.of_recipe(self.measuring, candidate.recipe, self.suites, candidate.snapshot, text)
-            inputs |= {"suite": stick.on, "champion": held.manifest if held else ""}
+            evaluation = evaluation_set.of_recipe(
+                self.measuring, candidate.recipe, self.suites, candidate.snapshot, text
+            )
+            inputs |= {"suite": evaluation.on, "champion": champion.manifest if champion else ""}
             try:
-                found |= self._measured(candidate, held, stick, figures, inputs)
+                outcomes |= self._measured(candidate, champion, evaluation, figures, inputs)
             except UnmeasurableChampion as error:
-                assert held is not None
+                assert champion is not None
                 undecided = (
-                    f"the champion, version {held.version}, cannot be compared with: {error}; mend it and "
+                    f"the champion, version {champion.version}, cannot be compared with: {error}; mend it and "
                     f"materialise the candidate, or choose another: slipway models rollback {self.model} VERSION"
                 )
-                figures["champion_version"] = held.version
-                found |= {name: checks.not_reached(str(error)) for name in checks.CHECKS if name not in found}
-        shown = {name: {**each.figures, **({"note": each.note} if each.note else {})} for name, each in found.items()}
+                figures["champion_version"] = champion.version
+                outcomes |= {name: checks.not_reached(str(error)) for name in checks.CHECKS if name not in outcomes}
+        check_figures = {
+            name: {**outcome.figures, **({"note": outcome.note} if outcome.note else {})}
+            for name, outcome in outcomes.items()
+        }
         judgement = Judgement(
             self.model,
             version.manifest,
-            held.manifest if held else "",
-            {name: found[name].passed for name in checks.CHECKS},
+            champion.manifest if champion else "",
+            {name: outcomes[name].passed for name in checks.CHECKS},
             by,
-            figures={**figures, "checks": shown},
+            figures={**figures, "checks": check_figures},
             undecided=undecided,
             inputs=inputs,
             approval_hours=policy.approval_hours if policy.approval == "required" else 0.0,
             cool_down_hours=policy.cool_down_hours,
         )
-        return judgement, stick
+        return judgement, evaluation
 
     def _measured(
         self,
         candidate: Candidate,
-        held: Promotion | None,
-        stick: EvaluationSet,
+        champion: Promotion | None,
+        evaluation: EvaluationSet,
         figures: dict[str, Any],
         inputs: dict[str, str],
     ) -> dict[str, CheckOutcome]:
         """The checks that need measurements; adds to `figures` and `inputs`. Raises UnmeasurableChampion."""
         version, policy = candidate.version, candidate.recipe.gate
         rival = None
-        if held is not None and held.manifest != version.manifest:
-            rival = self._measure_champion(held, candidate, stick)
-        own, table = stick.measure(candidate.commit, candidate.facts.terms, candidate.snapshot)
+        if champion is not None and champion.manifest != version.manifest:
+            rival = self._measure_champion(champion, candidate, evaluation)
+        own, table = evaluation.measure(candidate.commit, candidate.facts.run_policy, candidate.snapshot)
         inputs["candidate_examples"] = own.table
         figures |= {"suite_examples": own.examples, "suite_loss": own.compared, "unit": own.unit, **own.tasks}
         weights = size.of_checkpoint(FolderTier(self.tiers.durable_path), candidate.commit).weights / 1e9
-        found = {
+        outcomes = {
             checks.WITHIN_LIMITS: checks.limits(policy, _figures(own, weights)),
             checks.HAS_LINEAGE: self._lineage(candidate),
-            checks.SUITE_IS_UNSEEN: self._exposure(candidate, held if rival else None, stick),
+            checks.SUITE_IS_UNSEEN: self._exposure(candidate, champion if rival else None, evaluation),
         }
-        seed = checks.seed_of(policy, version.manifest, held.manifest if held else "", stick.on)
+        seed = checks.seed_of(policy, version.manifest, champion.manifest if champion else "", evaluation.on)
         if rival is None:
-            why = "it is the champion" if held else "there is no champion yet"
-            found |= {n: checks.not_needed(why) for n in (checks.BEATS_CHAMPION, checks.NO_WORSE_SLICE)}
-            return found | self._tasks(candidate, None, found, inputs, seed)
-        theirs, their_table = rival
-        assert held is not None
-        inputs["champion_examples"] = theirs.table
-        figures |= {"champion_version": held.version, "champion_loss": theirs.compared}
-        rivals = _rivals(table, their_table, own, theirs)
+            why = "it is the champion" if champion else "there is no champion yet"
+            outcomes |= {n: checks.not_needed(why) for n in (checks.BEATS_CHAMPION, checks.NO_WORSE_SLICE)}
+            return outcomes | self._tasks(candidate, None, outcomes, inputs, seed)
+        champion_figures, their_table = rival
+        assert champion is not None
+        inputs["champion_examples"] = champion_figures.table
+        figures |= {"champion_version": champion.version, "champion_loss": champion_figures.compared}
+        rivals = _rivals(table, their_table, own, champion_figures)
         compared = checks.difference(rivals, policy, seed)
-        found |= {
+        outcomes |= {
             checks.BEATS_CHAMPION: checks.against_champion(compared, policy),
             checks.NO_WORSE_SLICE: checks.slices(rivals, policy),
         }
-        return found | self._tasks(candidate, held, found, inputs, seed)
+        return outcomes | self._tasks(candidate, champion, outcomes, inputs, seed)
 
     def _tasks(
         self,
         candidate: Candidate,
-        held: Promotion | None,
-        found: Mapping[str, CheckOutcome],
+        champion: Promotion | None,
+        outcomes: Mapping[str, CheckOutcome],
         inputs: dict[str, str],
         seed: int,
     ) -> dict[str, CheckOutcome]:
@@ -246,10 +254,10 @@ class Gate:
         suite, policy = self.suites.get(candidate.recipe.suite or ""), candidate.recipe.gate
         if suite is None or suite.generation is None:
             return {checks.ANSWERS_TASKS: checks.not_needed("the suite has no generation tasks")}
-        if not all(each.passed for each in found.values()):
+        if not all(outcome.passed for outcome in outcomes.values()):
             return {checks.ANSWERS_TASKS: checks.not_reached("another check was not passed")}
-        compares = held is not None and any(each.margin is not None for each in policy.tasks.values())
-        rival = Version(self.model, held.version, held.source, held.tags) if held and compares else None
+        compares = champion is not None and any(task.margin is not None for task in policy.tasks.values())
+        rival = Version(self.model, champion.version, champion.source, champion.tags) if champion and compares else None
         try:
             answers = answers_of_rivals(
                 Generating(self.measuring, self.model), suite.generation, candidate.version, rival
@@ -257,19 +265,19 @@ class Gate:
         except Incomparable as error:
             raise UnmeasurableChampion(str(error)) from None
         inputs |= answers.hashes
-        seen = self._weights(candidate, held).of_questions(answers.questions, suite, policy.leaks)
+        questions_unseen = self._weights(candidate, champion).of_questions(answers.questions, suite, policy.leaks)
         return {
             checks.ANSWERS_TASKS: checks.check_tasks(policy, answers.rivals, seed),
-            checks.SUITE_IS_UNSEEN: contamination.together(found[checks.SUITE_IS_UNSEEN], seen),
+            checks.SUITE_IS_UNSEEN: contamination.together(outcomes[checks.SUITE_IS_UNSEEN], questions_unseen),
         }
 
-    def _exposure(self, candidate: Candidate, rival: Promotion | None, stick: EvaluationSet) -> CheckOutcome:
+    def _exposure(self, candidate: Candidate, rival: Promotion | None, evaluation: EvaluationSet) -> CheckOutcome:
         """Whether the data that led to the candidate gives the suite away that it is measured on."""
-        recipe, made = self.suites.get(candidate.recipe.suite or ""), stick.suite
-        if recipe is None or made is None or not isinstance(candidate.snapshot, TextSnapshot):
+        recipe, documents_suite = self.suites.get(candidate.recipe.suite or ""), evaluation.suite
+        if recipe is None or documents_suite is None or not isinstance(candidate.snapshot, TextSnapshot):
             return contamination.without_suite()
         policy = candidate.recipe.gate.leaks
-        return self._weights(candidate, rival).of_documents(made, stick.examples, recipe, policy)
+        return self._weights(candidate, rival).of_documents(documents_suite, evaluation.examples, recipe, policy)
 
     def _weights(self, candidate: Candidate, rival: Promotion | None) -> contamination.TrainedWeights:
         where, own = self.tiers.durable_path, mixtures.sources_of(candidate.snapshot)
@@ -278,13 +286,15 @@ class Gate:
 
     def _lineage(self, candidate: Candidate) -> CheckOutcome:
         """Whether all that led to the candidate is there, and every byte of it is what was committed."""
-        kept = model_record.read(self.tiers.durable_path, self.model, candidate.version.manifest)
+        record = model_record.read(self.tiers.durable_path, self.model, candidate.version.manifest)
         damage = self._damage(candidate.version)
-        if kept:
-            kept = model_record.verified(kept, damage)
-            model_record.keep(self.tiers.durable_path, kept)
+        if record:
+            record = model_record.verified(record, damage)
+            model_record.keep(self.tiers.durable_path, record)
         on_a_cluster = self.measuring.compute.hardware is not None or not self.measuring.compute.sees_nodes
-        return checks.check_lineage(kept, self.tiers.durable_path, candidate.recipe.gate.lineage, on_a_cluster, damage)
+        return checks.check_lineage(
+            record, self.tiers.durable_path, candidate.recipe.gate.lineage, on_a_cluster, damage
+        )
 
     def _candidate(self, version: Version) -> Candidate:
         """The evaluation of a version on its training's validation split, and what describes it."""
@@ -305,30 +315,30 @@ class Gate:
         return Candidate(version, recipe, facts, commits[-1], score, snapshot)
 
     def _measure_champion(
-        self, held: Promotion, candidate: Candidate, stick: EvaluationSet
+        self, champion: Promotion, candidate: Candidate, evaluation: EvaluationSet
     ) -> tuple[ModelFigures, ExampleTable]:
         """The champion on the candidate's examples, in its own tokens.
 
         It runs as its own training says, or as the candidate's where that training is gone.
         Raises UnmeasurableChampion.
         """
-        with _finding_unmeasurable(held):
-            spoken = read(self.tiers.durable_path, held.tags[SNAPSHOT_TAG])
-            commit = Commit(0, Token(0), held.tags[FOLDER_TAG], held.manifest)
-            terms = self._terms(held.tags.get(TRAINING_TAG, "")) or candidate.facts.terms
-            return stick.measure(commit, terms, spoken)
+        with _finding_unmeasurable(champion):
+            described = read(self.tiers.durable_path, champion.tags[SNAPSHOT_TAG])
+            commit = Commit(0, Token(0), champion.tags[FOLDER_TAG], champion.manifest)
+            policy = self._policy_of(champion.tags.get(TRAINING_TAG, "")) or candidate.facts.run_policy
+            return evaluation.measure(commit, policy, described)
 
-    def _terms(self, training: str) -> Terms | None:
+    def _policy_of(self, training: str) -> RunPolicy | None:
         """The terms of a training, None when it is gone."""
         if not training or not all_trainings(self.tiers).store(training).folder.is_dir():
             return None
-        return all_trainings(self.tiers).store(training).terms()
+        return all_trainings(self.tiers).store(training).run_policy()
 
     def _damage(self, version: Version) -> str:
         """What is wrong with the bytes of a version; empty when all of them are what was committed."""
         commit = Commit(0, Token(0), version.tags.get(FOLDER_TAG, ""), version.manifest)
         try:
-            verify(self.tiers.shared()[DURABLE], commit, lambda done, whole: None)
+            verify(self.tiers.shared()[DURABLE], commit, lambda done, total: None)
         except DamagedCheckpoint as damage:
             return str(damage)
         return ""
@@ -360,16 +370,18 @@ def answers_of_rivals(
     durable = generating.measuring.tiers.durable_path
     for anew in (False, True):
         own = generating.of_suite(candidate, section, anew)
-        theirs = _answers_of_champion(generating, section, champion, anew) if champion else {}
-        rows = {task: answers.examples(durable, each) for task, each in own.items()}
-        others = {task: answers.examples(durable, each) for task, each in theirs.items()}
+        champion_figures = _answers_of_champion(generating, section, champion, anew) if champion else {}
+        rows = {task: answers.examples(durable, figures) for task, figures in own.items()}
+        others = {task: answers.examples(durable, figures) for task, figures in champion_figures.items()}
         if all(_questions(rows[task]) == _questions(others[task]) for task in others):
-            found = {
+            rivals = {
                 task: TaskRivals(_values(rows[task]), _values(others[task]) if task in others else None)
                 for task in rows
             }
-            asked = {task: questions_of(each) for task, each in rows.items()}
-            return TaskAnswers(found, {**_answer_hashes("candidate", own), **_answer_hashes("champion", theirs)}, asked)
+            questions = {task: questions_of(examples) for task, examples in rows.items()}
+            return TaskAnswers(
+                rivals, {**_answer_hashes("candidate", own), **_answer_hashes("champion", champion_figures)}, questions
+            )
     raise Incomparable("the generation tasks ask other examples each time: see that a task draws them by a fixed seed")
 
 
@@ -381,7 +393,7 @@ def guessing_entropy(described: Snapshot, durable: Path) -> float:
 
 
 @contextlib.contextmanager
-def _finding_unmeasurable(held: Promotion) -> Iterator[None]:
+def _finding_unmeasurable(champion: Promotion) -> Iterator[None]:
     """Raises UnmeasurableChampion for a champion that is none of our checkpoints, or whose snapshot is gone."""
     try:
         yield
@@ -393,13 +405,13 @@ def _finding_unmeasurable(held: Promotion) -> Iterator[None]:
         raise UnmeasurableChampion(str(error)) from None
 
 
-def _rivals(table: ExampleTable, theirs: ExampleTable, own: ModelFigures, other: ModelFigures) -> Rivals:
+def _rivals(table: ExampleTable, champion_table: ExampleTable, own: ModelFigures, other: ModelFigures) -> Rivals:
     """The two on the same examples. Raises UnmeasurableChampion where these are others."""
-    if own.unit != other.unit or len(table.losses) != len(theirs.losses):
+    if own.unit != other.unit or len(table.losses) != len(champion_table.losses):
         raise UnmeasurableChampion(f"it is measured in {other.unit} on {other.examples} examples, the candidate in "
                                    f"{own.unit} on {own.examples}")  # fmt: skip
     losses, sizes = table.compared(own.unit)
-    champion, _ = theirs.compared(own.unit)
+    champion, _ = champion_table.compared(own.unit)
     return Rivals(losses, champion, sizes, table.slices())
 
 
@@ -435,4 +447,4 @@ def _values(rows: Rows) -> dict[str, Values]:
 
 
 def _answer_hashes(whose: str, figures: dict[str, TaskFigures]) -> dict[str, str]:
-    return {f"{whose}_answers_{task}": each.table for task, each in figures.items()}
+    return {f"{whose}_answers_{task}": task_figures.table for task, task_figures in figures.items()}

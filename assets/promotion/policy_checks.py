@@ -42,7 +42,7 @@ CHECKS = {
 }
 """The checks of a candidate, and what each says."""
 CHECKED, COMPLETE = "checked", "complete"
-ADVICE = {
+REMEDIES = {
     "code.revision": ": run from a checkout of git, or set revision in the platform's settings",
     "environment.image_digest": ": name compute.cluster.image by digest, name@sha256:…",
 }
@@ -85,19 +85,19 @@ def difference(rivals: Rivals, policy: GateSection, seed: int) -> PairedDifferen
     return comparison.compare(rivals.candidate, rivals.champion, rivals.sizes, seed, policy.confidence)
 
 
-def against_champion(found: PairedDifference, policy: GateSection) -> CheckOutcome:
+def against_champion(difference: PairedDifference, policy: GateSection) -> CheckOutcome:
     """Whether the candidate is better in the mean, and not worse by the margin."""
-    passed = found.mean < -policy.minimum_gain and found.high < policy.margin
+    passed = difference.mean < -policy.minimum_gain and difference.high < policy.margin
     figures = {
-        "difference": found.mean,
-        "interval_low": found.low if np.isfinite(found.low) else None,
-        "interval_high": found.high if np.isfinite(found.high) else None,
-        "confidence": found.confidence,
-        "examples": found.examples,
+        "difference": difference.mean,
+        "interval_low": difference.low if np.isfinite(difference.low) else None,
+        "interval_high": difference.high if np.isfinite(difference.high) else None,
+        "confidence": difference.confidence,
+        "examples": difference.examples,
         "margin": policy.margin,
     }
-    few = f"{found.examples} examples are too few for an interval, expected {comparison.FEWEST}"
-    return CheckOutcome(passed, figures, "" if np.isfinite(found.high) else few)
+    few = f"{difference.examples} examples are too few for an interval, expected {comparison.FEWEST}"
+    return CheckOutcome(passed, figures, "" if np.isfinite(difference.high) else few)
 
 
 def slices(rivals: Rivals, policy: GateSection) -> CheckOutcome:
@@ -106,10 +106,10 @@ def slices(rivals: Rivals, policy: GateSection) -> CheckOutcome:
         return CheckOutcome(True, note="the policy has no limit for slices")
     worse = (rivals.candidate - rivals.champion).astype(float)
     counted = {name: own for name, own in rivals.slices.items() if own.sum() >= policy.slice_examples}
-    found = {name: float(worse[own].sum() / rivals.sizes[own].sum()) for name, own in counted.items()}
-    over = {name: value for name, value in found.items() if value > policy.slice_margin}
+    differences = {name: float(worse[own].sum() / rivals.sizes[own].sum()) for name, own in counted.items()}
+    over = {name: value for name, value in differences.items() if value > policy.slice_margin}
     note = "" if counted else f"no slice has {policy.slice_examples} examples"
-    return CheckOutcome(not over, {"difference_by_slice": found, "slice_margin": policy.slice_margin}, note)
+    return CheckOutcome(not over, {"difference_by_slice": differences, "slice_margin": policy.slice_margin}, note)
 
 
 def limits(policy: GateSection, figures: Mapping[str, float | None]) -> CheckOutcome:
@@ -144,49 +144,49 @@ class TaskRivals:
     """On the same examples; None where nobody is compared with."""
 
 
-def check_tasks(policy: GateSection, found: Mapping[str, TaskRivals], seed: int) -> CheckOutcome:
-    """Whether each task is within its limits; tasks without one are shown. `found` is by task."""
-    broken, shown = [], dict[str, dict[str, Any]]()
-    for task, rivals in sorted(found.items()):
+def check_tasks(policy: GateSection, rivals_by_task: Mapping[str, TaskRivals], seed: int) -> CheckOutcome:
+    """Whether each task is within its limits; tasks without one are shown. `rivals_by_task` is by task."""
+    broken, task_figures = [], dict[str, dict[str, Any]]()
+    for task, rivals in sorted(rivals_by_task.items()):
         limit = policy.tasks.get(task, TaskLimit())
         metric = limit.metric or min(rivals.candidate)
         if metric not in rivals.candidate:
             broken.append(f"{task}: found the metrics {', '.join(sorted(rivals.candidate))}, expected {metric}")
             continue
-        shown[task], faults = _check_task(limit, metric, rivals, seed, policy.confidence)
+        task_figures[task], faults = _check_task(limit, metric, rivals, seed, policy.confidence)
         broken += [f"{task}: {fault}" for fault in faults]
-    figures = {"tasks": shown, **({"broken": broken} if broken else {})}
-    return CheckOutcome(not broken, figures, "" if found else "the suite has no generation tasks")
+    figures = {"tasks": task_figures, **({"broken": broken} if broken else {})}
+    return CheckOutcome(not broken, figures, "" if rivals_by_task else "the suite has no generation tasks")
 
 
-def compared(own: Values, theirs: Values, seed: int, confidence: float) -> PairedDifference:
+def compared(own: Values, champion: Values, seed: int, confidence: float) -> PairedDifference:
     """By how much the champion's mean is above the candidate's."""
-    if comparison.are_shares(own) and comparison.are_shares(theirs):
-        return comparison.compare_proportions(own, theirs, confidence)
-    return comparison.compare(theirs, own, np.ones(len(own)), seed, confidence)
+    if comparison.are_shares(own) and comparison.are_shares(champion):
+        return comparison.compare_proportions(own, champion, confidence)
+    return comparison.compare(champion, own, np.ones(len(own)), seed, confidence)
 
 
-def lineage_faults(record: ModelRecord, durable: Path, wanted: str, on_a_cluster: bool) -> list[str]:
-    """What is missing, a sentence each; `wanted` is the policy's `lineage`."""
-    found = []
+def lineage_faults(record: ModelRecord, durable: Path, required: str, on_a_cluster: bool) -> list[str]:
+    """What is missing, a sentence each; `required` is the policy's `lineage`."""
+    faults = []
     revision = str(record.code.get("revision", ""))
     if code.is_changed(revision) and not code.difference_path(durable, revision).exists():
-        found.append(f"the code was changed ({revision}), and its difference is not on record")
-    if wanted == COMPLETE:
-        found += [f"{field} is not known{ADVICE.get(field, '')}" for field in missing(record)]
+        faults.append(f"the code was changed ({revision}), and its difference is not on record")
+    if required == COMPLETE:
+        faults += [f"{field} is not known{REMEDIES.get(field, '')}" for field in missing(record)]
         if on_a_cluster and not record.environment.get("image"):
-            found.append("environment.image_digest is not known")
-    return found
+            faults.append("environment.image_digest is not known")
+    return faults
 
 
 def check_lineage(
-    record: ModelRecord | None, durable: Path, wanted: str, on_a_cluster: bool, damage: str
+    record: ModelRecord | None, durable: Path, required: str, on_a_cluster: bool, damage: str
 ) -> CheckOutcome:
     """The check; `damage` is what is wrong with the checkpoint's bytes, `record` None where nobody has kept one."""
-    found = ["its record (slipway models show): materialise its candidate"]
+    faults = ["its record (slipway models show): materialise its candidate"]
     if record is not None:
-        found = lineage_faults(record, durable, wanted, on_a_cluster)
-    return CheckOutcome(not found and not damage, {"missing": found, **({"damaged": damage} if damage else {})})
+        faults = lineage_faults(record, durable, required, on_a_cluster)
+    return CheckOutcome(not faults and not damage, {"missing": faults, **({"damaged": damage} if damage else {})})
 
 
 def rejection_reasons(judgement: Judgement, champion: Promotion | None) -> str:
@@ -201,10 +201,10 @@ def rejection_reasons(judgement: Judgement, champion: Promotion | None) -> str:
     return "; ".join(_reason(name, figures.get(name, {}), judgement, _named(champion)) for name in judgement.failed)
 
 
-def version_outcome(judgement: Judgement | None, compared: Promotion | None, waits: str) -> str:
+def version_outcome(judgement: Judgement | None, compared: Promotion | None, reason: str) -> str:
     """What became of a version that is not the champion, in words that follow its number.
 
-    `compared` is the champion that it was compared with, `waits` why it is held back; empty where it is not.
+    `compared` is the champion that it was compared with, `reason` why it is held back; empty where it is not.
     """
     if judgement is None:
         return "is not judged yet: it is once its training has ended and all its checkpoints are evaluated"
@@ -212,7 +212,7 @@ def version_outcome(judgement: Judgement | None, compared: Promotion | None, wai
         return f"waits for a person: {judgement.undecided}"
     if not judgement.passed:
         return f"did not pass: {rejection_reasons(judgement, compared)}"
-    return f"passed, and waits: {waits}" if waits else "passed its checks"
+    return f"passed, and waits: {reason}" if reason else "passed its checks"
 
 
 def _check_task(
@@ -221,22 +221,27 @@ def _check_task(
     """What is shown of one task, and what is wrong with it."""
     own = rivals.candidate[metric]
     mean, faults = float(own.mean()), list[str]()
-    shown: dict[str, Any] = {"metric": metric, "mean": mean, "examples": len(own)}
+    task_figures: dict[str, Any] = {"metric": metric, "mean": mean, "examples": len(own)}
     if limit.at_least is not None and mean < limit.at_least:
         faults.append(f"{metric} is {mean:.4g}, expected at least {limit.at_least:g}")
     if limit.margin is None or rivals.champion is None:
-        return shown, faults
-    theirs = rivals.champion.get(metric)
-    if theirs is None or len(theirs) != len(own):
-        return shown, [*faults, f"the champion has no {metric} of the same examples"]
-    worse = compared(own, theirs, seed, confidence)
+        return task_figures, faults
+    champion = rivals.champion.get(metric)
+    if champion is None or len(champion) != len(own):
+        return task_figures, [*faults, f"the champion has no {metric} of the same examples"]
+    worse = compared(own, champion, seed, confidence)
     high = worse.high if np.isfinite(worse.high) else None
-    shown |= {"champion": float(theirs.mean()), "worse": worse.mean, "interval_high": high, "margin": limit.margin}
+    task_figures |= {
+        "champion": float(champion.mean()),
+        "worse": worse.mean,
+        "interval_high": high,
+        "margin": limit.margin,
+    }
     if not worse.high < limit.margin:
         below = f"up to {high:.4g} lower" if high is not None else f"{len(own)} examples are too few to compare it"
-        faults.append(f"{metric} is {mean:.4g}, the champion's {float(theirs.mean()):.4g}: {below} at {confidence:.1%} "
-                      f"confidence, expected below {limit.margin:g}")  # fmt: skip
-    return shown, faults
+        faults.append(f"{metric} is {mean:.4g}, the champion's {float(champion.mean()):.4g}: {below} at "
+                      f"{confidence:.1%} confidence, expected below {limit.margin:g}")  # fmt: skip
+    return task_figures, faults
 
 
 def _named(champion: Promotion | None) -> str:
@@ -273,20 +278,20 @@ def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: s
         case _ if name == IS_WHOLE:
             return f"its bytes are not what was committed: {own.get('damaged', 'verify it')}"
         case _:
-            lacking = [*own.get("missing", ()), *([own["damaged"]] if own.get("damaged") else [])]
-            return f"its lineage is not whole: {', '.join(lacking)}"
+            missing_fields = [*own.get("missing", ()), *([own["damaged"]] if own.get("damaged") else [])]
+            return f"its lineage is not whole: {', '.join(missing_fields)}"
 
 
 def _against(own: Mapping[str, Any], unit: str, champion: str) -> str:
-    found = own["difference"]
+    difference = own["difference"]
     if own["interval_high"] is None:
         return (
             f"{own['examples']} examples are too few to compare it with {champion}, expected {comparison.FEWEST} "
             "or more: add documents to the dataset, raise its split.validation, "
             "or name a suite in the training's recipe"
         )
-    how = "better" if found < 0 else "worse"
+    how = "better" if difference < 0 else "worse"
     return (
-        f"it is not better than {champion}: in the mean {abs(found):.4g} {unit} {how}, and up to "
+        f"it is not better than {champion}: in the mean {abs(difference):.4g} {unit} {how}, and up to "
         f"{own['interval_high']:.4g} worse at {own['confidence']:.0%} confidence, expected below {own['margin']:g}"
     )

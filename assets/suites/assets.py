@@ -14,13 +14,15 @@ from slipway.recipes.suite import SuiteRecipe
 from slipway.resources.tiers import Tiers
 
 DECONTAMINATED = "decontaminated"
-SHOWN = 5
+MAX_EXAMPLES = 5
 
 
 def compared_with(recipe: SuiteRecipe, recipes: Recipes) -> list[str]:
     """The datasets whose training documents no document of a suite may give away: those of the trainings that are
     compared on it, and its own where something is trained on that."""
-    used = {name for each in recipes.trainings.values() if each.suite == recipe.name for name in each.datasets}
+    used = {
+        name for training in recipes.trainings.values() if training.suite == recipe.name for name in training.datasets
+    }
     return sorted(used | ({recipe.dataset} if recipe.split == "validation" else set()))
 
 
@@ -30,7 +32,7 @@ def suite_assets(recipe: SuiteRecipe, recipes: Recipes) -> list[dg.AssetsDefinit
 
     @dg.asset(
         key=key,
-        deps=[keys.key(each, "snapshot") for each in sorted({recipe.dataset, *datasets})],
+        deps=[keys.key(dataset, "snapshot") for dataset in sorted({recipe.dataset, *datasets})],
         group_name=keys.lane(recipe.name),
         kinds={"parquet"},
         owners=[recipe.owner],
@@ -48,44 +50,46 @@ def suite_assets(recipe: SuiteRecipe, recipes: Recipes) -> list[dg.AssetsDefinit
     )
     def suite_asset(tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         durable = tiers.durable_path
-        made = making.named(durable, recipe)
-        examples = suite.examples(durable, made)
+        built = making.named(durable, recipe)
+        examples = suite.examples(durable, built)
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(made.sha256),
-            metadata=_metadata(made, examples),
-            check_results=[_contamination(tiers, recipe, made, examples, datasets)],
+            data_version=dg.DataVersion(built.sha256),
+            metadata=_metadata(built, examples),
+            check_results=[_contamination(tiers, recipe, built, examples, datasets)],
         )
 
     return [suite_asset]
 
 
-def _metadata(made: Suite, examples: list[Example]) -> dict[str, Any]:
-    documents = [each for each in examples if each.task == suite.DOCUMENTS]
+def _metadata(built: Suite, examples: list[Example]) -> dict[str, Any]:
+    documents = [example for example in examples if example.task == suite.DOCUMENTS]
     return {
-        "suite": made.sha256,
-        "snapshot": made.snapshot,
-        "examples": made.examples,
-        "examples_by_task": dg.MetadataValue.json(dict(made.tasks)),
-        "document_bytes": sum(each.bytes for each in documents),
-        "left_out_as_leaked": made.left_out,
-        "longest": max(each.bytes for each in documents),
+        "suite": built.sha256,
+        "snapshot": built.snapshot,
+        "examples": built.examples,
+        "examples_by_task": dg.MetadataValue.json(dict(built.tasks)),
+        "document_bytes": sum(document.bytes for document in documents),
+        "left_out_as_leaked": built.left_out,
+        "longest": max(document.bytes for document in documents),
     }
 
 
 def _contamination(
-    tiers: Tiers, recipe: SuiteRecipe, made: Suite, examples: list[Example], datasets: list[str]
+    tiers: Tiers, recipe: SuiteRecipe, built: Suite, examples: list[Example], datasets: list[str]
 ) -> dg.AssetCheckResult:
     """The check: each snapshot that is new since the last one is read once."""
     durable = tiers.durable_path
-    current = {name: found for name in datasets if (found := pointer.current(durable, name))}
-    compared = leaks.documents(made, examples, recipe.held_out)
-    known = {name: leaks.of(durable, compared, each) for name, each in current.items()}
-    total = {each for check in known.values() for each in check.leaked}
-    share, text = len(total) / made.tasks[suite.DOCUMENTS], {each.blake3: each.text for each in examples}
-    shown = [f"{name}: {text[each][:60]!r}" for name, check in known.items() for each in check.leaked[:SHOWN]]
+    current = {name: snapshot for name in datasets if (snapshot := pointer.current(durable, name))}
+    compared = leaks.documents(built, examples, recipe.held_out)
+    known = {name: leaks.of(durable, compared, sha256) for name, sha256 in current.items()}
+    total = {blake3 for check in known.values() for blake3 in check.leaked}
+    share, text = len(total) / built.tasks[suite.DOCUMENTS], {example.blake3: example.text for example in examples}
+    leaked_texts = [
+        f"{name}: {text[blake3][:60]!r}" for name, check in known.items() for blake3 in check.leaked[:MAX_EXAMPLES]
+    ]
     metadata: dict[str, Any] = {"leaked": len(total), "share": share, "snapshots": dg.MetadataValue.json(current)}
     return dg.AssetCheckResult(
         check_name=DECONTAMINATED,
         passed=share <= recipe.contaminated,
-        metadata={**metadata, **({"such_as": "; ".join(shown)} if shown else {})},
+        metadata={**metadata, **({"such_as": "; ".join(leaked_texts)} if leaked_texts else {})},
     )

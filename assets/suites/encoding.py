@@ -22,7 +22,7 @@ from slipway.trainer.data.shards import TextSnapshot, TokenSplit
 SPLIT = "validation"
 
 
-def encoded(durable: Path, made: Suite, examples: Sequence[Example], model: TextSnapshot) -> TextSnapshot:
+def encoded(durable: Path, suite: Suite, examples: Sequence[Example], model: TextSnapshot) -> TextSnapshot:
     """The suite in the tokens of `model`, the snapshot that a model was trained on; written to the durable tier.
 
     Equal inputs give the same snapshot. Raises ValueError when the tokenizer is gone.
@@ -30,25 +30,25 @@ def encoded(durable: Path, made: Suite, examples: Sequence[Example], model: Text
     speech, dtype = tokenizer.load(durable, model.tokenizer.sha256), shards.DTYPES[model.dtype]
     end = model.tokenizer.end_of_document
     bodies = [
-        np.array([*tokens, end] if whole else tokens, dtype)
-        for each in examples
-        for tokens, whole in _sequences(each, speech)
+        np.array([*tokens, end] if is_document else tokens, dtype)
+        for example in examples
+        for tokens, is_document in _sequences(example, speech)
     ]
     with writing_content(durable):
-        return _written(durable, made, examples, model, bodies)
+        return _written(durable, suite, examples, model, bodies)
 
 
-def _written(durable: Path, made: Suite, examples: Sequence[Example], model: TextSnapshot,
+def _written(durable: Path, suite: Suite, examples: Sequence[Example], model: TextSnapshot,
              bodies: list[npt.NDArray[Any]]) -> TextSnapshot:  # fmt: skip
     """The snapshot of these sequences of tokens."""
     shard = shards.write_shard(durable, bodies, model.dtype)
-    split = TokenSplit(len(bodies), shard.tokens, sum(each.bytes for each in examples), (shard,))
+    split = TokenSplit(len(bodies), shard.tokens, sum(example.bytes for example in examples), (shard,))
     snapshot = dataclasses.replace(
         model,
-        dataset=f"suite:{made.name}",
-        recipe=made.sha256,
-        source={"kind": "suite", "digest": made.sha256, "description": made.name},
-        documents={"blake3": made.table, "rows": made.examples, "kept": made.examples},
+        dataset=f"suite:{suite.name}",
+        recipe=suite.sha256,
+        source={"kind": "suite", "digest": suite.sha256, "description": suite.name},
+        documents={"blake3": suite.table, "rows": suite.examples, "kept": suite.examples},
         splits={SPLIT: split},
     )
     shards.write_manifest(durable, snapshot)

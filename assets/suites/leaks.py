@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from slipway.assets.datasets.cleaning.words import PASSAGE, grams, hashes
+from slipway.assets.datasets.cleaning.word_hashes import PASSAGE, grams, hashes
 from slipway.assets.datasets.texts import tokenizer
 from slipway.assets.suites import suite
 from slipway.assets.suites.suite import Example, Suite
@@ -33,9 +33,9 @@ def leaked(examples: Sequence[str], training: Iterable[str], common: int, share:
     known = np.unique(np.concatenate(passages)) if passages else np.empty(0, np.uint64)
     counts = np.zeros(len(known), np.int64)
     for text in training:
-        found = np.unique(_passages(text))
-        counts[np.searchsorted(known, found[np.isin(found, known)])] += 1
-    return [place for place, own in enumerate(passages) if len(own) and _is_leaked(own, known, counts, common, share)]
+        hashes_of_text = np.unique(_passages(text))
+        counts[np.searchsorted(known, hashes_of_text[np.isin(hashes_of_text, known)])] += 1
+    return [index for index, own in enumerate(passages) if len(own) and _is_leaked(own, known, counts, common, share)]
 
 
 def of_split(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[str]:
@@ -72,10 +72,10 @@ class SuiteCheck:
     """BLAKE3 of the texts that share a passage with a training document."""
 
 
-def documents(made: Suite, examples: Sequence[Example], section: HeldOutSection) -> ComparedTexts:
+def documents(built: Suite, examples: Sequence[Example], section: HeldOutSection) -> ComparedTexts:
     """The documents of a suite, to be compared."""
-    held_out = {each.blake3: each.text for each in examples if each.task == suite.DOCUMENTS}
-    return ComparedTexts(made.sha256, held_out, section)
+    held_out = {example.blake3: example.text for example in examples if example.task == suite.DOCUMENTS}
+    return ComparedTexts(built.sha256, held_out, section)
 
 
 def questions(texts: Mapping[str, str], section: HeldOutSection) -> ComparedTexts:
@@ -92,25 +92,25 @@ def of(durable: Path, compared: ComparedTexts, snapshot: str) -> SuiteCheck:
     training = of_split(durable, described, "train") if isinstance(described, TextSnapshot) else iter(())
     lost = leaked(list(compared.texts.values()), training, section.common, section.share)
     names = list(compared.texts)
-    return keep(durable, SuiteCheck(compared.sha256, snapshot, tuple(names[place] for place in lost)))
+    return keep(durable, SuiteCheck(compared.sha256, snapshot, tuple(names[index] for index in lost)))
 
 
-def keep(durable: Path, found: SuiteCheck) -> SuiteCheck:
+def keep(durable: Path, check: SuiteCheck) -> SuiteCheck:
     """Put a comparison on record."""
-    codec.replace(path(durable, found.suite, found.snapshot), found, FORMAT)
-    return found
+    codec.replace(path(durable, check.suite, check.snapshot), check, FORMAT)
+    return check
 
 
-def path(durable: Path, made: str, snapshot: str) -> Path:
-    return durable / suite.FOLDER / FOLDER / made / f"{snapshot}.json"
+def path(durable: Path, suite_sha256: str, snapshot: str) -> Path:
+    return durable / suite.FOLDER / FOLDER / suite_sha256 / f"{snapshot}.json"
 
 
 def _is_leaked(own: Hashes, known: Hashes, counts: npt.NDArray[np.int64], common: int, share: float) -> bool:
-    seen = counts[np.searchsorted(known, own)]
-    return bool(((seen > 0) & (seen <= common)).any() or (seen > 0).sum() >= share * len(own))
+    occurrences = counts[np.searchsorted(known, own)]
+    return bool(((occurrences > 0) & (occurrences <= common)).any() or (occurrences > 0).sum() >= share * len(own))
 
 
 def _passages(text: str) -> Hashes:
     """The hashes of every PASSAGE words in a row; of a text with fewer words, the one hash of all of them."""
-    words = hashes(text)
-    return grams(words, min(PASSAGE, max(1, len(words))))
+    word_hashes = hashes(text)
+    return grams(word_hashes, min(PASSAGE, max(1, len(word_hashes))))

@@ -31,17 +31,17 @@ def named(durable: Path, recipe: SuiteRecipe) -> Suite:
         raise ValueError(f"suite {recipe.name}: dataset {recipe.dataset} has no snapshot yet: build it first")
     snapshot = shards.read_manifest(durable, current)
     splits = ("validation",) if recipe.split == "validation" else document_table.SPLITS
-    held_out = [each for split in splits for each in documents(durable, snapshot, split, recipe.held_out)]
+    held_out = [document for split in splits for document in documents(durable, snapshot, split, recipe.held_out)]
     training = leaks.of_split(durable, snapshot, "train") if recipe.split == "validation" else iter(())
     lost = set(leaks.leaked([e.text for e in held_out], training, recipe.held_out.common, recipe.held_out.share))
-    kept = [each for place, each in enumerate(held_out) if place not in lost]
-    questions = tasks.continuations(kept, recipe.continuation, recipe.seed) if recipe.continuation else []
+    remaining = [document for index, document in enumerate(held_out) if index not in lost]
+    questions = tasks.continuations(remaining, recipe.continuation, recipe.seed) if recipe.continuation else []
     questions += tasks.arithmetic(recipe.arithmetic, recipe.seed) if recipe.arithmetic else []
-    made = suite.write(durable, recipe.name, content, snapshot.sha256, [*kept, *questions], len(lost))
+    built = suite.write(durable, recipe.name, content, snapshot.sha256, [*remaining, *questions], len(lost))
     if recipe.split == "validation":  # what is in the suite now has just been compared with this snapshot
-        leaks.keep(durable, SuiteCheck(made.sha256, snapshot.sha256, ()))
-    suite.point(durable, recipe.name, made)
-    return made
+        leaks.keep(durable, SuiteCheck(built.sha256, snapshot.sha256, ()))
+    suite.point(durable, recipe.name, built)
+    return built
 
 
 def of_snapshot(durable: Path, snapshot: TextSnapshot, held_out: HeldOutSection) -> Suite:
@@ -59,8 +59,8 @@ def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOu
     Raises ValueError when a shard, a tokenizer or the documents table is gone.
     """
     most = section.longest_kilobytes * 1000
-    parts = [shards.read_manifest(durable, each) for each in mixtures.sources_of(snapshot)]
-    found = [
+    parts = [shards.read_manifest(durable, source) for source in mixtures.sources_of(snapshot)]
+    examples = [
         Example(suite.DOCUMENTS, text, source=str(package or ""), language=str(language or ""))
         for part in parts
         for text, (language, package) in zip(
@@ -68,8 +68,8 @@ def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOu
         )
         if text and len(text.encode()) <= most
     ]
-    wanted = sorted({each.blake3 for each in found})[: section.examples]
-    return _once(found, set(wanted))
+    chosen = sorted({example.blake3 for example in examples})[: section.examples]
+    return _once(examples, set(chosen))
 
 
 def _about(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[tuple[str, str]]:
@@ -80,11 +80,11 @@ def _about(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[tuple[
     return itertools.chain(about, itertools.repeat(("", "")))
 
 
-def _once(examples: list[Example], wanted: set[str]) -> list[Example]:
+def _once(examples: list[Example], chosen: set[str]) -> list[Example]:
     """Of examples with a wanted hash, the first of each, in their order."""
-    kept = []
-    for each in examples:
-        if each.blake3 in wanted:
-            wanted.discard(each.blake3)
-            kept.append(each)
-    return kept
+    distinct = []
+    for example in examples:
+        if example.blake3 in chosen:
+            chosen.discard(example.blake3)
+            distinct.append(example)
+    return distinct

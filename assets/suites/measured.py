@@ -104,13 +104,13 @@ class ExampleTable:
 
     def slices(self) -> dict[str, npt.NDArray[np.bool_]]:
         """The documents of each slice that is not all of them, by `column=value`: [documents]."""
-        own, found = self.documents, dict[str, npt.NDArray[np.bool_]]()
+        own, slices = self.documents, dict[str, npt.NDArray[np.bool_]]()
         for name in SLICES:
             values = np.array(self.columns[name], dtype=object)[own]
             kinds = sorted({str(value) for value in values} - {""})
             if len(kinds) > 1:
-                found |= {f"{name}={kind}": values == kind for kind in kinds}
-        return found
+                slices |= {f"{name}={kind}": values == kind for kind in kinds}
+        return slices
 
 
 BITS_PER_BYTE, NATS = "bits per byte", "nats per prediction"
@@ -121,18 +121,18 @@ def of_suite(examples: Sequence[Example], sums: ExampleSums) -> ExampleTable:
     expected = sum(map(encoding.sequences, examples))
     if expected != len(sums.losses):
         raise ValueError(f"found {len(sums.losses)} measured sequences, expected the suite's {expected}")
-    rows, place = list[tuple[float, int, int]](), 0
-    for each in examples:
-        if each.answers:
-            costs = [sums.losses[place + 1 + number] - sums.losses[place] for number in range(len(each.answers))]
-            likeliest = min(range(len(costs)), key=lambda n: costs[n] / max(1, len(each.answers[n].encode())))
-            found = (0.0, 0, int(likeliest == each.right))
+    rows, index = list[tuple[float, int, int]](), 0
+    for example in examples:
+        if example.answers:
+            costs = [sums.losses[index + 1 + number] - sums.losses[index] for number in range(len(example.answers))]
+            likeliest = min(range(len(costs)), key=lambda n: costs[n] / max(1, len(example.answers[n].encode())))
+            row = (0.0, 0, int(likeliest == example.right))
         else:
-            found = (sums.losses[place], sums.predicted[place], sums.right[place])
-        rows.append(found)
-        place += encoding.sequences(each)
-    columns = {name: [str(getattr(each, name)) for each in examples] for name in ("task", *SLICES)}
-    sizes = np.array([each.bytes for each in examples], np.float64)
+            row = (sums.losses[index], sums.predicted[index], sums.right[index])
+        rows.append(row)
+        index += encoding.sequences(example)
+    columns = {name: [str(getattr(row, name)) for row in examples] for name in ("task", *SLICES)}
+    sizes = np.array([row.bytes for row in examples], np.float64)
     losses, predicted, right = zip(*rows, strict=True)
     return ExampleTable(columns, sizes, np.array(losses), np.array(predicted), np.array(right))
 
@@ -156,7 +156,7 @@ def keep(durable: Path, manifest: str, on: str, table: ExampleTable, sums: Examp
     own = table.documents
     predicted = max(1, int(table.predicted[own].sum()))
     mean = float(table.losses[own].sum() / predicted)
-    found = ModelFigures(
+    figures = ModelFigures(
         manifest=manifest,
         suite=on,
         table=digest.of_bytes(data),
@@ -172,33 +172,33 @@ def keep(durable: Path, manifest: str, on: str, table: ExampleTable, sums: Examp
         tasks=_tasks(table),
         slices={name: float(losses[part].sum() / sizes[part].sum()) for name, part in table.slices().items()},
     )
-    atomic.create_only(_table_path(durable, found), data)
-    codec.replace(_path(durable, on, manifest), found, FORMAT)
-    return found
+    atomic.create_only(_table_path(durable, figures), data)
+    codec.replace(_path(durable, on, manifest), figures, FORMAT)
+    return figures
 
 
 def known(durable: Path, on: str, manifest: str) -> ModelFigures | None:
     """What was measured before; None where nothing was, or its examples are gone or damaged: it is measured again."""
-    found = codec.read_if_whole(_path(durable, on, manifest), ModelFigures, FORMAT)
+    figures = codec.read_if_whole(_path(durable, on, manifest), ModelFigures, FORMAT)
     try:
-        return found if found is None or _data(durable, found) else None
+        return figures if figures is None or _data(durable, figures) else None
     except (OSError, ValueError):
         return None
 
 
-def examples(durable: Path, found: ModelFigures) -> ExampleTable:
+def examples(durable: Path, figures: ModelFigures) -> ExampleTable:
     """The examples of a measurement. Raises ValueError for a file that is damaged, and OSError for one that is gone."""
-    table = pq.read_table(io.BytesIO(_data(durable, found)))
+    table = pq.read_table(io.BytesIO(_data(durable, figures)))
     columns = {name: table[name].to_pylist() for name in ("task", *SLICES)}
     numbers = (table[name].to_numpy() for name in ("size", "loss", "predicted", "right"))
     return ExampleTable(columns, *numbers)
 
 
-def _data(durable: Path, found: ModelFigures) -> bytes:
-    path = _table_path(durable, found)
+def _data(durable: Path, figures: ModelFigures) -> bytes:
+    path = _table_path(durable, figures)
     data = regular_file.read(path)
-    if (there := digest.of_bytes(data)) != found.table:
-        raise ValueError(f"{path}: found BLAKE3 {there}, expected {found.table}")
+    if (there := digest.of_bytes(data)) != figures.table:
+        raise ValueError(f"{path}: found BLAKE3 {there}, expected {figures.table}")
     return data
 
 
@@ -217,5 +217,5 @@ def _path(durable: Path, on: str, manifest: str) -> Path:
     return durable / FOLDER / on / f"{manifest}.json"
 
 
-def _table_path(durable: Path, found: ModelFigures) -> Path:
-    return durable / FOLDER / found.suite / f"{found.table}.parquet"
+def _table_path(durable: Path, figures: ModelFigures) -> Path:
+    return durable / FOLDER / figures.suite / f"{figures.table}.parquet"

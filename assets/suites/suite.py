@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
         pa.field("right", pa.int32(), nullable=False),
     ]
 )
-ADVICE = "restore the file from a backup, or raise the edition of the suite's recipe for another suite"
+REMEDY = "restore the file from a backup, or raise the edition of the suite's recipe for another suite"
 SLICES = ("source", "language", "length")
 LENGTHS = ((2_000, "short"), (20_000, "medium"))
 """Bytes up to which a document counts as of this length; longer ones are long."""
@@ -109,18 +109,21 @@ class NamedSuite:
 def write(durable: Path, name: str, recipe: Mapping[str, Any], snapshot: str, examples: Sequence[Example],
           left_out: int = 0) -> Suite:  # fmt: skip
     """Write the examples and the manifest. Raises ValueError without a document."""
-    tasks = {task: sum(each.task == task for each in examples) for task in sorted({each.task for each in examples})}
+    tasks = {
+        task: sum(example.task == task for example in examples)
+        for task in sorted({example.task for example in examples})
+    }
     if not tasks.get(DOCUMENTS):
         raise ValueError(f"suite {name}: found no held-out document that is in no training document, expected one")
-    columns = {each: [getattr(example, each) for example in examples] for each in SCHEMA.names}
-    columns["answers"] = [list(each) for each in columns["answers"]]
+    columns = {column: [getattr(example, column) for example in examples] for column in SCHEMA.names}
+    columns["answers"] = [list(answers) for answers in columns["answers"]]
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns, SCHEMA), buffer, compression="zstd")
     data = buffer.getvalue()
-    made = Suite(name, recipe, snapshot, digest.of_bytes(data), len(examples), tasks, left_out)
-    atomic.create_only(table_path(durable, made), data)
-    atomic.create_only(manifest_path(durable, made.sha256), made.manifest())
-    return made
+    written = Suite(name, recipe, snapshot, digest.of_bytes(data), len(examples), tasks, left_out)
+    atomic.create_only(table_path(durable, written), data)
+    atomic.create_only(manifest_path(durable, written.sha256), written.manifest())
+    return written
 
 
 def read(durable: Path, sha256: str) -> Suite:
@@ -129,11 +132,11 @@ def read(durable: Path, sha256: str) -> Suite:
     try:
         data = regular_file.read(path)
     except FileNotFoundError:
-        raise ValueError(f"{path}: the suite is gone; {ADVICE}") from None
+        raise ValueError(f"{path}: the suite is gone; {REMEDY}") from None
     try:
         check_sha256(data, sha256, str(path))
     except ValueError as error:
-        raise ValueError(f"{error}; {ADVICE}") from None
+        raise ValueError(f"{error}; {REMEDY}") from None
     return codec.decode(Suite, data, path, FORMAT)
 
 
@@ -143,9 +146,9 @@ def examples(durable: Path, suite: Suite) -> list[Example]:
     try:
         data = regular_file.read(path)
     except FileNotFoundError:
-        raise ValueError(f"{path}: the examples of suite {suite.name} are gone; {ADVICE}") from None
-    if (found := digest.of_bytes(data)) != suite.table:
-        raise ValueError(f"{path}: found BLAKE3 {found}, expected {suite.table}; {ADVICE}")
+        raise ValueError(f"{path}: the examples of suite {suite.name} are gone; {REMEDY}") from None
+    if (actual := digest.of_bytes(data)) != suite.table:
+        raise ValueError(f"{path}: found BLAKE3 {actual}, expected {suite.table}; {REMEDY}")
     rows = pq.read_table(io.BytesIO(data)).to_pylist()
     return [Example(r["task"], r["text"], r["source"], r["language"], tuple(r["answers"]), r["right"]) for r in rows]
 

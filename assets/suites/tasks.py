@@ -22,43 +22,43 @@ def continuations(documents: Sequence[Example], section: ContinuationSection, se
     Fewer than asked for where there are too few passages of so many words.
     """
     draw = random.Random(f"{CONTINUATION} {seed}")
-    passages = [(document, each) for document in documents for each in _passages(document.text, section.words)]
-    pairs = [place for place in range(len(passages) - 1) if passages[place][0] is passages[place + 1][0]]
+    passages = [(document, passage) for document in documents for passage in _passages(document.text, section.words)]
+    pairs = [index for index in range(len(passages) - 1) if passages[index][0] is passages[index + 1][0]]
     draw.shuffle(pairs)
     if len({text for _, text in passages}) < 2 * ANSWERS:
         return []
-    found = []
-    for place in pairs[: section.examples]:
-        (document, prompt), (_, right) = passages[place], passages[place + 1]
+    questions = []
+    for number in pairs[: section.examples]:
+        (document, prompt), (_, right) = passages[number], passages[number + 1]
         wrong: list[str] = []
         while len(wrong) < ANSWERS - 1:
             other = passages[draw.randrange(len(passages))][1]
             if other not in (prompt, right, *wrong):
                 wrong.append(other)
-        found.append(_question(CONTINUATION, prompt, right, wrong, draw, document.source, document.language))
-    return found
+        questions.append(_question(CONTINUATION, prompt, right, wrong, draw, document.source, document.language))
+    return questions
 
 
 def arithmetic(section: ArithmeticSection, seed: int) -> list[Example]:
     """Sums of two numbers below the limit; the wrong answers are off by 1, by 2 and by 10."""
     draw = random.Random(f"{ARITHMETIC} {seed}")
-    found = []
+    questions = []
     for _ in range(section.examples):
         first, second = draw.randrange(section.limit), draw.randrange(section.limit)
         wrong = [str(first + second + draw.choice((-1, 1)) * off) for off in (1, 2, 10)]
-        found.append(_question(ARITHMETIC, f"{first} + {second} = ", str(first + second), wrong, draw, "", ""))
-    return found
+        questions.append(_question(ARITHMETIC, f"{first} + {second} = ", str(first + second), wrong, draw, "", ""))
+    return questions
 
 
 def _question(
     task: str, prompt: str, right: str, wrong: list[str], draw: random.Random, source: str, language: str
 ) -> Example:
-    place = draw.randrange(ANSWERS)
-    return Example(task, prompt, source, language, (*wrong[:place], right, *wrong[place:]), place)
+    position = draw.randrange(ANSWERS)
+    return Example(task, prompt, source, language, (*wrong[:position], right, *wrong[position:]), position)
 
 
-def _passages(text: str, words: int) -> Iterator[str]:
+def _passages(text: str, count: int) -> Iterator[str]:
     """The text in passages of so many words, with the white space after each; what is left belongs to none."""
-    found = list(_WORD.finditer(text))
-    for first in range(0, len(found) - words + 1, words):
-        yield text[found[first].start() : found[first + words - 1].end()]
+    matches = list(_WORD.finditer(text))
+    for first in range(0, len(matches) - count + 1, count):
+        yield text[matches[first].start() : matches[first + count - 1].end()]

@@ -81,9 +81,9 @@ def _of(trial: Trial, sweep: SweepState) -> TrialAction | None:
         return Stop(trial.number, sweep.closed.reason or f"the sweep is closed: {sweep.closed.outcome}")
     if trial.told_to_stop:
         return Stop(trial.number, f"stopped by the scheduler ({sweep.plan.scheduler['kind']})")
-    if trial.state == "running" and sweep.held:
+    if trial.state == "running" and sweep.pause:
         return Pause(trial.number)
-    if trial.state != "pending" or sweep.held:
+    if trial.state != "pending" or sweep.pause:
         return None
     if trial.paused_at is not None:
         return Continue(trial.number, trial.attempt, trial.paused_at, trial.until)

@@ -9,7 +9,7 @@ from slipway.assets.execution import pods
 from slipway.assets.initial import with_initial_weights
 from slipway.assets.sweeps import tracked
 from slipway.assets.sweeps.controller import Controller
-from slipway.assets.sweeps.report import kept
+from slipway.assets.sweeps.report import report_file
 from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.showing import SweepPictures, metadata
 from slipway.assets.sweeps.slots import Slots
@@ -44,7 +44,7 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
 
     @dg.asset(
         key=keys.key(recipe.name, "sweep"),
-        deps=[keys.key(each, "snapshot") for each in training.datasets],
+        deps=[keys.key(dataset, "snapshot") for dataset in training.datasets],
         group_name=keys.lane(recipe.name),
         kinds={"optuna"},
         op_tags=pods.tags("sweep"),
@@ -65,12 +65,12 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
         display = _Display(context, recipe, store)
         ended = Controller(store, subject, control, compute.poll_seconds).run(display.update)
         assert ended.closed is not None
-        found = kept.report_of(store, ended)
-        kept.write(store, found)
+        report = report_file.report_of(store, ended)
+        report_file.write(store, report)
         if ended.closed.outcome != "complete":
             reason = f"sweep {store.sweep} {ended.closed.outcome}: {ended.closed.reason}"
-            raise dg.Failure(reason, metadata=metadata(found, store))
-        return dg.MaterializeResult(metadata=metadata(found, store), data_version=dg.DataVersion(store.sweep))
+            raise dg.Failure(reason, metadata=metadata(report, store))
+        return dg.MaterializeResult(metadata=metadata(report, store), data_version=dg.DataVersion(store.sweep))
 
     return [sweep, trial]
 
@@ -79,7 +79,7 @@ def current_subject(recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tr
     """What the recipe searches now. Raises ValueError without a snapshot, and as `with_initial_weights` does."""
     snapshot = training_data.current(training, tiers.durable_path)
     if snapshot is None:
-        raise ValueError(f"sweep {recipe.name}: {training_data.lacking(training, tiers.durable_path)}")
+        raise ValueError(f"sweep {recipe.name}: {training_data.missing_snapshots(training, tiers.durable_path)}")
     located = with_initial_weights(training, snapshot, tiers, tracking)
     snapshot = holdout_filter.snapshot_for(located.init, snapshot, tiers)
     return SearchSubject(recipe, located, snapshot, contents.tokenizer_digest(read(tiers.durable_path, snapshot)))
@@ -115,14 +115,14 @@ class _Display:
 
     def __init__(self, context: dg.AssetExecutionContext, recipe: SweepRecipe, store: SweepStore) -> None:
         self._context, self._recipe, self._store = context, recipe, store
-        self._shown: dict[int, Trial] = {}
+        self._observed: dict[int, Trial] = {}
         self._pictures = SweepPictures(context, store, keys.key(recipe.name, "sweep"))
 
     def update(self, sweep: SweepState) -> None:
         for trial in sweep.trials.values():
-            if self._shown.get(trial.number) is trial:
+            if self._observed.get(trial.number) is trial:
                 continue
-            self._shown[trial.number] = trial
+            self._observed[trial.number] = trial
             known = f", parameters {dict(trial.parameters)}" if trial.state == "pending" else ""
             self._context.log.info(f"trial {trial.number}: {trial.state}, step {trial.last_step}{known}")
             if trial.ended and (trial.state != "failed" or trial in sweep.failed_for_good):
@@ -135,16 +135,16 @@ class _Display:
             return
         keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
         folder = trials_of(self._store).store(partition).folder
-        curve, held = ledger.loss_curve(read_sample(folder).steps), cost_if_any(folder)
-        shown: dict[str, Any] = {
+        curve, cost = ledger.loss_curve(read_sample(folder).steps), cost_if_any(folder)
+        metadata: dict[str, Any] = {
             "state": trial.state,
             "steps": trial.last_step,
             "attempts": trial.attempt + 1,
             "loss_curve": plots.curve({"training loss": curve}, "step", "nats per prediction"),
             **({"validation_loss": trial.value} if trial.value is not None else {}),
-            **(spent.cost(held) if held else {}),
+            **(spent.cost(cost) if cost else {}),
             **trial.parameters,
         }
         self._context.instance.report_runless_asset_event(
-            dg.AssetMaterialization(key, partition=partition, metadata=shown)
+            dg.AssetMaterialization(key, partition=partition, metadata=metadata)
         )

@@ -47,8 +47,8 @@ class Controller:
         self._placement = subject.recipe.trial_of(subject.training).placement
         self._trials = SweepTrials(store, subject, max(WARM_SECONDS, WARM_POLLS * self.poll_seconds))
         self._sampler, self._traces, self._turns = TrialSampler(), TrainingTraces(), Turns()
-        self._said: set[str] = set()
-        self._held: dict[int, tuple[str, ...]] = {}
+        self._reported: set[str] = set()
+        self._occupied_nodes: dict[int, tuple[str, ...]] = {}
         """By trial, the nodes that it has although the log does not say so: it was claimed and its job is not submitted
         yet, or it has paused and has not left."""
 
@@ -57,11 +57,11 @@ class Controller:
 
         While another process runs it, this one says which, and waits for it or for the sweep's end.
         """
-        with contextlib.ExitStack() as held:
-            held.callback(self.control.launcher.rest)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.control.launcher.rest)
             while True:
                 try:
-                    held.enter_context(lock.at_once(self.store.folder))
+                    stack.enter_context(lock.at_once(self.store.folder))
                     return self._run(on_change)
                 except lock.Held as error:
                     self._say(f"sweep {self.store.sweep}: {error}; this run waits for it, or for the sweep's end")
@@ -71,45 +71,47 @@ class Controller:
                 time.sleep(self.poll_seconds)
 
     def _run(self, on_change: Callable[[SweepState], None]) -> SweepState:
-        shown: SweepState | None = None
+        logged: SweepState | None = None
         while True:
             self.store.log_requests()
             sweep = self.store.state()
             assert sweep is not None, "a sweep is opened before it is run"
-            if sweep is not shown:
+            if sweep is not logged:
                 on_change(sweep)
-            if shown is None:
+            if logged is None:
                 unknown = [trial for trial in sweep.not_ended if not trial.nodes]
-                self._held = {trial.number: nodes for trial in unknown if (nodes := self._nodes_of(trial.number))}
-            shown = sweep
+                self._occupied_nodes = {
+                    trial.number: nodes for trial in unknown if (nodes := self._nodes_of(trial.number))
+                }
+            logged = sweep
             if decided := decide(sweep, self._sampler):
                 self.store.append(*decided)
             elif is_over(sweep):
                 keep_the_best(sweep, self._trials, self.control.paths)
                 return sweep
-            elif seen := self.poll(sweep):
-                self.store.append(*seen)
+            elif new_events := self.poll(sweep):
+                self.store.append(*new_events)
             else:
                 time.sleep(self.poll_seconds)
 
     def poll(self, sweep: SweepState) -> list[events.Event]:
         """Take the step that is due for each trial; what was seen of them, to be logged."""
         try:
-            control = caching.of_now(self.control, warm=True)
+            control = caching.of_now(self.control, is_recurring=True)
             slots = Slots(control.fleet, self._placement)
             self._say(slots.too_many(sweep.budget.parallel))
         except Unavailable as error:
             self._say(f"{error}; it is asked again")
             return []
         due = {action.trial: action for action in next_actions(sweep)}
-        taken = {trial.number: trial.nodes for trial in sweep.running if trial.nodes} | self._held
-        seen: list[events.Event] = []
+        taken = {trial.number: trial.nodes for trial in sweep.running if trial.nodes} | self._occupied_nodes
+        new_events: list[events.Event] = []
         for trial in sweep.not_ended:
             new = self._alone(trial.number, lambda: self._step(trial, due, taken, slots, sweep, control))  # noqa: B023
             for event in new:
                 self._note_slot(event, taken)
-            seen += new
-        return seen
+            new_events += new
+        return new_events
 
     def _step(
         self,
@@ -130,13 +132,13 @@ class Controller:
             case Stop(reason=reason):
                 return self._trials.stop(trial, reason, control)
             case Pause():
-                why = sweep.held.why if sweep.held else ""
+                why = sweep.pause.why if sweep.pause else ""
                 return self._trials.interrupt(trial, f"the sweep is paused: {why}", steps, control)
             case None if trial.paused:
                 if self._turns.is_due(trial.number) and (ended := self._trials.ended_by_hand(trial)):
                     return [ended]
-                if trial.number in self._held and self._trials.leave(trial, control):
-                    self._held.pop(trial.number)
+                if trial.number in self._occupied_nodes and self._trials.leave(trial, control):
+                    self._occupied_nodes.pop(trial.number)
                 return []
             case None:
                 if not self._traces.is_new(folder):
@@ -145,7 +147,7 @@ class Controller:
         if not (free := free_nodes()):
             return []
         started = self._trials.start(action, free, control)
-        taken[trial.number] = self._held[trial.number] = self._nodes_of(trial.number)
+        taken[trial.number] = self._occupied_nodes[trial.number] = self._nodes_of(trial.number)
         return started
 
     def _nodes_of(self, number: int) -> tuple[str, ...]:
@@ -157,12 +159,12 @@ class Controller:
         """Keep in mind which slots are free, for the trials that come after in this poll and for the next one."""
         match event:
             case events.Paused(trial=number):
-                self._held[number] = taken.get(number, ())
+                self._occupied_nodes[number] = taken.get(number, ())
             case events.Started(trial=number, nodes=nodes):
-                self._held.pop(number, None)
+                self._occupied_nodes.pop(number, None)
                 taken[number] = nodes
             case events.Ended(trial=number):
-                self._held.pop(number, None)
+                self._occupied_nodes.pop(number, None)
                 taken.pop(number, None)
 
     def _alone(self, trial: int, step: Callable[[], Iterable[events.Event]]) -> list[events.Event]:
@@ -178,8 +180,8 @@ class Controller:
 
     def _say(self, what: str) -> None:
         """Say something in the log of the run, once; nothing is said of nothing."""
-        if what and what not in self._said:
-            self._said.add(what)
+        if what and what not in self._reported:
+            self._reported.add(what)
             LOG.warning(what)
 
 

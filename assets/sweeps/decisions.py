@@ -52,7 +52,7 @@ def _next_decision(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialS
         scheduler.judge(sweep)
         or _too_many_failures(sweep)
         or _at_the_goal(sweep)
-        or (None if sweep.held else _for_a_slot(sweep, scheduler, sampler) or _let_go(sweep))
+        or (None if sweep.pause else _for_a_slot(sweep, scheduler, sampler) or _let_go(sweep))
         or _end(sweep)
     )
 
@@ -115,7 +115,7 @@ def _let_go(sweep: SweepState) -> Decided | None:
     """Once nothing runs, whoever waits and does not go on has waited in vain."""
     if sweep.running:
         return None
-    waiting = [trial for trial in sweep.paused if trial.waits]
+    waiting = [trial for trial in sweep.paused if trial.is_waiting]
     return Decided(trial=waiting[0].number, step=waiting[0].until, verdict="stop") if waiting else None
 
 

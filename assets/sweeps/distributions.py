@@ -26,8 +26,8 @@ class _Listed:
     """The code of the first of them."""
 
     def coded(self, value: Any) -> int | None:
-        same = (place for place, each in enumerate(self.values) if _same(each, value))
-        return next((self.first + place for place in same), None)
+        same = (index for index, known in enumerate(self.values) if _same(known, value))
+        return next((self.first + index for index in same), None)
 
     def value(self, code: int) -> Any:
         return self.values[code - self.first]

@@ -50,13 +50,15 @@ def mutated(
             if space.exists(name, changed):
                 domain = space.domains[name]
                 anew = name not in parameters or random.random() < mutation.resample
-                changed[name] = draw_one(domain, random) if anew else _moved(domain, parameters[name], mutation, random)
+                changed[name] = (
+                    draw_one(domain, random) if anew else _mutated(domain, parameters[name], mutation, random)
+                )
         if space.fits(changed):
             return changed
     return dict(parameters)
 
 
-def _moved(domain: Domain, value: Any, mutation: Mutation, random: random.Random) -> Any:
+def _mutated(domain: Domain, value: Any, mutation: Mutation, random: random.Random) -> Any:
     factor = random.choice(mutation.factors)
     many = domain.kind == "randint" and domain.step is None and domain.values[1] - domain.values[0] >= FEW
     listed = None if many else domain.listed()
@@ -64,19 +66,19 @@ def _moved(domain: Domain, value: Any, mutation: Mutation, random: random.Random
         return _neighbour(domain, listed, value, factor)
     low, high = domain.values
     if many:
-        moved = round(value * factor)
-        moved += (moved == value) * (1 if factor > 1 else -1)
-        return min(max(moved, low), high)
-    moved = value * factor if domain.kind == "loguniform" else value + (factor - 1) * (high - low)
-    return min(max(moved, low), high)
+        mutated = round(value * factor)
+        mutated += (mutated == value) * (1 if factor > 1 else -1)
+        return min(max(mutated, low), high)
+    mutated = value * factor if domain.kind == "loguniform" else value + (factor - 1) * (high - low)
+    return min(max(mutated, low), high)
 
 
 def _neighbour(domain: Domain, listed: Sequence[Any], value: Any, factor: float) -> Any:
     """Another value of a list: the next one; with loguniform, the one nearest to the value times the factor."""
     if value not in listed:  # of the recipe as it is written
         return value
-    place = listed.index(value) + (1 if factor > 1 else -1)
-    following = listed[min(max(place, 0), len(listed) - 1)]
+    index = listed.index(value) + (1 if factor > 1 else -1)
+    following = listed[min(max(index, 0), len(listed) - 1)]
     if domain.kind != "loguniform":
         return following
     further = nearest(listed, value * factor)

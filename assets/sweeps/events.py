@@ -221,9 +221,9 @@ def parse(record: Mapping[str, Any]) -> Event:
     """The event of one line. Raises ValueError for a log of another version."""
     kind = _KINDS.get(record["event"])
     if kind is None or record.get("format", FORMAT) != FORMAT:
-        found = record.get("format", record["event"])
+        version = record.get("format", record["event"])
         raise ValueError(
-            f"sweep log: found {found!r}, expected an event of {FORMAT}: {', '.join(_KINDS)}. A sweep that another "
+            f"sweep log: found {version!r}, expected an event of {FORMAT}: {', '.join(_KINDS)}. A sweep that another "
             "version began is finished by that version, or begun again"
         )
     fields = {name: value for name, value in record.items() if name != "event"}

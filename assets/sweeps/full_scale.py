@@ -52,11 +52,11 @@ def _changes(chosen: FullScaleChoice, subject: SearchSubject) -> tuple[tuple[int
     """The changes of a schedule in the training at full scale, without what stays as it is. Raises RefusedValue."""
     training, names = subject.training, subject.recipe.space
     stretches = [(share, _sections(with_parameters(training, dict(values)))) for share, values in chosen.schedule]
-    found = []
+    changes = []
     for (_, before), (share, after) in itertools.pairwise(stretches):
         if new := changed_fields(names, before, after):
-            found.append((round(share * training.run.steps), new))
-    return tuple(found)
+            changes.append((round(share * training.run.steps), new))
+    return tuple(changes)
 
 
 def _sections(recipe: ModelRecipe) -> dict[str, Any]:

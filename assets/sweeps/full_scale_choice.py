@@ -33,26 +33,26 @@ def choose(sweep: SweepState) -> FullScaleChoice | None:
     best, plain = sweep.best, sweep.trials.get(WRITTEN)
     if sweep.closed is None or sweep.closed.outcome != "complete" or best is None:
         return None
-    found = f"trial {best.number} is the best"
+    finding = f"trial {best.number} is the best"
     if plain is None or best.number == WRITTEN:
-        return FullScaleChoice(best.number, {}, f"{found}, which is the recipe as it is written")
-    mine, its = lineage.reports(sweep, best), lineage.reports(sweep, plain)
-    common = [step for step in mine if mine[step] is not None and its.get(step) is not None]
+        return FullScaleChoice(best.number, {}, f"{finding}, which is the recipe as it is written")
+    of_best, its = lineage.reports(sweep, best), lineage.reports(sweep, plain)
+    common = [step for step in of_best if of_best[step] is not None and its.get(step) is not None]
     if not common:
-        why = f"{found}, and the recipe as it is written has no value at a step where both have one"
+        why = f"{finding}, and the recipe as it is written has no value at a step where both have one"
         return FullScaleChoice(best.number, dict(best.parameters), why, _schedule(sweep, best))
     step = max(common)
-    gain = float(its[step] or 0.0) - float(mine[step] or 0.0)
-    margin = band(mine, its, step, sweep.plan.scheduler.get("noise"))
+    gain = float(its[step] or 0.0) - float(of_best[step] or 0.0)
+    margin = band(of_best, its, step, sweep.plan.scheduler.get("noise"))
     known = "is not known, as there are too few reports" if margin is None else f"is {margin:.4g}"
     comparison = f"after step {step} it is {gain:.4g} below the recipe as it is written, and the noise {known}"
     if gain > (margin or 0.0):
-        return FullScaleChoice(best.number, dict(best.parameters), f"{found}: {comparison}", _schedule(sweep, best))
-    return FullScaleChoice(WRITTEN, {}, f"{found}, but {comparison}: the recipe stays as it is")
+        return FullScaleChoice(best.number, dict(best.parameters), f"{finding}: {comparison}", _schedule(sweep, best))
+    return FullScaleChoice(WRITTEN, {}, f"{finding}, but {comparison}: the recipe stays as it is")
 
 
 def _schedule(sweep: SweepState, best: Trial) -> tuple[tuple[float, Mapping[str, Any]], ...]:
     if best.parent is None:
         return ()
     stretches = lineage.schedule(sweep, best)
-    return tuple((each.first_step / sweep.plan.steps, dict(each.parameters)) for each in stretches)
+    return tuple((stretch.first_step / sweep.plan.steps, dict(stretch.parameters)) for stretch in stretches)

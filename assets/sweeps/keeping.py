@@ -17,7 +17,7 @@ from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailab
 from slipway.trainer.record import files
 
 LOG = logging.getLogger(__name__)
-KEPT = 2
+MAX_KEPT = 2
 """The checkpoints of so many trials are kept: of the best one, and of the one behind it."""
 
 
@@ -26,16 +26,16 @@ def keep_the_best(sweep: SweepState, trials: SweepTrials, paths: Paths) -> None:
 
     What cannot be done is said, and the next run of the sweep does it.
     """
-    kept = {*ranked(sweep)[:KEPT], *([sweep.best.number] if sweep.best else [])}
+    best_trials = {*ranked(sweep)[:MAX_KEPT], *([sweep.best.number] if sweep.best else [])}
     for number in sweep.trials:
         store = trials.store(number)
         if not (store.folder / files.SPECIFICATION).exists():
             continue
-        if number in kept:
+        if number in best_trials:
             _copy_newest(store, paths)
         else:
             with contextlib.suppress(OSError):  # they take room, and harm nothing
-                store.let_checkpoints_go(BY, f"trial {number} is not among the best {KEPT} of {sweep.plan.sweep}")
+                store.let_checkpoints_go(BY, f"trial {number} is not among the best {MAX_KEPT} of {sweep.plan.sweep}")
 
 
 def ranked(sweep: SweepState) -> list[int]:
@@ -49,7 +49,7 @@ def ranked(sweep: SweepState) -> list[int]:
 def _copy_newest(store: TrainingStore, paths: Paths) -> None:
     """Have the newest checkpoint of a trial on the backup, where there is one."""
     try:
-        commit = max(store.read().commits_on(DURABLE), key=lambda each: each.step, default=None)
+        commit = max(store.read().commits_on(DURABLE), key=lambda candidate: candidate.step, default=None)
         if commit is None or not paths.backup or commit in store.read().commits_on(BACKUP):
             return
         source, backup = paths.durable / commit.folder, copying.tier_at(paths.backup)

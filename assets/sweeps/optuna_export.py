@@ -41,10 +41,10 @@ def export(sweep: SweepState, log: Sequence[Event], path: Path) -> None:
     if path.exists():
         raise ValueError(f"{path}: it is there already; expected the name of a new file")
     with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=f".{path.name}.") as folder:
-        made = Path(folder) / path.name
+        temporary = Path(folder) / path.name
         with quiet_optuna():
-            _write(sweep, _times(log), made)
-        atomic.move(made, path)
+            _write(sweep, _times(log), temporary)
+        atomic.move(temporary, path)
 
 
 def _write(sweep: SweepState, times: dict[int, tuple[float, float]], path: Path) -> None:
@@ -89,7 +89,7 @@ def _frozen(trial: Trial, domains: dict[str, Any], times: tuple[float, float]) -
         **({"parent": trial.parent} if trial.parent is not None else {}),
         **({"outside the space": json.dumps(outside)} if outside else {}),
     }
-    made = optuna.trial.create_trial(
+    frozen = optuna.trial.create_trial(
         state=state,
         value=trial.value if state is TrialState.COMPLETE else None,
         params=chosen,
@@ -98,9 +98,9 @@ def _frozen(trial: Trial, domains: dict[str, Any], times: tuple[float, float]) -
         intermediate_values={step: math.nan if value is None else value for step, value in trial.reports.items()},
     )
     begun, ended = (datetime.datetime.fromtimestamp(at) for at in times)
-    made.datetime_start = None if state is TrialState.WAITING else begun
-    made.datetime_complete = ended if state.is_finished() else None
-    return made
+    frozen.datetime_start = None if state is TrialState.WAITING else begun
+    frozen.datetime_complete = ended if state.is_finished() else None
+    return frozen
 
 
 def _distribution(domain: Domain) -> "optuna.distributions.BaseDistribution":

@@ -31,7 +31,7 @@ class RungAgreement:
 
 def agreement(sweep: SweepState) -> tuple[RungAgreement, ...]:
     """For each rung and the next one, over the trials that have values at both; without pairs of too few trials."""
-    found = []
+    agreements = []
     for lower, higher in itertools.pairwise((*sweep.rungs, sweep.plan.steps)):
         pairs = [
             (low, high)
@@ -40,16 +40,16 @@ def agreement(sweep: SweepState) -> tuple[RungAgreement, ...]:
         ]
         if len(pairs) >= ENOUGH:
             correlation = spearman([low for low, _ in pairs], [high for _, high in pairs])
-            found.append(RungAgreement(lower, higher, correlation, len(pairs)))
-    return tuple(found)
+            agreements.append(RungAgreement(lower, higher, correlation, len(pairs)))
+    return tuple(agreements)
 
 
 def warning(sweep: SweepState) -> str | None:
     """What the report says when a rung ranks trials unlike the next one; None when all agree, or too few tell."""
-    unlike = [each for each in agreement(sweep) if each.correlation < LOW]
+    unlike = [rung for rung in agreement(sweep) if rung.correlation < LOW]
     if not unlike:
         return None
-    worst = min(unlike, key=lambda each: each.correlation)
+    worst = min(unlike, key=lambda rung: rung.correlation)
     return (
         f"step {worst.lower} hardly ranks trials as step {worst.higher} does (rank correlation {worst.correlation:.2f} "
         f"over the {worst.trials} trials that went on): stopping there may have cost the best. A later first rung, or "
@@ -60,7 +60,7 @@ def warning(sweep: SweepState) -> str | None:
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
     """Spearman's rank correlation of paired values; 0 when all of one side are equal."""
     ranks = _ranks(one), _ranks(other)
-    if any(len(set(each)) == 1 for each in ranks):
+    if any(len(set(one_side)) == 1 for one_side in ranks):
         return 0.0
     return statistics.correlation(*ranks)
 
@@ -68,6 +68,6 @@ def spearman(one: Sequence[float], other: Sequence[float]) -> float:
 def _ranks(values: Sequence[float]) -> list[float]:
     """The rank of each value from 1, equal ones with the mean of theirs."""
     ordered = sorted(values)
-    first = {value: place for place, value in reversed(list(enumerate(ordered, start=1)))}
-    last = {value: place for place, value in enumerate(ordered, start=1)}
+    first = {value: rank for rank, value in reversed(list(enumerate(ordered, start=1)))}
+    last = {value: rank for rank, value in enumerate(ordered, start=1)}
     return [(first[value] + last[value]) / 2 for value in values]

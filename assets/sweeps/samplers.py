@@ -67,7 +67,7 @@ class TrialSampler:
     def _of_the_grid(self, sweep: SweepState) -> dict[str, Any] | None:
         """The combinations in an order that the seed decides, without that of trial 0."""
         if self._grid is None:
-            self._grid = [each for each in self._space.grid() if each != sweep.plan.written]
+            self._grid = [point for point in self._space.grid() if point != sweep.plan.written]
             generator(sweep.plan.seed, "grid").shuffle(self._grid)
         return self._grid[sweep.drawn - 1] if sweep.drawn <= len(self._grid) else None
 

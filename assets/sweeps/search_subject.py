@@ -9,11 +9,11 @@ from typing import Any
 
 from slipway.assets.sweeps import events
 from slipway.assets.sweeps.events import Budgeted, Opened
-from slipway.assets.training import terms
+from slipway.assets.training import run_policy
 from slipway.recipes.search_space import SearchSpace
 from slipway.recipes.sweep import BUDGET, SweepRecipe
 from slipway.recipes.training import ModelRecipe, value_at, with_parameters
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.trainer.base import atomic, digest
 
 PASSED_OVER = {"description", "owner", "placement", *BUDGET}
@@ -37,9 +37,9 @@ class SearchSubject:
         """What a trial of this recipe computes."""
         return Specification(recipe.name, recipe.numbers(), self.snapshot, self.tokenizer)
 
-    def trial_terms(self, recipe: ModelRecipe, sweep: str, trial: int, parameters: Mapping[str, Any]) -> Terms:
+    def trial_terms(self, recipe: ModelRecipe, sweep: str, trial: int, parameters: Mapping[str, Any]) -> RunPolicy:
         """Where a trial of this recipe may run, and where its parameters come from."""
-        return terms(recipe, {"sweep": sweep, "trial": trial, **parameters}, owner=self.recipe.owner)
+        return run_policy(recipe, {"sweep": sweep, "trial": trial, **parameters}, owner=self.recipe.owner)
 
     def specification(self) -> dict[str, object]:
         """Everything that decides what the sweep is, as JSON; its hash is in the sweep's id."""
@@ -97,7 +97,7 @@ def sweep_budget(recipe: SweepRecipe) -> Budgeted:
 def fixed_values(recipe: SweepRecipe, trial: ModelRecipe) -> dict[str, Any]:
     """The values of the fields that constraints and conditions name and that no trial draws."""
     searched = SearchSpace.of({name: domain.plain() for name, domain in recipe.space.items()}, recipe.constraints)
-    named = {name for each in searched.constraints for name in each.names}
+    named = {name for constraint in searched.constraints for name in constraint.names}
     named |= {name for domain in recipe.space.values() for name in domain.when}
     values = {name: value_at(trial, name) for name in named - recipe.space.keys()}
     return {name: value for name, value in sorted(values.items()) if value is not None}
@@ -119,4 +119,4 @@ def _as_chosen(value: Any, choices: Sequence[Any]) -> Any:
     if not isinstance(value, dict) or not sections:
         return value
     named = {name: value.get(name) for choice in sections for name in choice}
-    return next((each for each in sections if {**value, **each} == value), named)
+    return next((section for section in sections if {**value, **section} == value), named)

@@ -5,9 +5,9 @@ from typing import Any
 import dagster as dg
 
 from slipway.assets import plots, spent
-from slipway.assets.sweeps.report import kept, pictures
+from slipway.assets.sweeps.report import pictures, report_file
 from slipway.assets.sweeps.report.results import SweepReport
-from slipway.assets.sweeps.report.text import SHOWN, markdown
+from slipway.assets.sweeps.report.text import MAX_ROWS, markdown
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
 from slipway.assets.sweeps.trials import trials_of
@@ -35,9 +35,9 @@ def metadata(report: SweepReport, store: SweepStore) -> dict[str, Any]:
         "compute_saved": report.compute_saved,
         "rank_hours": report.rank_hours,
         **_money(report, store),
-        "report": dg.MetadataValue.md(markdown(report, most=SHOWN)),
+        "report": dg.MetadataValue.md(markdown(report, most=MAX_ROWS)),
         "page": dg.MetadataValue.url(f"{ROOT}/sweeps/{store.folder.name}"),
-        "page_file": dg.MetadataValue.path(str(kept.page_of(store))),
+        "page_file": dg.MetadataValue.path(str(report_file.page_of(store))),
         **{title.lower().replace(" ", "_"): plots.png_markdown(figure, title) for title, figure in drawn},
         "dagster/uri": str(store.folder),
     }
@@ -46,8 +46,8 @@ def metadata(report: SweepReport, store: SweepStore) -> dict[str, Any]:
 def _money(report: SweepReport, store: SweepStore) -> dict[str, Any]:
     """What the trials have cost, by the terms of one of them; nothing before the first, and without prices."""
     for trial in trials_of(store).stores():
-        terms = trial.terms()
-        return spent.money(report.rank_hours, bool(terms.kubernetes.get("spot", False)), terms.owner)
+        policy = trial.run_policy()
+        return spent.money(report.rank_hours, bool(policy.kubernetes.get("spot", False)), policy.owner)
     return {}
 
 
@@ -56,17 +56,17 @@ class SweepPictures:
 
     def __init__(self, context: dg.AssetExecutionContext, store: SweepStore, key: dg.AssetKey) -> None:
         self._context, self._store, self._key = context, store, key
-        self._keeper = kept.ReportKeeper(store)
+        self._keeper = report_file.ReportKeeper(store)
         self._part = 0
 
     def update(self, sweep: SweepState) -> None:
         """Bring the page up to date where that is due. A disk that refuses it does not stop the sweep."""
         try:
-            made = self._keeper.update(sweep)
+            report = self._keeper.update(sweep)
         except OSError as error:
             self._context.log.warning(f"the report of {self._store.sweep} is not written: {error}")
             return
         part = OBSERVATIONS * len(sweep.finished) // max(1, sweep.budget.trials)
-        if made is not None and part > self._part and sweep.closed is None:
+        if report is not None and part > self._part and sweep.closed is None:
             self._part = part
-            self._context.log_event(dg.AssetObservation(self._key, metadata=metadata(made, self._store)))
+            self._context.log_event(dg.AssetObservation(self._key, metadata=metadata(report, self._store)))

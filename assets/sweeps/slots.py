@@ -46,14 +46,14 @@ class Slots:
         self._scheduled, self._needed = fleet.scheduled, placement.nodes.min
         self._nodes: list[Node] = fleet.nodes()
         shared = len(os.sched_getaffinity(0)) if cores is None else cores
-        self._each = of_node(placement, len(self._nodes), shared)
+        self._per_node = of_node(placement, len(self._nodes), shared)
 
     @property
     def most(self) -> int | None:
         """How many trials the whole fleet holds at a time; None where a scheduler has a queue for the rest."""
         if self._scheduled:
             return None
-        return self._each * len(self._nodes) // self._needed if self._needed <= len(self._nodes) else 0
+        return self._per_node * len(self._nodes) // self._needed if self._needed <= len(self._nodes) else 0
 
     def free(self, taken: Iterable[Iterable[str]]) -> tuple[str, ...]:
         """The nodes that have room for one more trial, given the nodes of the others; empty when they are too few."""
@@ -61,7 +61,7 @@ class Slots:
         if self._scheduled:
             return ready
         used = Counter(node for nodes in taken for node in nodes)
-        free = tuple(name for name in ready if used[name] < self._each)
+        free = tuple(name for name in ready if used[name] < self._per_node)
         return free if len(free) >= self._needed else ()
 
     def too_many(self, parallel: int) -> str:
@@ -73,7 +73,7 @@ class Slots:
     @property
     def holding(self) -> str:
         """How many trials the fleet holds, in words."""
-        return f"the fleet's {len(self._nodes)} nodes hold {self.most} trials at a time, {self._each} on a node"
+        return f"the fleet's {len(self._nodes)} nodes hold {self.most} trials at a time, {self._per_node} on a node"
 
     @property
     def fault_of_one(self) -> RecipeFault | None:

@@ -61,7 +61,7 @@ class SweepState:
     """How many trials count for the budget: all but the children of population-based training."""
     lowest: float | None = None
     """The lowest value that any trial reported."""
-    held: SweepPaused | None = None
+    pause: SweepPaused | None = None
     """Why nothing starts or goes on, while a person has paused the sweep."""
     closed: Closed | None = None
     answered: int = 0
@@ -152,8 +152,8 @@ class SweepState:
         The children of population-based training take the place of others: their steps count, and they do not.
         """
         finished = self.finished
-        whole = sum(trial.parent is None for trial in finished) * self.plan.steps
-        return 1 - sum(map(self.steps_trained, finished)) / whole if whole else 0.0
+        full_steps = sum(trial.parent is None for trial in finished) * self.plan.steps
+        return 1 - sum(map(self.steps_trained, finished)) / full_steps if full_steps else 0.0
 
     def observation(self, trial: Trial) -> TrialObservation:
         """The result of a trial that is over."""
@@ -210,7 +210,9 @@ class _Draft:
                 self.verdicts[number, rung] = verdict
                 stopped = verdict == "stop"
                 self.unjudged = [
-                    each for each in self.unjudged if each.trial != number or (each.rung != rung and not stopped)
+                    arrival
+                    for arrival in self.unjudged
+                    if arrival.trial != number or (arrival.rung != rung and not stopped)
                 ]
             case Paused(trial=number, step=step):
                 self._change(number, paused=True, paused_at=step, job=None, nodes=())
@@ -232,9 +234,9 @@ class _Draft:
             case Budgeted():
                 self._budget(event)
             case SweepPaused(request=request):
-                self.changed |= {"held": event, "answered": max(request, self._now("answered"))}
+                self.changed |= {"pause": event, "answered": max(request, self._now("answered"))}
             case SweepResumed(request=request):
-                self.changed |= {"held": None, "answered": max(request, self._now("answered"))}
+                self.changed |= {"pause": None, "answered": max(request, self._now("answered"))}
             case Closed():
                 self.changed["closed"] = event
             case Opened() if event == self.state.plan:  # two processes opened it at one moment
@@ -253,8 +255,10 @@ class _Draft:
         if new.by == RECIPE:
             self.changed["recipe_budget"] = new
         over = set(self.over)  # a failed trial is over while it has no retries left, which the budget decides
-        self.over += [each for each in self.failed_trials if each not in over and not self._retryable(each, new)]
-        self.over = [each for each in self.over if each not in self.failed_trials or not self._retryable(each, new)]
+        self.over += [trial for trial in self.failed_trials if trial not in over and not self._retryable(trial, new)]
+        self.over = [
+            number for number in self.over if number not in self.failed_trials or not self._retryable(number, new)
+        ]
 
     def _retryable(self, number: int, budget: Budgeted) -> bool:
         return self.trials[number].attempt < budget.retries
@@ -269,7 +273,7 @@ class _Draft:
         number = event.trial
         self._change(number, ended=event, paused=False)
         self.open_trials.pop(number, None)
-        self.unjudged = [each for each in self.unjudged if each.trial != number]
+        self.unjudged = [arrival for arrival in self.unjudged if arrival.trial != number]
         if self.trials[number].state == "failed":
             self.failed_trials[number] = None
             if self._retryable(number, self._now("budget")):
@@ -298,7 +302,7 @@ def fold(events: Sequence[Event]) -> SweepState:
     Opened may be there twice: a process opened the sweep and died before the budget was logged.
     """
     plan = events[0] if events else None
-    begun = next((place for place, event in enumerate(events) if event != plan), 0)
+    begun = next((index for index, event in enumerate(events) if event != plan), 0)
     if isinstance(plan, Opened) and begun and isinstance(budget := events[begun], Budgeted):
         return SweepState(plan, budget, budget).after(*events[begun + 1 :])
     raise ValueError(f"sweep log: found {list(events[:2])!r} first, expected the events opened and budgeted")

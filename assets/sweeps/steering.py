@@ -42,7 +42,7 @@ def pause(store: SweepStore, by: str, why: str) -> None:
 def resume(store: SweepStore, by: str, why: str) -> None:
     """Let a paused sweep go on, each trial from its checkpoint. Raises ValueError for one that is not paused."""
     sweep = _opened(store)
-    if sweep.held is None:
+    if sweep.pause is None:
         raise ValueError(f"sweep {store.sweep}: found it {_standing(sweep)}, expected a paused one")
     store.ask("resume", by, why)
 
@@ -71,13 +71,13 @@ def add(store: SweepStore, trials: int, by: str, why: str) -> dict[str, tuple[An
     return _spend(store, {"trials": _opened(store).budget.trials + trials}, by, why)
 
 
-def _spend(store: SweepStore, asked: Mapping[str, Any], by: str, why: str) -> dict[str, tuple[Any, Any]]:
+def _spend(store: SweepStore, requested: Mapping[str, Any], by: str, why: str) -> dict[str, tuple[Any, Any]]:
     sweep = _opened(store)
     if sweep.closed is not None and sweep.closed.outcome == "stopped":
         remedy = "another seed begins another sweep"
         raise ValueError(f"sweep {store.sweep}: found it stopped, expected one that may go on; {remedy}")
     changes = {}
-    for name, value in asked.items():
+    for name, value in requested.items():
         if name not in FIELDS:
             known = ", ".join(FIELDS)
             raise ValueError(f"{name}: found {value!r}, expected one of {known}: the rest decides what the sweep is")
@@ -91,7 +91,7 @@ def _spend(store: SweepStore, asked: Mapping[str, Any], by: str, why: str) -> di
     if changes.get("trials", sweep.drawn) < sweep.drawn:
         raise ValueError(f"trials: found {changes['trials']}, expected {sweep.drawn} or more, which are drawn already")
     store.ask("budget", by, why, **changes)
-    return {name: (getattr(sweep.budget, FIELDS[name]), value) for name, value in asked.items()}
+    return {name: (getattr(sweep.budget, FIELDS[name]), value) for name, value in requested.items()}
 
 
 def _opened(store: SweepStore) -> SweepState:
@@ -111,4 +111,4 @@ def _standing(sweep: SweepState) -> str:
     """Where a sweep stands, in a word."""
     if sweep.closed is not None:
         return sweep.closed.outcome
-    return "under way" if sweep.held is None else "paused"
+    return "under way" if sweep.pause is None else "paused"

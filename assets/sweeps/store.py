@@ -190,20 +190,20 @@ class SweepStore:
     def log_requests(self) -> None:
         """Log what persons asked for and the log does not have, and a cancellation. For the log's one writer."""
         logged = self._follow()
-        if logged is not None and (asked := self._asked(logged)):
-            self.append(*asked)
+        if logged is not None and (requests := self._unlogged_requests(logged)):
+            self.append(*requests)
 
-    def _asked(self, sweep: SweepState) -> list[Event]:
+    def _unlogged_requests(self, sweep: SweepState) -> list[Event]:
         """The events that the log does not have yet, of requests and of a cancellation."""
-        asked: list[Event] = []
+        requests: list[Event] = []
         for number in self._requests():
             if number > sweep.answered:
                 request = codec.read_if_whole(self._request(number), SweepRequest, REQUEST)
-                asked += [request.event(number)] if request else []  # one that is damaged asks for nothing
-        after = sweep.after(*asked)
+                requests += [request.event(number)] if request else []  # one that is damaged asks for nothing
+        after = sweep.after(*requests)
         if not after.closed and (by := self._cancellation()):
-            asked.append(closing(after, "stopped", by.why))
-        return asked
+            requests.append(closing(after, "stopped", by.why))
+        return requests
 
     def _cancellation(self) -> SweepCancellation | None:
         return codec.read_if_there(self.folder / CANCELLED, SweepCancellation, CANCELLATION)
@@ -218,7 +218,7 @@ class SweepStore:
     def state(self) -> SweepState | None:
         """The state of the sweep, the same object while nothing is new; None before the sweep was opened."""
         logged = self._follow()
-        return None if logged is None else logged.after(*self._asked(logged))
+        return None if logged is None else logged.after(*self._unlogged_requests(logged))
 
     def _follow(self) -> SweepState | None:
         """The sweep after all events of the log, of which each look reads the new ones."""
@@ -236,7 +236,7 @@ class SweepStore:
             self._logged = self._logged.after(*new)
         else:  # a process that died may have left the first event without the second
             self._first += new
-            self._logged = fold(self._first) if any(isinstance(each, Budgeted) for each in self._first) else None
+            self._logged = fold(self._first) if any(isinstance(event, Budgeted) for event in self._first) else None
         self._offset = reading.offset
         return self._logged
 

@@ -48,7 +48,7 @@ class SweepStudy:
             self._begin()  # what CMA-ES draws depends on the number in the study: one that was not taken has none
             followed = self._follow(sweep)
             assert followed, "a study that is built from a sweep follows it"
-        return self._asked(seed)
+        return self._drawn(seed)
 
     def _begin(self) -> None:
         import optuna
@@ -61,7 +61,7 @@ class SweepStudy:
         assert self._study is not None, "a study is begun before it follows a sweep"
         return self._study
 
-    def _asked(self, seed: int) -> dict[str, Any]:
+    def _drawn(self, seed: int) -> dict[str, Any]:
         self._drop_last()
         self._begun.sampler = self._sampler(seed)
         trial = self._begun.ask()
@@ -104,7 +104,7 @@ class SweepStudy:
             return None
         drawn = trial.parent is None and trial.number > 0
         if self._asked_last is None and self._plan.sampler == "cma-es" and drawn:
-            self._asked(seed_of(self._plan.seed, trial.number))
+            self._drawn(seed_of(self._plan.seed, trial.number))
         if self._asked_last is not None and self._asked_last[1] == trial.parameters:
             number, self._asked_last = self._asked_last[0], None
             return number

@@ -2,26 +2,26 @@
 
 from pathlib import Path
 
-from slipway.assets.sweeps.report import compared, kept
+from slipway.assets.sweeps.report import compared, report_file
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
 from slipway.resources.mlflow.sweeps import SweepRun, TrialRun, trial_name
-from slipway.resources.trainings.store import Duty, OpenDuty, open_for, openings
+from slipway.resources.trainings.store import PendingWork, WorkQueue, enqueue, pending_work_in
 
 OPEN = ".open"
-LIFE = 0
+GENERATION = 0
 """Of the duty towards a sweep: unlike a training, it has no lives."""
 
 
 def owe(store: SweepStore) -> None:
     """Have metrics shipping bring the sweep to MLflow, unless it does. Raises OSError."""
-    if store.sweep not in (owed.training for owed in owed_below(store.folder.parent)):
-        open_for(_folder(store.folder.parent), store.sweep, LIFE)
+    if store.sweep not in (pending.training for pending in owed_below(store.folder.parent)):
+        enqueue(_folder(store.folder.parent), store.sweep, GENERATION)
 
 
-def owed_below(sweeps: Path) -> list[OpenDuty]:
+def owed_below(sweeps: Path) -> list[PendingWork]:
     """The sweeps of a folder that MLflow does not have whole, each with what closes the duty. Raises OSError."""
-    return openings(_folder(sweeps))
+    return pending_work_in(_folder(sweeps))
 
 
 def trial_run(store: SweepStore, sweep: SweepState, id: str) -> TrialRun | None:
@@ -46,7 +46,7 @@ def sweep_run(store: SweepStore, sweep: SweepState) -> SweepRun:
         best_parameters=dict(best.parameters) if best else {},
         bests=_bests(sweep),
         tags={"slipway.sampler": sweep.plan.sampler, "slipway.scheduler": str(sweep.plan.scheduler["kind"])},
-        page=kept.current(store, sweep) if over else None,
+        page=report_file.current(store, sweep) if over else None,
     )
 
 
@@ -58,19 +58,19 @@ def is_over(sweep: SweepState) -> bool:
 def _bests(sweep: SweepState) -> list[tuple[int, float, float]]:
     """(trials ended, the best value then, when) for each trial that was the best one when it ended."""
     ended = sorted(
-        (trial for trial in sweep.finished if trial.ended), key=lambda each: each.ended.at if each.ended else 0.0
+        (trial for trial in sweep.finished if trial.ended), key=lambda trial: trial.ended.at if trial.ended else 0.0
     )
-    found: list[tuple[int, float, float]] = []
+    bests: list[tuple[int, float, float]] = []
     best = None
-    for place, trial in enumerate(ended, start=1):
+    for index, trial in enumerate(ended, start=1):
         if trial.value is None or not trial.ended:
             continue
         merit = compared.merit(sweep, trial)
         if best is None or merit < best:
             best = merit
-            found.append((place, trial.value, trial.ended.at))
-    return found
+            bests.append((index, trial.value, trial.ended.at))
+    return bests
 
 
 def _folder(sweeps: Path) -> Path:
-    return sweeps / OPEN / Duty.TRACKING
+    return sweeps / OPEN / WorkQueue.TRACKING

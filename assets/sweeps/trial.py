@@ -70,7 +70,7 @@ class Trial:
         return None if self.state == "failed" else self.reports.get(self.last_step)
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether it has come to where it was going, and waits there for a decision."""
         return self.paused and self.paused_at == self.until and not self.told_to_stop and self.ended is None
 

@@ -20,7 +20,7 @@ from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from slipway.trainer.config import changing
 from slipway.trainer.record import files, grants, ledger
 
@@ -90,7 +90,7 @@ class SweepTrials:
             case StartBranch():
                 self._branch(store, action)
         grants.grant(store.folder, action.until, BY, self.wait_seconds)
-        self.root.start(store, BY, _why(action), duties=(Duty.TRACKING,))
+        self.root.start(store, BY, _why(action), queues=(WorkQueue.TRACKING,))
         done = self.advance(store, control, nodes)
         facts = store.read()
         is_submitted = facts.running and facts.submitted(facts.incarnation)
@@ -175,19 +175,19 @@ class SweepTrials:
 
     def _propose(self, store: TrainingStore, action: Start) -> None:
         recipe = self.subject.trial(action.parameters)
-        terms = self.subject.trial_terms(recipe, self.sweep.sweep, action.trial, action.parameters)
-        self.root.propose(self.subject.trial_specification(recipe), terms, id=store.id, by=BY)
+        policy = self.subject.trial_terms(recipe, self.sweep.sweep, action.trial, action.parameters)
+        self.root.propose(self.subject.trial_specification(recipe), policy, id=store.id, by=BY)
 
     def _branch(self, store: TrainingStore, action: StartBranch) -> None:
         """Propose the child of another trial's commit, which is held for it; once, as the commit may go afterwards."""
         if (store.folder / files.SPECIFICATION).exists():
             return
         parent, recipe = self.store(action.parent), self.subject.trial(action.parameters)
-        terms = self.subject.trial_terms(recipe, self.sweep.sweep, action.trial, action.parameters)
+        policy = self.subject.trial_terms(recipe, self.sweep.sweep, action.trial, action.parameters)
         commit = branching.commit_at(parent, action.step)
         before = branching.numbers_at(parent, parent.specification(), action.step)
         changes = changed_fields(self.subject.recipe.space, before, recipe.numbers())
-        branching.branch(self.root, parent, commit, changes, terms, BY, id=store.id)
+        branching.branch(self.root, parent, commit, changes, policy, BY, id=store.id)
 
     def _at_rung(self, trial: Trial, reports: list[events.Event]) -> list[events.Event]:
         """These reports, with one of the step at which the trial pauses: without a value, where its ledger has none."""
@@ -217,10 +217,10 @@ class SweepTrials:
 
     def _stopped_by_hand(self, number: int, store: TrainingStore) -> events.Ended | None:
         """The end of a trial that a person does not want any more, which is no failure of it."""
-        wanted = store.desired()
-        if wanted is None or wanted.want != "stop" or wanted.by == BY or wanted.by_platform:
+        desired = store.desired()
+        if desired is None or desired.want != "stop" or desired.by == BY or desired.by_platform:
             return None
-        return events.Ended(trial=number, outcome="stopped", reason=f"stopped by {wanted.by}: {wanted.why}")
+        return events.Ended(trial=number, outcome="stopped", reason=f"stopped by {desired.by}: {desired.why}")
 
 
 def _why(action: Start | Continue | StartBranch) -> str:
@@ -231,9 +231,9 @@ def changed_fields(names: Iterable[str], before: Mapping[str, Any], after: Mappi
     """The fields that decide what a training computes and differ between two of them, with their later values; of
     those that are searched. A section is searched by its fields, and a parameter that does not exist in a trial has the
     recipe's value."""
-    found = {}
+    changes = {}
     for searched in names:
         for name, value in fields_in(searched, changing.value_of(after, searched)):
             if not isinstance(value, Mapping) and changing.value_of(before, name) != value:
-                found[name] = value
-    return found
+                changes[name] = value
+    return changes

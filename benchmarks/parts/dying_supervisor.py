@@ -19,7 +19,7 @@ def send_signals(dies: int, profiles: int) -> None:
 
     def report_and_signal(steps: StepReport, done: int, *figures: float) -> dict[str, float]:
         found = report(steps, done, *figures)
-        if number := due.get((generations.given() or 0, done)):
+        if number := due.get((generations.from_environment() or 0, done)):
             os.kill(os.getpid(), number)
         return found
 

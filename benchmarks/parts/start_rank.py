@@ -53,7 +53,7 @@ def main(path: Path, actions: list[str], folder: Path) -> None:
                 _save(config, data, world, folder)
             else:
                 found = _measured(ACTIONS[action], config, data, world, folder)
-                if world.leads:
+                if world.is_rank_zero:
                     (folder / f"{action}.json").write_text(json.dumps(found))
 
 
@@ -62,7 +62,7 @@ def _measured(action: "Action", config: Config, data: Data, world: World, folder
     before, begun = _start_of_peak(), time.perf_counter()
     engine = action(config, data, world, folder)
     seconds = time.perf_counter() - begun
-    gathered = world.gather({"seconds": seconds, "peak": _peak() - before, **_sizes(engine)})
+    gathered = world.all_gather({"seconds": seconds, "peak": _peak() - before, **_sizes(engine)})
     return {name: max(each[name] for each in gathered) for name in gathered[0]}
 
 
@@ -89,7 +89,7 @@ def _restore(config: Config, data: Data, world: World, folder: Path) -> Engine:
 def _init(config: Config, data: Data, world: World, folder: Path) -> Engine:
     engine = Engine(config, world, data, draws=False)
     exported = folder / "exported"
-    init = Init(layout="huggingface", digest=world.from_leader(initial.digest_of("huggingface", exported)))
+    init = Init(layout="huggingface", digest=world.broadcast(initial.digest_of("huggingface", exported)))
     engine.load_weights(initial.source(init, exported, config.model, TOKENIZER, data, world))
     return engine
 
@@ -104,9 +104,9 @@ def _save(config: Config, data: Data, world: World, folder: Path) -> None:
     for parameter in engine.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     engine.update(0.0)
-    if world.leads:
+    if world.is_rank_zero:
         fence.claim(Path(config.placement.store), TOKEN, nodes=("local",), cause="a benchmark", by="a benchmark")
-    world.from_leader(0)
+    world.broadcast(0)
     saver = Saver(config.training, config.placement, world, TOKEN)
     lineage = {"tokenizer": TOKENIZER.sha256}
     progress = TrainingProgress(1, 1, 0, {}, {}, resolved.dump(config), lineage, at=time.time())
@@ -115,7 +115,7 @@ def _save(config: Config, data: Data, world: World, folder: Path) -> None:
         saver.events(1.0)
     saver.events()
     saver.close()
-    if world.leads:
+    if world.is_rank_zero:
         commit = fence.commits(Path(config.placement.store))[-1]
         export.export(Path(config.placement.durable) / commit.folder, folder / "exported")
 

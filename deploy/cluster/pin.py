@@ -38,7 +38,7 @@ def files() -> list[Path]:
 
 
 def main(arguments: list[str]) -> None:
-    images = dict(each.split("=", 1) for each in arguments)
+    images = dict(argument.split("=", 1) for argument in arguments)
     for file in files():
         before = file.read_text()
         if (after := pinned(before, images)) != before:

@@ -35,7 +35,7 @@ def workloads(values: dict[str, Any]) -> str:
     return "\n---\n".join(text.strip().removeprefix("---\n") for text in texts) + "\n"
 
 
-def notes(values: dict[str, Any]) -> str:
+def helm_notes(values: dict[str, Any]) -> str:
     """What Helm says when the chart is installed. Raises as `workloads`."""
     [text] = [text for path, text in _rendered(values).items() if path.endswith("/NOTES.txt")]
     return text
@@ -70,9 +70,9 @@ def write() -> list[Path]:
 def serving_rights() -> list[dict[str, Any]]:
     """The rules for the objects that serve, but for Services, which launchers make too."""
     return [
-        {"apiGroups": [each.group], "resources": [each.plural], "verbs": ["create", "list", "patch", "delete"]}
-        for each in KINDS
-        if each != SERVICES
+        {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["create", "list", "patch", "delete"]}
+        for kind in KINDS
+        if kind != SERVICES
     ]
 
 

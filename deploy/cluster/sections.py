@@ -22,26 +22,30 @@ class Values(RecipeSection):
 def without(section: type, left_out: tuple[str, ...], name: str) -> Any:
     """The fields of a model or a dataclass as optional values with descriptions, without those in `left_out`."""
     if dataclasses.is_dataclass(section):
-        hints, said = typing.get_type_hints(section), _attribute_docstrings(section)
-        fields = {each.name: (hints[each.name], said.get(each.name)) for each in dataclasses.fields(section)}
+        hints = typing.get_type_hints(section)
+        docstrings = _attribute_docstrings(section)
+        fields = {
+            dataclass_field.name: (hints[dataclass_field.name], docstrings.get(dataclass_field.name))
+            for dataclass_field in dataclasses.fields(section)
+        }
     else:
         assert issubclass(section, BaseModel)
-        said = {name: each.description for name, each in section.model_fields.items() if each.description}
-        said = said or _attribute_docstrings(section)
-        fields = {name: (each.annotation, said.get(name)) for name, each in section.model_fields.items()}
-    kept = {field: value for field, value in fields.items() if field not in left_out}
+        docstrings = {name: info.description for name, info in section.model_fields.items() if info.description}
+        docstrings = docstrings or _attribute_docstrings(section)
+        fields = {name: (info.annotation, docstrings.get(name)) for name, info in section.model_fields.items()}
+    remaining = {field: value for field, value in fields.items() if field not in left_out}
     optional: dict[str, Any] = {
-        field: (hint, Field(default=None, description=text)) for field, (hint, text) in kept.items()
+        field: (hint, Field(default=None, description=text)) for field, (hint, text) in remaining.items()
     }
     return create_model(name, __base__=Values, **optional)
 
 
 def _attribute_docstrings(owner: type) -> dict[str, str]:
     """The string below each field of a class."""
-    [found] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    assert isinstance(found, ast.ClassDef)
+    [class_definition] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(class_definition, ast.ClassDef)
     return {
         field.target.id: ast.literal_eval(below.value)
-        for field, below in itertools.pairwise(found.body)
+        for field, below in itertools.pairwise(class_definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr)
     }

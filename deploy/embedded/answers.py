@@ -7,9 +7,9 @@ from rich.console import Console
 
 from slipway.assets.serving import Serving, champion_of
 from slipway.deploy.embedded.pipeline_state import Chain
-from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
 from slipway.resources.mlflow.registry import Version
+from slipway.resources.resource_sets import embedded_resources
 from slipway.resources.serving import local
 from slipway.serving import client
 from slipway.serving.records import ServingRecords, SwitchPolicy
@@ -22,7 +22,7 @@ READY_SECONDS, END_SECONDS = 180.0, 60.0
 def show(console: Console, can_answer: Collection[str], chains: list[Chain], home: Home, keep: bool) -> str | None:
     """Serve each champion that can answer, and print what it does; why one does not, or None. They end unless kept."""
     resources = embedded_resources(home)
-    serving = Serving(resources["tiers"], resources["compute"], lambda words: None)  # type: ignore[arg-type]
+    serving = Serving(resources["tiers"], resources["compute"], lambda line: None)  # type: ignore[arg-type]
     models = {chain.model: _longest(chain) for chain in chains if chain.model in can_answer}
     try:
         for model, longest in models.items():
@@ -34,8 +34,8 @@ def show(console: Console, can_answer: Collection[str], chains: list[Chain], hom
         if not keep:
             _stop(serving, list(models))
     for model in models:
-        asking = f"slipway models ask {model} '{PROMPT}'"
-        console.print(f"ask it: {'' if keep else f'slipway models serve {model}, then '}{asking}", soft_wrap=True)
+        command = f"slipway models ask {model} '{PROMPT}'"
+        console.print(f"ask it: {'' if keep else f'slipway models serve {model}, then '}{command}", soft_wrap=True)
     return None
 
 
@@ -43,7 +43,7 @@ def _longest(chain: Chain) -> int:
     """The tokens of an answer: no more than half of what the model has learned to look at."""
     if chain.training is None:
         return TOKENS
-    batch = chain.training.specification().numbers["batch"]
+    batch = chain.training.specification().identity_config["batch"]
     assert isinstance(batch, dict)
     return min(TOKENS, int(batch["length"]) // 2)
 
@@ -55,17 +55,18 @@ def _answer(console: Console, serving: Serving, champion: Version, longest: int)
     state = serving.settle(state, READY_SECONDS)
     if state.verdict is None or state.verdict.outcome == "back":
         return state.verdict.why if state.verdict else f"it was not ready within {READY_SECONDS:.0f} s"
-    place = serving.records.front()
-    assert place is not None
+    front = serving.records.front()
+    assert front is not None
     began = time.monotonic()
-    given = {"model": model, "prompt": PROMPT, "max_tokens": longest, "temperature": 0.8, "seed": 1}
+    request = {"model": model, "prompt": PROMPT, "max_tokens": longest, "temperature": 0.8, "seed": 1}
     try:
-        said = client.complete(place.url, given)
+        answer = client.complete(front.url, request)
     except client.NotAnswered as error:
         return str(error)
-    seconds, tokens = time.monotonic() - began, said["usage"]["completion_tokens"]
-    console.print(f"{said['model']} answers at {place.url}/v1/completions ({tokens} tokens in {seconds:.2f} s):")
-    text = f"{PROMPT}{said['choices'][0]['text']}"
+    seconds = time.monotonic() - began
+    tokens = answer["usage"]["completion_tokens"]
+    console.print(f"{answer['model']} answers at {front.url}/v1/completions ({tokens} tokens in {seconds:.2f} s):")
+    text = f"{PROMPT}{answer['choices'][0]['text']}"
     console.print("\n".join(f"  | {line}" for line in text.splitlines()), markup=False, soft_wrap=True)
     return ""
 

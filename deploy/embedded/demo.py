@@ -71,14 +71,14 @@ def _watch(
     console: Console, running: instance.Running, reader: pipeline_state.MadeReader, launched: list[str], begun: float
 ) -> str | None:
     """Print what is new until all is made; returns why that will not be."""
-    shown: set[str] = set()
+    printed: set[str] = set()
     silence = progress.silence_of(running)
     while True:
         running.check()
         chains = reader.read()
         for line in (line for chain in chains for line in report.lines(chain)):
-            if line not in shown:
-                shown.add(line)
+            if line not in printed:
+                printed.add(line)
                 silence.broken()
                 console.print(f"[dim]{time.monotonic() - begun:5.0f} s[/dim]  {line}", soft_wrap=True)
         if all(chain.complete for chain in chains):

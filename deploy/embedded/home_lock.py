@@ -21,7 +21,7 @@ LOOK_SECONDS = 2.0
 """Longer than a look into the lock takes."""
 
 
-def holder(home: Home) -> dict[str, str | int] | None:
+def current_user(home: Home) -> dict[str, str | int] | None:
     """`pid` and `url` of the instance that uses this home, None when there is none; without a URL it is starting.
 
     A command that needs the home to be down has the pid 0, and `by` names it.
@@ -35,7 +35,7 @@ def holder(home: Home) -> dict[str, str | int] | None:
         return None
 
 
-def words(there: dict[str, str | int]) -> str:
+def description(there: dict[str, str | int]) -> str:
     """Who uses a home, for a person."""
     if by := there.get("by"):
         return str(by)
@@ -48,11 +48,11 @@ def taken(home: Home) -> Iterator[IO[str]]:
     with open(home.root / LOCK, "a+") as lock:
         # A command that looks who the holder is has the lock for a moment.
         deadline = time.monotonic() + LOOK_SECONDS
-        while not (ours := _locked(lock)) and time.monotonic() < deadline:
+        while not (is_locked := _locked(lock)) and time.monotonic() < deadline:
             time.sleep(0.05)
-        if not ours:
+        if not is_locked:
             lock.seek(0)
-            who = words(json.loads(lock.read() or "null") or {"pid": 0, "url": ""})
+            who = description(json.loads(lock.read() or "null") or {"pid": 0, "url": ""})
             raise CannotStart(
                 f"SLIPWAY_HOME {home.root}: found another process using it ({who}), expected none; stop that one first"
             )

@@ -30,7 +30,7 @@ from slipway.recipes import folder
 from slipway.resources import access, credentials
 from slipway.resources.home import DAGSTER_PAGE, MLFLOW_PAGE, Home
 from slipway.resources.launchers.local.local_process import CONTROL_PLANE_VARIABLE
-from slipway.resources.lease import Holder, HomeLease
+from slipway.resources.lease import HomeLease, LeaseHolder
 from slipway.trainer.base import atomic, lock, proxy_bypass, regular_file, scratch
 from slipway.trainer.base.paths import CODE
 from slipway.trainer.base.processes import carrying, die_with_parent
@@ -59,7 +59,7 @@ class Running:
     """The control plane's processes by name."""
     mlflow: str = ""
     """Where MLflow's pages are; empty where they are not served."""
-    second_to: Holder | None = None
+    second_to: LeaseHolder | None = None
     """The control plane that decides for this home instead, such as `dagster dev`; this one only shows what is."""
 
     def check(self) -> None:
@@ -111,7 +111,8 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             _fail_lost_runs(home)
         with scratch.folder("slipway-sockets") as sockets:
             beside = f"http://{mlflow_pages.HOST}:{pages}" if pages else ""
-            instance, others = Running(home, f"http://127.0.0.1:{chosen}", {}, beside, first), []
+            instance = Running(home, f"http://127.0.0.1:{chosen}", {}, beside, first)
+            others = []
             try:
                 _start(instance, sockets, chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
@@ -167,19 +168,19 @@ def end_leftovers(home: Home) -> None:
     """End what is left of this home's control plane, by pid. Jobs are not part of it."""
     mark = {CONTROL_PLANE_VARIABLE: str(home.root)}
     deadline = time.monotonic() + KILL_SECONDS
-    while (left := [pid for pid in carrying(mark) if pid != os.getpid()]) and time.monotonic() < deadline:
-        for pid in left:
+    while (leftovers := [pid for pid in carrying(mark) if pid != os.getpid()]) and time.monotonic() < deadline:
+        for pid in leftovers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
 
 
-def decides_elsewhere(home: Home) -> Holder | None:
+def decides_elsewhere(home: Home) -> LeaseHolder | None:
     """The control plane that decides for this home and is not ours, such as `dagster dev`; None while there is none.
 
     Ask it after `end_leftovers`, and before an instance of ours runs.
     """
-    return HomeLease(home.root).holder()
+    return HomeLease(home.root).current_holder()
 
 
 def _fail_lost_runs(home: Home) -> None:
@@ -194,7 +195,8 @@ def _fail_lost_runs(home: Home) -> None:
 
 def _start(instance: Running, sockets: Path, port: int) -> None:
     """Start the processes. The code server comes first: a webserver that does not find it knows no assets."""
-    code, workspace = sockets / "code.sock", sockets / "workspace.yaml"
+    code = sockets / "code.sock"
+    workspace = sockets / "workspace.yaml"
     workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
     # A proxy, which starts a server with the recipes as they are then when a person reloads the definitions in the UI.
     server = ["dagster", "code-server", "start", "--socket", str(code), "--module-name", "slipway.definitions"]
@@ -272,18 +274,18 @@ def _knows_definitions(url: str) -> bool:
 def _mlflow_port(ui: int) -> int | None:
     """The port of MLflow's pages beside a UI on this port. Raises CannotStart for a setting that cannot be used."""
     try:
-        wanted = mlflow_pages.port(ui, _is_free)
+        chosen = mlflow_pages.port(ui, _is_free)
     except ValueError as error:
         raise CannotStart(str(error)) from None
-    return None if wanted is None else wanted or _bound(0)
+    return None if chosen is None else chosen or _bound(0)
 
 
 def _usable_port(port: int | None) -> int:
     try:
         return _bound(port or 0)
     except OSError as error:
-        found = f"SLIPWAY_PORT: found port {port} unusable ({error.strerror})"
-        raise CannotStart(f"{found}, expected a free one") from None
+        problem = f"SLIPWAY_PORT: found port {port} unusable ({error.strerror})"
+        raise CannotStart(f"{problem}, expected a free one") from None
 
 
 def _is_free(port: int) -> bool:

@@ -19,9 +19,9 @@ def launcher(home: Home) -> LocalLauncher:
 
 def live(home: Home) -> list[str]:
     """The names of the jobs that run."""
-    asked = launcher(home)
+    job_launcher = launcher(home)
     names = sorted(path.name for path in home.jobs.iterdir()) if home.jobs.is_dir() else []
-    return [name for name in names if asked.poll(name).state.live]
+    return [name for name in names if job_launcher.poll(name).state.live]
 
 
 def stop_all(home: Home) -> None:
@@ -29,11 +29,11 @@ def stop_all(home: Home) -> None:
 
     Raises CannotStart when one does not end, which its launcher's kill after the grace should not allow.
     """
-    asked = launcher(home)
+    job_launcher = launcher(home)
     for name in live(home):
-        asked.cancel(name, GRACE_SECONDS)
+        job_launcher.cancel(name, GRACE_SECONDS)
     deadline = time.monotonic() + STOP_SECONDS
-    while left := live(home):
+    while live_jobs := live(home):
         if time.monotonic() > deadline:
-            raise CannotStart(f"these jobs have not ended: {', '.join(left)}; see {home.jobs}")
+            raise CannotStart(f"these jobs have not ended: {', '.join(live_jobs)}; see {home.jobs}")
         time.sleep(0.1)

@@ -25,16 +25,16 @@ def port(after: int, is_free: Callable[[int], bool], environ: Mapping[str, str] 
 
     Raises ValueError for one that cannot be used.
     """
-    given = environ.get(PORT, "")
-    if given == OFF or environ.get(MLFLOW_PAGE) or access.token_file(environ) is not None:
+    setting = environ.get(PORT, "")
+    if setting == OFF or environ.get(MLFLOW_PAGE) or access.token_file(environ) is not None:
         return None
-    if not given:
+    if not setting:
         return after + 1 if after < 65535 and is_free(after + 1) else 0
-    if not given.isdecimal() or not 0 < int(given) < 65536:
-        raise ValueError(f"{PORT}: found {given!r}, expected a port from 1 to 65535, or {OFF}")
-    if not is_free(int(given)):
-        raise ValueError(f"{PORT}: found port {given} in use, expected a free one, or {OFF}")
-    return int(given)
+    if not setting.isdecimal() or not 0 < int(setting) < 65536:
+        raise ValueError(f"{PORT}: found {setting!r}, expected a port from 1 to 65535, or {OFF}")
+    if not is_free(int(setting)):
+        raise ValueError(f"{PORT}: found port {setting} in use, expected a free one, or {OFF}")
+    return int(setting)
 
 
 def command(file: Path, port: int) -> list[str]:

@@ -23,7 +23,7 @@ from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.promotions.promotion import Promotion, champion
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.metric_series import read_sample
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.trainer.data import contents, snapshots
 from slipway.trainer.data.snapshots import Snapshot
 from slipway.trainer.record import ledger
@@ -82,7 +82,8 @@ class MadeReader:
     """Reads the chains of one home. Listing a corpus takes a while, so a snapshot found up to date is kept."""
 
     def __init__(self, recipes: Recipes, home: Home) -> None:
-        self._recipes, self._home = recipes, home
+        self._recipes = recipes
+        self._home = home
         self._tiers = Tiers(durable=str(home.durable), nvme=home.nvme)
         self._current: dict[str, str] = {}
 
@@ -92,7 +93,7 @@ class MadeReader:
 
     def _chain(self, sweep: SweepRecipe) -> Chain:
         recipe = self._recipes.trainings[sweep.training]
-        fresh = [self._up_to_date(each) for each in recipe.datasets]
+        fresh = [self._up_to_date(dataset) for dataset in recipe.datasets]
         several = training_data.current(recipe, self._home.durable) if len(fresh) > 1 and all(fresh) else None
         current = several if len(fresh) > 1 else fresh[0]
         if current is None:
@@ -101,8 +102,8 @@ class MadeReader:
         recipe = with_initial_weights(recipe, current, self._tiers, Tracking(uri=self._home.tracking_uri))
         searched = holdout_filter.snapshot_for(recipe.init, current, self._tiers)
         subject = SearchSubject(sweep, recipe, searched, contents.tokenizer_digest(snapshot))
-        found = find_sweep(subject, self._tiers)
-        known = Chain(sweep.name, recipe.registered_model, snapshot, found.state())
+        search = find_sweep(subject, self._tiers)
+        known = Chain(sweep.name, recipe.registered_model, snapshot, search.state())
         best = led_to(subject, known.sweep) if known.sweep else None
         if best is None:
             return known
@@ -116,14 +117,14 @@ class MadeReader:
             training=store,
             scores=tuple(evaluated(store.read())),
             champion=champion(self._home.durable, known.model),
-            duties=tuple(duty for duty in Duty if root.is_open(store.id, duty)),
+            duties=tuple(duty for duty in WorkQueue if root.is_open(store.id, duty)),
         )
 
     def _up_to_date(self, dataset: str) -> str | None:
         if dataset not in self._current:
             recipe = self._recipes.datasets[dataset]
-            found = dataset_kind(recipe).up_to_date(recipe, self._home.durable)
-            if found is None:
+            snapshot = dataset_kind(recipe).up_to_date(recipe, self._home.durable)
+            if snapshot is None:
                 return None
-            self._current[dataset] = found
+            self._current[dataset] = snapshot
         return self._current[dataset]

@@ -25,9 +25,11 @@ Work = Mapping[int, float]
 class Silence:
     """For how long nothing was new, and nothing was at work."""
 
-    def __init__(self, work: Callable[[], Work], lives: Callable[[], bool], clock: Callable[[], float]) -> None:
-        """`lives` says whether any job lives."""
-        self._work, self._lives, self._clock = work, lives, clock
+    def __init__(self, work: Callable[[], Work], has_live_job: Callable[[], bool], clock: Callable[[], float]) -> None:
+        """`has_live_job` says whether any job lives."""
+        self._work = work
+        self._has_live_job = has_live_job
+        self._clock = clock
         self._begun = self._looked = clock()
         self._before: Work = {}
 
@@ -40,9 +42,10 @@ class Silence:
         now = self._clock()
         if now - self._looked >= LOOK_SECONDS:
             after = self._work()
-            if busy(self._before, after, now - self._looked) or self._lives():
+            if busy(self._before, after, now - self._looked) or self._has_live_job():
                 self._begun = now
-            self._before, self._looked = after, now
+            self._before = after
+            self._looked = now
         return now - self._begun
 
 

@@ -69,16 +69,18 @@ def _contents(snapshot: Snapshot) -> tuple[str, dict[str, int]]:
 
 def table(chain: Chain) -> Table:
     """What a complete chain has made."""
-    made = Table(title=f"Slipway: {chain.recipe}", show_header=False, title_justify="left")
-    made.add_column(style="bold")
-    made.add_column(overflow="fold")
+    summary = Table(title=f"Slipway: {chain.recipe}", show_header=False, title_justify="left")
+    summary.add_column(style="bold")
+    summary.add_column(overflow="fold")
     for name, value in _rows(chain):
-        made.add_row(name, value)
-    return made
+        summary.add_row(name, value)
+    return summary
 
 
 def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
-    snapshot, sweep, training = chain.snapshot, chain.sweep, chain.training
+    snapshot = chain.snapshot
+    sweep = chain.sweep
+    training = chain.training
     assert snapshot is not None and sweep is not None and training is not None
     yield "snapshot", f"{snapshot.sha256[:16]}  {_documents(snapshot)} of {snapshot.dataset}"
     kind, counts = _contents(snapshot)
@@ -98,8 +100,8 @@ def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
             f"validation loss {score.loss:.3f}, {measured(score)}, manifest {commit.manifest[:12]}",
         )
     if chain.champion:
-        kept = "" if chain.promoted else " (kept: the new candidate did not pass its checks)"
-        yield "champion", f"{chain.model} version {chain.champion.version}{kept}"
+        note = "" if chain.promoted else " (kept: the new candidate did not pass its checks)"
+        yield "champion", f"{chain.model} version {chain.champion.version}{note}"
         yield "its files", unquote(urlparse(str(chain.champion.source)).path)
 
 
@@ -118,7 +120,7 @@ def save_plot(chain: Chain, home: Home) -> Path:
 
 def show(console: Console, chains: list[Chain], home: Home) -> None:
     """Print the tables, where the plots are, and how to look at it all."""
-    for each in chains:
-        console.print(table(each))
-        console.print(f"loss curve: {save_plot(each, home)}", soft_wrap=True)
+    for chain in chains:
+        console.print(table(chain))
+        console.print(f"loss curve: {save_plot(chain, home)}", soft_wrap=True)
     console.print(f"all of it lies in {home.root}; look at it with: slipway dev", soft_wrap=True)

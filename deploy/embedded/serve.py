@@ -34,12 +34,12 @@ class InstanceUp:
 
 def port(environ: Mapping[str, str] = os.environ) -> int | None:
     """SLIPWAY_PORT, None when it is not set. Raises ValueError for what is no port."""
-    given = environ.get(PORT)
-    if given is None:
+    setting = environ.get(PORT)
+    if setting is None:
         return None
-    if not given.isdecimal() or not 0 < int(given) < 65536:
-        raise ValueError(f"{PORT}: found {given!r}, expected a port from 1 to 65535")
-    return int(given)
+    if not setting.isdecimal() or not 0 < int(setting) < 65536:
+        raise ValueError(f"{PORT}: found {setting!r}, expected a port from 1 to 65535")
+    return int(setting)
 
 
 def serve(home: Home) -> list[str]:
@@ -68,8 +68,10 @@ def up(home: Home) -> InstanceUp:
 
     Raises CannotStart when one runs already, or with what the new one said when it ended.
     """
-    if (there := home_lock.holder(home)) is not None:
-        raise CannotStart(f"SLIPWAY_HOME {home.root}: found it in use ({home_lock.words(there)}), expected no instance")
+    if (there := home_lock.current_user(home)) is not None:
+        raise CannotStart(
+            f"SLIPWAY_HOME {home.root}: found it in use ({home_lock.description(there)}), expected no instance"
+        )
     _tell_what_is_broken()
     instance.prepare(home)
     log = home.dagster / LOG
@@ -77,7 +79,7 @@ def up(home: Home) -> InstanceUp:
     process = _detached(home, log)
     deadline = time.monotonic() + 2 * instance.START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        there = home_lock.holder(home)
+        there = home_lock.current_user(home)
         if there and there["pid"] == process.pid and there["url"]:
             return InstanceUp(process.pid, str(there["url"]))
         time.sleep(0.1)
@@ -85,16 +87,16 @@ def up(home: Home) -> InstanceUp:
     process.terminate()
     if not ended:
         raise CannotStart(f"it did not answer within {2 * instance.START_SECONDS:.0f} s, and was ended; see {log}")
-    said = regular_file.read(log)[begun:].decode(errors="replace").strip().splitlines()
-    raise CannotStart(said[-1].removeprefix("slipway: ") if said else f"it ended without a word; see {log}")
+    log_lines = regular_file.read(log)[begun:].decode(errors="replace").strip().splitlines()
+    raise CannotStart(log_lines[-1].removeprefix("slipway: ") if log_lines else f"it ended without a word; see {log}")
 
 
 def _tell_what_is_broken() -> None:
     """Say which recipes cannot be used; their lanes say so too. Raises InvalidRecipes where no recipe can be read."""
-    for each in usable(recipes_folder()).broken:
-        for problem in each.problems:
+    for recipe in usable(recipes_folder()).broken:
+        for problem in recipe.problems:
             print(problem, file=sys.stderr)
-        print(f"{each.kind}/{each.name} cannot be used; the others can", file=sys.stderr)
+        print(f"{recipe.kind}/{recipe.name} cannot be used; the others can", file=sys.stderr)
 
 
 def down(home: Home) -> bool:
@@ -103,12 +105,12 @@ def down(home: Home) -> bool:
     Raises CannotStart when it does not end.
     """
     deadline = time.monotonic() + DOWN_SECONDS
-    there = home_lock.holder(home)
+    there = home_lock.current_user(home)
     if there is not None and "by" in there:
-        raise CannotStart(f"no instance runs; its home is used by {home_lock.words(there)}")
+        raise CannotStart(f"no instance runs; its home is used by {home_lock.description(there)}")
     while there is not None and not there["pid"] and time.monotonic() < deadline:  # it has not said who it is yet
         time.sleep(LOOK_SECONDS)
-        there = home_lock.holder(home)
+        there = home_lock.current_user(home)
     if there is None:
         return False
     pid = int(there["pid"])
@@ -116,7 +118,7 @@ def down(home: Home) -> bool:
     if command:
         os.kill(pid, signal.SIGTERM)
     # It lets go of the home before the last of it has ended.
-    while home_lock.holder(home) is not None or (command and processes.command_line(pid) == command):
+    while home_lock.current_user(home) is not None or (command and processes.command_line(pid) == command):
         if time.monotonic() > deadline:
             raise CannotStart(f"the instance (process {pid}) has not ended after {DOWN_SECONDS:.0f} s")
         time.sleep(LOOK_SECONDS)

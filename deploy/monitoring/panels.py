@@ -66,8 +66,8 @@ def table(title: str, expr: str, help: str = "") -> Panel:
     return Panel(title, "none", (PanelQuery(expr),), "table", help)
 
 
-def _queries(given: tuple[tuple[str, str] | str, ...]) -> tuple[PanelQuery, ...]:
-    return tuple(PanelQuery(each) if isinstance(each, str) else PanelQuery(*each) for each in given)
+def _queries(queries: tuple[tuple[str, str] | str, ...]) -> tuple[PanelQuery, ...]:
+    return tuple(PanelQuery(query) if isinstance(query, str) else PanelQuery(*query) for query in queries)
 
 
 def document(dashboard: Dashboard) -> dict[str, Any]:
@@ -81,33 +81,33 @@ def document(dashboard: Dashboard) -> dict[str, Any]:
         "refresh": "10s",
         "time": {"from": "now-6h", "to": "now"},
         "templating": {"list": [_source(), *map(_variable, dashboard.variables)]},
-        "panels": [_panel(place, panel) for place, panel in enumerate(dashboard.panels)],
+        "panels": [_panel(index, panel) for index, panel in enumerate(dashboard.panels)],
     }
 
 
-def _panel(place: int, panel: Panel) -> dict[str, Any]:
+def _panel(index: int, panel: Panel) -> dict[str, Any]:
     across = 24 // WIDTH
     return {
-        "id": place + 1,
+        "id": index + 1,
         "title": panel.title,
         "description": panel.help,
         "type": panel.kind,
         "datasource": SOURCE,
-        "gridPos": {"x": place % across * WIDTH, "y": place // across * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "gridPos": {"x": index % across * WIDTH, "y": index // across * HEIGHT, "w": WIDTH, "h": HEIGHT},
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
         "targets": [_target(panel, number, query) for number, query in enumerate(panel.queries)],
     }
 
 
 def _target(panel: Panel, number: int, query: PanelQuery) -> dict[str, Any]:
-    found: dict[str, Any] = {"refId": chr(ord("A") + number), "expr": query.expr, "datasource": SOURCE}
+    target: dict[str, Any] = {"refId": chr(ord("A") + number), "expr": query.expr, "datasource": SOURCE}
     if query.legend:
-        found["legendFormat"] = query.legend.replace("{", "{{").replace("}", "}}")
+        target["legendFormat"] = query.legend.replace("{", "{{").replace("}", "}}")
     if panel.kind != "timeseries":
-        found["instant"] = True
+        target["instant"] = True
     if panel.kind == "table":
-        found["format"] = "table"
-    return found
+        target["format"] = "table"
+    return target
 
 
 def _source() -> dict[str, Any]:

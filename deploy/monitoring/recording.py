@@ -3,7 +3,7 @@
 from slipway.deploy.monitoring.rule import RecordingRule, RuleGroup
 from slipway.trainer.record.accounting import buckets
 
-KEPT = "|".join(buckets.KEPT)
+PRODUCTIVE_BUCKETS = "|".join(buckets.PRODUCTIVE)
 STEPPING = "steps|communication"
 RECORDING = RuleGroup(
     "slipway-recording",
@@ -11,7 +11,7 @@ RECORDING = RuleGroup(
     (
         RecordingRule(
             "slipway:ettr:ratio",
-            f'sum(slipway_training_spent_seconds{{bucket=~"{KEPT}"}})'
+            f'sum(slipway_training_spent_seconds{{bucket=~"{PRODUCTIVE_BUCKETS}"}})'
             ' / (sum(slipway_training_spent_seconds{bucket!="stopped"}) > 0)',
             "ETTR of all trainings together, by Meta's definition",
         ),
@@ -22,13 +22,13 @@ RECORDING = RuleGroup(
         ),
         RecordingRule(
             "slipway:ettr_by_training:ratio",
-            f'sum by (training) (slipway_training_spent_seconds{{bucket=~"{KEPT}"}})'
+            f'sum by (training) (slipway_training_spent_seconds{{bucket=~"{PRODUCTIVE_BUCKETS}"}})'
             ' / (sum by (training) (slipway_training_spent_seconds{bucket!="stopped"}) > 0)',
             "ETTR of each training, by Meta's definition",
         ),
         RecordingRule(
             "slipway:lost_seconds:sum",
-            f'sum by (bucket) (slipway_training_spent_seconds{{bucket!~"{KEPT}|stopped"}})',
+            f'sum by (bucket) (slipway_training_spent_seconds{{bucket!~"{PRODUCTIVE_BUCKETS}|stopped"}})',
             "Seconds of all trainings that were no kept steps, by what they were spent on",
         ),
         RecordingRule(

@@ -27,7 +27,7 @@ from slipway.trainer.metrics.job_metrics import JOB_METRICS
 RENDERED = Path(__file__).parent.resolve() / "rendered"
 HEADER = "# Made by `slipway metrics render` from deploy/monitoring/; edit that instead.\n"
 DOCS = CODE / "docs"
-MADE = "<!-- made by `slipway metrics render`: {} -->"
+MARK = "<!-- made by `slipway metrics render`: {} -->"
 OTHERS = {"DCGM exporter": DCGM, "node exporter": NODE, "Ceph": CEPH}
 GROUPS = (RECORDING, TRAININGS, CHECKPOINTS, FLEET, PLATFORM, HARDWARE)
 ALERTS = tuple(alert for group in GROUPS for alert in group.alerts)
@@ -42,8 +42,8 @@ def files() -> dict[Path, str]:
         RENDERED / "prometheus.yaml": _yaml(example),
         RENDERED / "prometheus-cluster.yaml": _yaml(routes.on_cluster("slipway", "slipway-training")),
         **{
-            RENDERED / "dashboards" / f"{each.uid}.json": json.dumps(panels.document(each), indent=1) + "\n"
-            for each in DASHBOARDS
+            RENDERED / "dashboards" / f"{dashboard.uid}.json": json.dumps(panels.document(dashboard), indent=1) + "\n"
+            for dashboard in DASHBOARDS
         },
     }
 
@@ -79,53 +79,61 @@ def _yaml(document: dict[str, Any]) -> str:
 
 def _with(text: str, name: str, part: str, path: Path) -> str:
     """The text with another content between the marks of one part."""
-    begin, end = MADE.format(name), MADE.format(f"end of {name}")
-    before, found, rest = text.partition(begin)
+    begin, end = MARK.format(name), MARK.format(f"end of {name}")
+    before, opening, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
-    if not found or not ended:
+    if not opening or not ended:
         raise ValueError(f"{path}: found no part {begin!r}, expected one that ends with {end!r}")
     return f"{before}{begin}\n\n{part.strip()}\n\n{end}{after}"
 
 
 def _metrics(metrics: Iterable[Metric]) -> str:
     rows = [
-        (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels) or "-", each.help)
-        for each in metrics
+        (f"`{metric.name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels) or "-", metric.help)
+        for metric in metrics
     ]
     return _table(("metric", "type", "labels", "what it is"), rows)
 
 
 def _recording() -> str:
-    rules = [each for each in RECORDING.rules if isinstance(each, RecordingRule)]
-    return _table(("series", "what it is"), [(f"`{each.name}`", each.help) for each in rules])
+    rules = [recording_rule for recording_rule in RECORDING.rules if isinstance(recording_rule, RecordingRule)]
+    return _table(
+        ("series", "what it is"), [(f"`{recording_rule.name}`", recording_rule.help) for recording_rule in rules]
+    )
 
 
 def _alerts() -> str:
-    rows = [(f"[{each.name}](runbook.md#{each.anchor})", each.severity, each.lasts, _said(each)) for each in ALERTS]
+    rows = [
+        (f"[{alert.name}](runbook.md#{alert.anchor})", alert.severity, alert.lasts, _text_of(alert)) for alert in ALERTS
+    ]
     return _table(("alert", "severity", "lasts", "what it says"), rows)
 
 
 def _dashboards() -> str:
     rows = [
-        (each.title.removeprefix("Slipway: "), str(len(each.panels)), ", ".join(panel.title for panel in each.panels))
-        for each in DASHBOARDS
+        (
+            dashboard.title.removeprefix("Slipway: "),
+            str(len(dashboard.panels)),
+            ", ".join(panel.title for panel in dashboard.panels),
+        )
+        for dashboard in DASHBOARDS
     ]
     return _table(("dashboard", "panels", "what it shows"), rows)
 
 
 def _others() -> str:
-    rows = [(f"`{name}`", who, about) for who, found in OTHERS.items() for name, about in found.items()]
+    rows = [(f"`{name}`", who, about) for who, metrics in OTHERS.items() for name, about in metrics.items()]
     return _table(("metric", "exporter", "about"), rows)
 
 
 def _chapters() -> str:
     return "\n\n".join(
-        f"### {each.name}\n\n{_said(each)}.\n\n**Means.** {each.means}\n\n**Left to you.** {each.todo}"
-        for each in ALERTS
+        f"### {alert.name}\n\n{_text_of(alert)}.\n\n**Means.** {alert.means}\n\n**Left to you.** {alert.todo}"
+        for alert in ALERTS
     )
 
 
-def _said(alert: AlertRule) -> str:
+def _text_of(alert: AlertRule) -> str:
     """What the alert says, with `TRAINING` in place of the name of one."""
     return re.sub(r"{(\w+)}", lambda label: label[1].upper(), alert.summary)
 

@@ -63,9 +63,9 @@ def prometheus(targets: dict[str, list[str]], alertmanagers: list[str], rules: l
                 "job_name": name,
                 "scrape_interval": SCRAPE,
                 "scrape_timeout": SCRAPE,
-                "static_configs": [{"targets": found}],
+                "static_configs": [{"targets": addresses}],
             }
-            for name, found in targets.items()
+            for name, addresses in targets.items()
         ],
     }
 

@@ -53,14 +53,14 @@ class RuleGroup:
 
     @property
     def alerts(self) -> tuple[AlertRule, ...]:
-        return tuple(each for each in self.rules if isinstance(each, AlertRule))
+        return tuple(rule for rule in self.rules if isinstance(rule, AlertRule))
 
 
 def document(groups: tuple[RuleGroup, ...]) -> dict[str, Any]:
     """A file of rules as Prometheus reads it."""
     return {
         "groups": [
-            {"name": group.name, "interval": group.every, "rules": [_rule(each) for each in group.rules]}
+            {"name": group.name, "interval": group.every, "rules": [_rule(rule) for rule in group.rules]}
             for group in groups
         ]
     }

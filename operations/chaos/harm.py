@@ -98,7 +98,7 @@ def drilled(kind: str) -> Callable[[RunningTraining, float], Done | None]:
         facts = target.facts
         ranks = sorted(beat.rank for beat in facts.beats)
         rank = chosen(ranks if len(ranks) > 1 or kind not in drills.SEVERAL else [], draw)
-        allowed = facts.terms.operation.get("recovery", {}).get("drills", False)
+        allowed = facts.run_policy.operation.get("recovery", {}).get("drills", False)
         if rank is None or not allowed or facts.claim is None:
             return None
         token = "" if kind == drills.NAN_FOR_EVER else str(facts.claim.token)

@@ -47,7 +47,7 @@ class SweepsReader:
     def _readings(self) -> Iterator[SweepReading]:
         for id, store in self._stores.items():
             if (state := store.state()) is not None:
-                name = state.closed.outcome if state.closed else "paused" if state.held else "open"
+                name = state.closed.outcome if state.closed else "paused" if state.pause else "open"
                 trials = Counter(str(trial.state) for trial in state.trials.values())
                 yield SweepReading(id, name, trials, state.best.value if state.best else None)
 

@@ -13,7 +13,7 @@ from slipway.operations.metrics.trainings import TrainingsReader
 from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.health.door import NodeHealth
 from slipway.resources.fleet.protocol import Fleet
-from slipway.resources.trainings.store import Duty, Trainings
+from slipway.resources.trainings.store import Trainings, WorkQueue
 from slipway.serving.records import ServingRecords
 from slipway.trainer.base.exposition import Exposition
 from slipway.trainer.metrics.exporter import JobExporter
@@ -73,7 +73,9 @@ class PlatformExporter:
         return PlatformFacts(
             at=time.time(),
             trainings=tuple(trainings),
-            duties=self._part("duties", lambda: {duty.value: len(self._trainings.opened(duty)) for duty in Duty}, {}),
+            duties=self._part(
+                "duties", lambda: {duty.value: len(self._trainings.pending(duty)) for duty in WorkQueue}, {}
+            ),
             nodes=tuple(nodes),
             sweeps=tuple(self._part("sweeps", self._sweeps.read, [])),
             served=tuple(self._part("serving", lambda: platform.served(self._serving), [])),

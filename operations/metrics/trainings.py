@@ -42,7 +42,7 @@ class TrainingsReader:
 
     def read(self) -> tuple[list[TrainingReading], int]:
         """All trainings, and how many of them were read anew. Raises OSError where they cannot be listed."""
-        ids, owed = self._trainings.ids(), frozenset(self._trainings.owed())
+        ids, owed = self._trainings.ids(), frozenset(self._trainings.with_pending_work())
         self._known = {id: reading for id, reading in self._known.items() if id in set(ids)}
         anew = [id for id in ids if id in owed or id in self._owed or id not in self._known]
         for id in anew:
@@ -68,10 +68,10 @@ class TrainingsReader:
             recipe=facts.specification.recipe,
             state=_state(facts),
             since=ended.at if ended else since,
-            wanted=facts.wanted,
+            wanted=facts.should_run,
             incarnation=facts.incarnation,
             step=max([commits[-1].step if commits else 0, ended.step if ended else 0, *begun]),
-            steps=facts.specification.numbers.get("run", {}).get("steps"),
+            steps=facts.specification.identity_config.get("run", {}).get("steps"),
             nodes=len(facts.nodes),
             still=self._still(facts) if facts.running and begun else None,
             waiting=max(0.0, now - since) if facts.unfinished and not begun else None,
@@ -93,7 +93,7 @@ class TrainingsReader:
 
     def _still(self, facts: TrainingFacts) -> float:
         """For how long no rank was seen to move: by this process's clock, as nodes' clocks say nothing of it."""
-        now, places = self._clock(), {beat.rank: beat.place for beat in facts.beats}
+        now, places = self._clock(), {beat.rank: beat.progress for beat in facts.beats}
         before = self._moved.get(facts.id)
         if before is None or before.places != places:
             self._moved[facts.id] = before = _Movement(places, now)
@@ -104,10 +104,10 @@ def _state(facts: TrainingFacts) -> str:
     if facts.running:
         return "running"
     if facts.ended is None:
-        return "waiting" if facts.wanted else "offered" if facts.desired is None else "stopped"
+        return "waiting" if facts.should_run else "offered" if facts.desired is None else "stopped"
     if facts.succeeded:
         return "succeeded"
-    return "waiting" if facts.wanted and not facts.over else facts.ended.outcome
+    return "waiting" if facts.should_run and not facts.over else facts.ended.outcome
 
 
 def _ettr(effective: EffectiveTime) -> dict[str, float | None]:

@@ -145,4 +145,4 @@ def _client(kubeconfig: str, context: str, namespace: str) -> Client:
 @functools.cache
 def _mirror(client: Client) -> ClusterReader:
     """The mirror of a cluster, one in each process."""
-    return Mirror(client, access.held())
+    return Mirror(client, access.mirrored_kinds())

@@ -104,7 +104,9 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
 
     def quotas(self, tiers: Tiers) -> Quotas:
         """How much each team may use, and has used."""
-        return Quotas(tiers.durable_path, {owner: Quota(**each) for owner, each in self.rank_hours.items()})
+        return Quotas(
+            tiers.durable_path, {owner: Quota(**quota_fields) for owner, quota_fields in self.rank_hours.items()}
+        )
 
     def control(self, tiers: Tiers) -> TrainingControl:
         """The state machine over this launcher and fleet."""

@@ -83,7 +83,7 @@ class GateVerdict:
     failed: tuple[str, ...]
     undecided: str
     """Why it could not be judged; empty when it was."""
-    held: str
+    hold: str
     """Why it waits although it passed; empty where it does not."""
     awaits_approval: bool
     by: str
@@ -123,7 +123,7 @@ class UnreadableSubject:
 
 
 @dataclass(frozen=True)
-class NightFacts:
+class ReportFacts:
     """Everything since `since`, as it was at `until`."""
 
     since: float

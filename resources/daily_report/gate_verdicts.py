@@ -13,16 +13,16 @@ def of_model(durable: Path, model: str, since: float) -> tuple[list[GateVerdict]
 
     Raises OSError, and UndecodableRecord for a damaged record.
     """
-    held = promotion.champion(durable, model)
-    champion = held.manifest if held else ""
-    found = []
+    promoted = promotion.champion(durable, model)
+    champion = promoted.manifest if promoted else ""
+    verdicts = []
     for manifest in listing.names_if_there(durable / "models" / model / "judgements", ".json"):
         judgement = promotion.judged(durable, model, manifest)
         if judgement is not None and manifest != champion and not judgement.rollback:
-            each = _verdict(durable, judgement, champion)
-            if each is not None and (each.at >= since or each.undecided or each.awaits_approval):
-                found.append(each)
-    return found, champion
+            verdict = _verdict(durable, judgement, champion)
+            if verdict is not None and (verdict.at >= since or verdict.undecided or verdict.awaits_approval):
+                verdicts.append(verdict)
+    return verdicts, champion
 
 
 def _verdict(durable: Path, judgement: Judgement, champion: str) -> GateVerdict | None:
@@ -30,10 +30,10 @@ def _verdict(durable: Path, judgement: Judgement, champion: str) -> GateVerdict 
     folder = durable / "models" / judgement.model
     is_current = judgement.champion == champion
     history = promotion.history(durable, judgement.model)
-    held = promotion_holds.reason(folder, judgement, history) if judgement.passed and is_current else ""
+    hold = promotion_holds.reason(folder, judgement, history) if judgement.passed and is_current else ""
     failed = () if judgement.undecided else tuple(judgement.failed)
     undecided = judgement.undecided if is_current else ""
-    if not (failed or undecided or held):
+    if not (failed or undecided or hold):
         return None
     known = model_record.read(durable, judgement.model, judgement.candidate)
     return GateVerdict(
@@ -42,8 +42,8 @@ def _verdict(durable: Path, judgement: Judgement, champion: str) -> GateVerdict 
         _training(str(known.state.get("folder", ""))) if known else "",
         failed,
         undecided,
-        held,
-        bool(held) and promotion_holds.awaits_approval(folder, judgement),
+        hold,
+        bool(hold) and promotion_holds.awaits_approval(folder, judgement),
         judgement.by,
         judgement.at,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from slipway.resources import html_layout
-from slipway.resources.daily_report.report import MorningItem, MorningReport
+from slipway.resources.daily_report.report import DailyReport, ReportItem
 from slipway.resources.daily_report.text import sections
 from slipway.resources.trainings import incident_reports
 from slipway.trainer.base import atomic
@@ -19,24 +19,26 @@ REFRESH_SECONDS = 300
 NAV = (("All pages", "/slipway"), ("Dagster", "/"))
 
 
-def html(report: MorningReport, address: str = "") -> str:
+def html(report: DailyReport, address: str = "") -> str:
     """The page; `address` is the webserver's, without which nothing is linked."""
     nav = [(name, urljoin(address, path)) for name, path in NAV] if address else []
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
     return html_layout.page(_title(report), _body(report, address), head=refresh, nav=nav)
 
 
-def write(report: MorningReport, path: Path, address: str = "") -> None:
+def write(report: DailyReport, path: Path, address: str = "") -> None:
     """Put the page at a path, in place of what was there. Raises OSError."""
     atomic.replace(path, html(report, address).encode())
 
 
-def _title(report: MorningReport) -> str:
-    waits = len(report.waiting)
-    return f"{counted(waits, 'thing waits', 'things wait')} for a person" if waits else "Nobody is needed"
+def _title(report: DailyReport) -> str:
+    waiting_count = len(report.waiting)
+    return (
+        f"{counted(waiting_count, 'thing waits', 'things wait')} for a person" if waiting_count else "Nobody is needed"
+    )
 
 
-def _body(report: MorningReport, address: str) -> Iterator[str]:
+def _body(report: DailyReport, address: str) -> Iterator[str]:
     yield "<h1>The morning after</h1>"
     yield f'<p class="quiet">{incident_reports.when(report.since)} to {incident_reports.when(report.until)}</p>'
     yield html_layout.paragraph(f"{report.sentence[:1].upper()}{report.sentence[1:]}.")
@@ -48,19 +50,19 @@ def _body(report: MorningReport, address: str) -> Iterator[str]:
     yield "</ul>"
     for number, (title, items) in enumerate(sections(report)):
         yield f'<section aria-labelledby="part-{number}"><h2 id="part-{number}">{escape(title)}</h2>'
-        for each in items:
-            yield from _article(each, address)
+        for item in items:
+            yield from _article(item, address)
         yield "</section>"
     for title, ids in {"Finished": report.succeeded, "Stopped by a person": report.stopped}.items():
         if ids:
             pages = [
-                html_layout.link(each, urljoin(address, f"/slipway/trainings/{each}") if address else "")
-                for each in ids
+                html_layout.link(training_id, urljoin(address, f"/slipway/trainings/{training_id}") if address else "")
+                for training_id in ids
             ]
             yield f"<h2>{title}</h2><p>{', '.join(pages)}</p>"
 
 
-def _tiles(report: MorningReport) -> Iterator[tuple[str, str, bool]]:
+def _tiles(report: DailyReport) -> Iterator[tuple[str, str, bool]]:
     yield "waiting for a person", str(len(report.waiting)), bool(report.waiting)
     yield "incidents", str(report.incidents), False
     yield "seconds lost", f"{report.seconds_lost:,.0f}", False
@@ -68,23 +70,23 @@ def _tiles(report: MorningReport) -> Iterator[tuple[str, str, bool]]:
     yield "finished", str(len(report.succeeded)), False
 
 
-def _article(each: MorningItem, address: str) -> Iterator[str]:
-    link = urljoin(address, each.path) if each.path and address else ""
-    name = html_layout.link(each.subject, link)
-    cause, what = escape(each.cause.replace("_", " ")), escape(each.what)
-    yield f"<article{_red(each.needs_person)}><h3>{name}: {cause}</h3><p>{what}</p><dl>"
+def _article(item: ReportItem, address: str) -> Iterator[str]:
+    link = urljoin(address, item.path) if item.path and address else ""
+    name = html_layout.link(item.subject, link)
+    cause, what = escape(item.cause.replace("_", " ")), escape(item.what)
+    yield f"<article{_red(item.needs_person)}><h3>{name}: {cause}</h3><p>{what}</p><dl>"
     fields = {
-        "to do": each.todo,
-        "when": incident_reports.when(each.at) if each.at else "",
-        "where": each.where,
-        "cost": each.cost,
-        "done": each.done,
+        "to do": item.todo,
+        "when": incident_reports.when(item.at) if item.at else "",
+        "where": item.where,
+        "cost": item.cost,
+        "done": item.done,
     }
     for title, value in fields.items():
         if value:
             yield f"<dt>{title}</dt><dd>{html_layout.worded(value)}</dd>"
-    if each.command:
-        yield f"<dt>evidence</dt><dd><code>{escape(each.command)}</code></dd>"
+    if item.command:
+        yield f"<dt>evidence</dt><dd><code>{escape(item.command)}</code></dd>"
     yield "</dl></article>"
 
 

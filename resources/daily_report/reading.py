@@ -3,8 +3,8 @@
 Each subject alone: one whose records cannot be read is a fact of its own, and the others are read. Trials are not
 looked at: their sweep decides about them.
 
-Whoever reads one night after the other keeps a `NightReader`: a training that is over is read once, and again only when
-something in its folder has changed.
+Whoever reads one night after the other keeps a `ReportReader`: a training that is over is read once, and again only
+when something in its folder has changed.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 from slipway.resources.daily_report.facts import (
     CheckpointDamage,
     GateVerdict,
-    NightFacts,
+    ReportFacts,
     RestartAsked,
     TierFault,
     TierUse,
@@ -42,7 +42,7 @@ MODELS, STORAGE, JOURNAL = "models", "storage", ".journal"
 
 
 @dataclass
-class _Night:
+class _FactsCollector:
     """What has been read so far."""
 
     since: float
@@ -67,22 +67,22 @@ class _Night:
         except (ValueError, OSError, Unavailable) as error:
             self.unreadable.append(UnreadableSubject(name, str(error)))
 
-    def add(self, one: "_Night") -> None:
+    def add(self, one: "_FactsCollector") -> None:
         """Take over what has been read of one training, as far as it belongs to this night."""
         since = self.since
-        self.incidents += [each for each in one.incidents if each.at >= since or each.todo]
-        self.ends += [
-            each for each in one.ends if each.at >= since or (each.outcome == "failed" and not each.by_person)
+        self.incidents += [incident for incident in one.incidents if incident.at >= since or incident.todo]
+        self.ends += [end for end in one.ends if end.at >= since or (end.outcome == "failed" and not end.by_person)]
+        self.restarts += [restart for restart in one.restarts if restart.at >= since]
+        self.damages += [
+            damage for damage in one.damages if damage.at >= since or (damage.is_champion and not damage.whole_on)
         ]
-        self.restarts += [each for each in one.restarts if each.at >= since]
-        self.damages += [each for each in one.damages if each.at >= since or (each.is_champion and not each.whole_on)]
         self.copies += [(fault, training) for fault, training in one.copies if fault.at >= since]
         for tier, at in one.taken.items():
             self.taken[tier] = max(self.taken.get(tier, 0.0), at)
 
-    def facts(self, until: float) -> NightFacts:
+    def facts(self, until: float) -> ReportFacts:
         """What has been read."""
-        return NightFacts(
+        return ReportFacts(
             self.since,
             until,
             tuple(self.incidents),
@@ -97,86 +97,93 @@ class _Night:
         )
 
 
-class NightReader:
+class ReportReader:
     """Reads nights of one durable tier; any thread may ask."""
 
     def __init__(self, durable: Path) -> None:
         self._durable = durable
-        self._over: dict[str, tuple[object, _Night]] = {}
+        self._over: dict[str, tuple[object, _FactsCollector]] = {}
         """Of trainings that are over: what their records were when they were read, and what was read."""
 
-    def night(self, since: float, until: float | None = None) -> NightFacts:
+    def read(self, since: float, until: float | None = None) -> ReportFacts:
         """All that happened since a moment (seconds since the epoch), and what waits now, whenever it began.
 
         Raises OSError where the trainings cannot be listed.
         """
-        now, found = time.time() if until is None else until, _Night(since)
-        _models(self._durable, found)
+        now = time.time() if until is None else until
+        facts_read = _FactsCollector(since)
+        _models(self._durable, facts_read)
         stores = {store.id: store for store in Trainings(self._durable / "trainings").stores()}
         for id, store in stores.items():
-            found.visit(f"training {id}", lambda store=store: found.add(self._of(store, found.champions)))  # type: ignore[misc]
+            facts_read.visit(
+                f"training {id}",
+                lambda store=store: facts_read.add(self._of(store, facts_read.champions)),  # type: ignore[misc]
+            )
         for id in [id for id in self._over if id not in stores]:
             self._over.pop(id, None)
-        _nodes_and_tiers(self._durable, found)
-        return found.facts(now)
+        _nodes_and_tiers(self._durable, facts_read)
+        return facts_read.facts(now)
 
-    def _of(self, store: TrainingStore, champions: frozenset[str]) -> _Night:
+    def _of(self, store: TrainingStore, champions: frozenset[str]) -> _FactsCollector:
         version = (champions, _version(store.folder))
-        held = self._over.get(store.id)
-        if held is not None and held[0] == version:
-            return held[1]
-        found, is_over = _training(store, champions)
+        stored = self._over.get(store.id)
+        if stored is not None and stored[0] == version:
+            return stored[1]
+        facts_read, is_over = _training(store, champions)
         if is_over:
-            self._over[store.id] = (version, found)
+            self._over[store.id] = (version, facts_read)
         else:
             self._over.pop(store.id, None)
-        return found
+        return facts_read
 
 
 def _version(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """What changes with any record of a training that is over: names, sizes and times of its folder and its ledger."""
-    entries = [each for path in (folder, folder / files.LEDGER) if path.is_dir() for each in os.scandir(path)]
-    return tuple(sorted((each.path, (seen := each.stat()).st_size, seen.st_mtime_ns) for each in entries))
+    entries = [entry for path in (folder, folder / files.LEDGER) if path.is_dir() for entry in os.scandir(path)]
+    return tuple(sorted((entry.path, (status := entry.stat()).st_size, status.st_mtime_ns) for entry in entries))
 
 
-def night(durable: Path, since: float, until: float | None = None, only: TrainingStore | None = None) -> NightFacts:
-    """As `NightReader.night`, read once; with `only`, of that training alone."""
+def read_facts(
+    durable: Path, since: float, until: float | None = None, only: TrainingStore | None = None
+) -> ReportFacts:
+    """As `ReportReader.read`, read once; with `only`, of that training alone."""
     if only is None:
-        return NightReader(durable).night(since, until)
-    found = _Night(since)
-    found.visit(f"training {only.id}", lambda: found.add(_training(only, found.champions)[0]))
-    return found.facts(time.time() if until is None else until)
+        return ReportReader(durable).read(since, until)
+    facts_read = _FactsCollector(since)
+    facts_read.visit(f"training {only.id}", lambda: facts_read.add(_training(only, facts_read.champions)[0]))
+    return facts_read.facts(time.time() if until is None else until)
 
 
-def platform_night(durable: Path, since: float, until: float) -> NightFacts:
+def read_platform_facts(durable: Path, since: float, until: float) -> ReportFacts:
     """The same without the trainings: gates, nodes and tiers. Raises OSError."""
-    found = _Night(since)
-    _models(durable, found)
-    _nodes_and_tiers(durable, found)
-    return found.facts(until)
+    facts_read = _FactsCollector(since)
+    _models(durable, facts_read)
+    _nodes_and_tiers(durable, facts_read)
+    return facts_read.facts(until)
 
 
-def _nodes_and_tiers(durable: Path, found: _Night) -> None:
+def _nodes_and_tiers(durable: Path, facts_read: _FactsCollector) -> None:
     register = NodeRegister(durable)
     for node in listing.folders_if_there(durable / FOLDER):
-        found.visit(f"node {node}", lambda node=node: _node(register, node, found))  # type: ignore[misc]
+        facts_read.visit(f"node {node}", lambda node=node: _node(register, node, facts_read))  # type: ignore[misc]
     for name in listing.names_if_there(durable / STORAGE, JOURNAL):
-        found.visit(f"tier {name}", lambda name=name: _use(durable, name, found))  # type: ignore[misc]
-    found.visit(f"tier {DURABLE}", lambda: _use_now(durable, found))
+        facts_read.visit(f"tier {name}", lambda name=name: _use(durable, name, facts_read))  # type: ignore[misc]
+    facts_read.visit(f"tier {DURABLE}", lambda: _use_now(durable, facts_read))
 
 
-def _training(store: TrainingStore, champions: frozenset[str]) -> tuple[_Night, bool]:
+def _training(store: TrainingStore, champions: frozenset[str]) -> tuple[_FactsCollector, bool]:
     """All that ever happened to one training, and whether it is over."""
-    found, facts = _Night(0.0, champions), store.read()
-    found.incidents += incident_reports.of(store, facts)
+    facts_read = _FactsCollector(0.0, champions)
+    facts = store.read()
+    facts_read.incidents += incident_reports.of(store, facts)
     end = training_end(facts)
-    found.ends += [end] if end is not None else []
+    facts_read.ends += [end] if end is not None else []
     for number in range(1, facts.incarnation):
         ended = facts.exit_of(number)
         if ended is not None and ended.outcome == "stopped":
-            found.restarts.append(RestartAsked(store.id, number, ended.reason, ended.at, ended.kind))
-    _copies(facts, found)
-    return found, facts.over
+            facts_read.restarts.append(RestartAsked(store.id, number, ended.reason, ended.at, ended.kind))
+    _copies(facts, facts_read)
+    return facts_read, facts.over
 
 
 def training_end(facts: TrainingFacts) -> TrainingEnd | None:
@@ -184,27 +191,28 @@ def training_end(facts: TrainingFacts) -> TrainingEnd | None:
     ended = facts.ended
     if ended is None or not facts.over:
         return None
-    wish, recipe = facts.desired, facts.specification.recipe
-    given_up = wish.why if wish is not None and ended.outcome == "failed" and not facts.wanted else ended.reason
-    at = max(ended.at, wish.at) if wish is not None and not facts.wanted else ended.at
+    wish = facts.desired
+    recipe = facts.specification.recipe
+    given_up = wish.why if wish is not None and ended.outcome == "failed" and not facts.should_run else ended.reason
+    at = max(ended.at, wish.at) if wish is not None and not facts.should_run else ended.at
     by_person = incident_reports.is_stopped_by_person(facts)
     return TrainingEnd(facts.id, recipe, ended.outcome, by_person, given_up, ended.kind, facts.newest_step, at)
 
 
-def _copies(facts: TrainingFacts, found: _Night) -> None:
+def _copies(facts: TrainingFacts, facts_read: _FactsCollector) -> None:
     """What happened to the checkpoints of a training on their tiers."""
     damaged: dict[str, list[replicas.CopyFault]] = {}
     for fault in replicas.noted_faults(facts.folder):
         if fault.kind == replicas.DAMAGED:
             damaged.setdefault(fault.commit, []).append(fault)
         else:
-            found.copies.append((fault, facts.id))
+            facts_read.copies.append((fault, facts.id))
     for commit in facts.commits:
         for tier in facts.holders[commit.name]:
-            found.taken[tier] = max(found.taken.get(tier, 0.0), commit.at)
-    aside = {each.commit: each for each in removals.set_aside(facts.folder)}
+            facts_read.taken[tier] = max(facts_read.taken.get(tier, 0.0), commit.at)
+    aside = {removal.commit: removal for removal in removals.set_aside(facts.folder)}
     for name in sorted(damaged.keys() | aside.keys()):
-        found.damages.append(_damage(facts, name, damaged.get(name, []), aside.get(name), found.champions))
+        facts_read.damages.append(_damage(facts, name, damaged.get(name, []), aside.get(name), facts_read.champions))
 
 
 def _damage(
@@ -214,35 +222,35 @@ def _damage(
     aside: removals.Removal | None,
     champions: Iterable[str],
 ) -> CheckpointDamage:
-    whole = [commit.step for commit in facts.commits]
+    whole_steps = [commit.step for commit in facts.commits]
     commit = commits.read(facts.folder, name)
-    times = [each.at for each in copies] + ([aside.at] if aside else [])
+    times = [fault.at for fault in copies] + ([aside.at] if aside else [])
     return CheckpointDamage(
         facts.id,
         facts.specification.recipe,
         int(name.partition(".")[0]),
-        tuple(dict.fromkeys(each.tier for each in copies)),
+        tuple(dict.fromkeys(fault.tier for fault in copies)),
         copies[0].reason if copies else aside.reason if aside else "",
         max(times),
         () if aside else facts.holders.get(name, ()),
-        max(whole, default=None),
+        max(whole_steps, default=None),
         not isinstance(commit, str) and commit.manifest in champions,
     )
 
 
-def _tier_faults(found: _Night) -> Iterator[TierFault]:
+def _tier_faults(facts_read: _FactsCollector) -> Iterator[TierFault]:
     """The last fault of each kind of each tier, with all trainings that met one."""
     tiers: dict[tuple[str, str], list[tuple[replicas.CopyFault, str]]] = {}
-    for fault, training in found.copies:
+    for fault, training in facts_read.copies:
         tiers.setdefault((fault.tier, fault.kind), []).append((fault, training))
-    for (tier, kind), met in sorted(tiers.items()):
-        last = max((fault for fault, _ in met), key=lambda each: each.at)
-        trainings = tuple(sorted({training for _, training in met}))
-        over = found.taken.get(tier, 0.0) > last.at
+    for (tier, kind), faults in sorted(tiers.items()):
+        last = max((fault for fault, _ in faults), key=lambda fault_of_tier: fault_of_tier.at)
+        trainings = tuple(sorted({training for _, training in faults}))
+        over = facts_read.taken.get(tier, 0.0) > last.at
         yield TierFault(tier, trainings, last.reason, kind == replicas.AWAY, last.at, over)
 
 
-def _models(durable: Path, found: _Night) -> None:
+def _models(durable: Path, facts_read: _FactsCollector) -> None:
     """The verdicts of the gates. What reads them imports Dagster, which takes seconds: only where there is a model."""
     names = listing.folders_if_there(durable / MODELS)
     if not names:
@@ -250,37 +258,42 @@ def _models(durable: Path, found: _Night) -> None:
     from slipway.resources.daily_report import gate_verdicts
 
     def read(name: str) -> None:
-        verdicts_of_model, champion = gate_verdicts.of_model(durable, name, found.since)
-        found.verdicts += verdicts_of_model
-        found.champions |= {champion} if champion else set()
+        verdicts_of_model, champion = gate_verdicts.of_model(durable, name, facts_read.since)
+        facts_read.verdicts += verdicts_of_model
+        facts_read.champions |= {champion} if champion else set()
 
     for name in names:
-        found.visit(f"model {name}", lambda name=name: read(name))  # type: ignore[misc]
+        facts_read.visit(f"model {name}", lambda name=name: read(name))  # type: ignore[misc]
 
 
-def _node(register: NodeRegister, node: str, found: _Night) -> None:
+def _node(register: NodeRegister, node: str, facts_read: _FactsCollector) -> None:
     record = register.of(node)
-    if record.number and (record.standing.out_of_service or record.at >= found.since):
-        found.nodes.append(record)
+    if record.number and (record.standing.out_of_service or record.at >= facts_read.since):
+        facts_read.nodes.append(record)
 
 
-def _use(durable: Path, name: str, found: _Night) -> None:
+def _use(durable: Path, name: str, facts_read: _FactsCollector) -> None:
     samples = [Sample(**event) for event in journal.read(durable / STORAGE / f"{name}{JOURNAL}").events]
     if not samples:
         return
-    seen = forecast.outlook(samples, 0)
-    found.use.append(TierUse(name, seen.used, seen.capacity, seen.seconds_until_full, samples[-1].at))
+    prediction = forecast.outlook(samples, 0)
+    facts_read.use.append(
+        TierUse(name, prediction.used, prediction.capacity, prediction.seconds_until_full, samples[-1].at)
+    )
 
 
-def _use_now(durable: Path, found: _Night) -> None:
+def _use_now(durable: Path, facts_read: _FactsCollector) -> None:
     """How full the durable tier is at this moment: between two samples, which are taken each hour, it may fill up."""
     if not durable.is_dir():
         return  # nothing has been written yet
     now = use_now(durable)
-    sampled = [each for each in found.use if each.name == DURABLE]
+    sampled = [use for use in facts_read.use if use.name == DURABLE]
     if sampled or now.is_nearly_full:
         soon = sampled[0].seconds_until_full if sampled else None
-        found.use = [*(each for each in found.use if each.name != DURABLE), replace(now, seconds_until_full=soon)]
+        facts_read.use = [
+            *(use for use in facts_read.use if use.name != DURABLE),
+            replace(now, seconds_until_full=soon),
+        ]
 
 
 def use_now(durable: Path) -> TierUse:

@@ -11,7 +11,7 @@ from slipway.resources import links
 from slipway.resources.daily_report.facts import (
     CheckpointDamage,
     GateVerdict,
-    NightFacts,
+    ReportFacts,
     RestartAsked,
     TierFault,
     TierUse,
@@ -38,7 +38,7 @@ SOON_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
-class MorningItem:
+class ReportItem:
     """One thing that happened, or that waits."""
 
     id: str
@@ -85,209 +85,220 @@ class MorningItem:
 
 
 @dataclass(frozen=True)
-class MorningReport:
-    """All of a night: what waits for a person first, then what recovers, then the latest. Times as in `MorningItem`."""
+class DailyReport:
+    """All of a night: what waits for a person first, then what recovers, then the latest. Times as in `ReportItem`."""
 
     since: float
     until: float
-    items: tuple[MorningItem, ...]
+    items: tuple[ReportItem, ...]
     succeeded: tuple[str, ...]
     """Trainings that were finished."""
     stopped: tuple[str, ...]
     """Trainings that a person stopped."""
 
     @property
-    def waiting(self) -> list[MorningItem]:
+    def waiting(self) -> list[ReportItem]:
         """What waits for a person."""
-        return [each for each in self.items if each.needs_person]
+        return [item for item in self.items if item.needs_person]
 
     @property
     def seconds_lost(self) -> float:
-        return sum(each.seconds_lost or 0.0 for each in self.items if each.at >= self.since)
+        return sum(item.seconds_lost or 0.0 for item in self.items if item.at >= self.since)
 
     @property
     def steps_lost(self) -> int:
-        return sum(each.steps_lost or 0 for each in self.items if each.at >= self.since)
+        return sum(item.steps_lost or 0 for item in self.items if item.at >= self.since)
 
     @property
     def incidents(self) -> int:
         """How many incidents there were since then."""
-        return sum(each.topic == INCIDENT and each.at >= self.since for each in self.items)
+        return sum(item.topic == INCIDENT and item.at >= self.since for item in self.items)
 
     @property
     def sentence(self) -> str:
         """The first thing that a person reads."""
-        waits = len(self.waiting)
-        todo = f"{waits} {'thing waits' if waits == 1 else 'things wait'} for a person" if waits else "nobody is needed"
+        waiting_count = len(self.waiting)
+        todo = (
+            f"{waiting_count} {'thing waits' if waiting_count == 1 else 'things wait'} for a person"
+            if waiting_count
+            else "nobody is needed"
+        )
         steps = counted(self.steps_lost, "step")
         lost = f"{counted(self.incidents, 'incident')}, {self.seconds_lost:,.0f} s and {steps} lost"
         ended = f"{len(self.succeeded)} finished, {len(self.stopped)} stopped by a person"
         return f"{todo}; {lost}; trainings: {ended}"
 
 
-def report(facts: NightFacts) -> MorningReport:
+def report(facts: ReportFacts) -> DailyReport:
     """The report."""
     items = [*_incidents(facts), *_given_up(facts)]
     items += map(_restart, facts.restarts)
     items += map(_damage, facts.damages)
     items += map(_tier_fault, facts.tiers)
     items += map(_verdict, facts.verdicts)
-    items += (found for each in facts.nodes if (found := _node(each)))
-    items += (found for each in facts.use if (found := _use(each)))
+    items += (item_or_none for node in facts.nodes if (item_or_none := _node(node)))
+    items += (item_or_none for tier in facts.use if (item_or_none := _use(tier)))
     items += map(_unreadable, facts.unreadable)
-    ordered = sorted(items, key=lambda each: (not each.needs_person, not each.going, -each.at, each.id))
-    new = [each for each in facts.ends if each.at >= facts.since]
-    return MorningReport(
+    ordered = sorted(items, key=lambda item: (not item.needs_person, not item.going, -item.at, item.id))
+    new = [end for end in facts.ends if end.at >= facts.since]
+    return DailyReport(
         facts.since,
         facts.until,
         tuple(ordered),
-        tuple(each.training for each in new if each.outcome == "succeeded"),
-        tuple(each.training for each in new if each.outcome != "succeeded" and each.by_person),
+        tuple(end.training for end in new if end.outcome == "succeeded"),
+        tuple(end.training for end in new if end.outcome != "succeeded" and end.by_person),
     )
 
 
-def _incidents(facts: NightFacts) -> Iterator[MorningItem]:
+def _incidents(facts: ReportFacts) -> Iterator[ReportItem]:
     """Of several incidents after which a training waits for a person, the last one asks for that person."""
-    last = {each.training: each.name for each in sorted(facts.incidents, key=lambda each: each.at) if each.todo}
-    for each in facts.incidents:
-        asks = last.get(each.training) == each.name
-        if asks or each.at >= facts.since:
-            yield _incident(each, asks)
+    last = {
+        incident.training: incident.name
+        for incident in sorted(facts.incidents, key=lambda incident: incident.at)
+        if incident.todo
+    }
+    for incident in facts.incidents:
+        asks = last.get(incident.training) == incident.name
+        if asks or incident.at >= facts.since:
+            yield _incident(incident, asks)
 
 
-def _incident(each: IncidentReport, asks: bool) -> MorningItem:
-    gone = f"; then it ran{incident_reports.ran_on(each)}" if each.resumed else ""
-    return MorningItem(
-        id=f"incident.{each.name}",
+def _incident(incident: IncidentReport, asks: bool) -> ReportItem:
+    gone = f"; then it ran{incident_reports.ran_on(incident)}" if incident.resumed else ""
+    return ReportItem(
+        id=f"incident.{incident.name}",
         topic=INCIDENT,
-        subject=each.training,
-        cause=each.kind or incident_reports.UNKNOWN,
-        what=f"{incident_reports.first_line(each.cause)}, after step {each.step:,}",
-        at=each.at,
-        done=f"{each.action or 'nothing'}{gone}",
-        todo=(each.todo if each.training in each.todo else f"{each.todo} ({each.training})") if asks else "",
-        nodes=each.nodes,
-        ranks=each.ranks,
-        seconds_lost=each.seconds_lost,
-        steps_lost=each.steps_lost,
-        going=each.state == RECOVERING,
-        path=links.incident(each.recipe, each.name),
-        command=f"slipway incidents show {each.name}",
+        subject=incident.training,
+        cause=incident.kind or incident_reports.UNKNOWN,
+        what=f"{incident_reports.first_line(incident.cause)}, after step {incident.step:,}",
+        at=incident.at,
+        done=f"{incident.action or 'nothing'}{gone}",
+        todo=(incident.todo if incident.training in incident.todo else f"{incident.todo} ({incident.training})")
+        if asks
+        else "",
+        nodes=incident.nodes,
+        ranks=incident.ranks,
+        seconds_lost=incident.seconds_lost,
+        steps_lost=incident.steps_lost,
+        going=incident.state == RECOVERING,
+        path=links.incident(incident.recipe, incident.name),
+        command=f"slipway incidents show {incident.name}",
     )
 
 
-def _given_up(facts: NightFacts) -> Iterator[MorningItem]:
+def _given_up(facts: ReportFacts) -> Iterator[ReportItem]:
     """Trainings that failed for good, and of which no incident asks for a person."""
-    asked = {each.training for each in facts.incidents if each.todo}
-    for each in facts.ends:
-        if each.outcome == "failed" and not each.by_person and each.training not in asked:
-            yield _end(each)
+    asking_trainings = {incident.training for incident in facts.incidents if incident.todo}
+    for end in facts.ends:
+        if end.outcome == "failed" and not end.by_person and end.training not in asking_trainings:
+            yield _end(end)
 
 
-def _end(each: TrainingEnd) -> MorningItem:
-    left = f"with a checkpoint of step {each.step:,}" if each.step else "without a checkpoint"
-    return MorningItem(
-        id=f"given-up.{each.training}.{each.at:.0f}",
+def _end(end: TrainingEnd) -> ReportItem:
+    remainder = f"with a checkpoint of step {end.step:,}" if end.step else "without a checkpoint"
+    return ReportItem(
+        id=f"given-up.{end.training}.{end.at:.0f}",
         topic=TRAINING,
-        subject=each.training,
-        cause=each.kind or incident_reports.UNKNOWN,
-        what=f"it was given up {left}: {incident_reports.first_line(each.reason)}",
-        at=each.at,
+        subject=end.training,
+        cause=end.kind or incident_reports.UNKNOWN,
+        what=f"it was given up {remainder}: {incident_reports.first_line(end.reason)}",
+        at=end.at,
         done="it is not started again",
-        todo=incident_reports.to_do(each.kind, each.recipe, each.training, each.step),
-        path=links.training(each.recipe, each.training),
-        command=f"slipway show {each.training}",
+        todo=incident_reports.to_do(end.kind, end.recipe, end.training, end.step),
+        path=links.training(end.recipe, end.training),
+        command=f"slipway show {end.training}",
     )
 
 
-def _restart(each: RestartAsked) -> MorningItem:
-    asked = each.kind == causes.ASKED
-    return MorningItem(
-        id=f"restart.{each.training}.{each.incarnation}",
+def _restart(restart: RestartAsked) -> ReportItem:
+    was_asked = restart.kind == causes.ASKED
+    return ReportItem(
+        id=f"restart.{restart.training}.{restart.incarnation}",
         topic=TRAINING,
-        subject=each.training,
-        cause="stopped and resumed" if asked else "restart",
-        what="it was asked to stop, and to go on later" if asked else each.reason,
-        at=each.at,
+        subject=restart.training,
+        cause="stopped and resumed" if was_asked else "restart",
+        what="it was asked to stop, and to go on later" if was_asked else restart.reason,
+        at=restart.at,
         done="it went on from its newest checkpoint",
-        path=links.training(_recipe(each.training), each.training),
+        path=links.training(_recipe(restart.training), restart.training),
     )
 
 
-def _damage(each: CheckpointDamage) -> MorningItem:
-    verify = f"slipway checkpoints verify {each.training}@{each.step}"
-    if each.whole_on:
-        done = f"readers take the copy on {', '.join(each.whole_on)}"
-    elif each.earlier is not None:
-        done = f"it is set aside; the newest whole checkpoint is that of step {each.earlier:,}"
+def _damage(damage: CheckpointDamage) -> ReportItem:
+    verify = f"slipway checkpoints verify {damage.training}@{damage.step}"
+    if damage.whole_on:
+        done = f"readers take the copy on {', '.join(damage.whole_on)}"
+    elif damage.earlier is not None:
+        done = f"it is set aside; the newest whole checkpoint is that of step {damage.earlier:,}"
     else:
         done = "it is set aside; the training has no other checkpoint, and starts from its beginning"
-    needed = each.is_champion and not each.whole_on
-    return MorningItem(
-        id=f"damage.{each.training}.{each.step}.{'+'.join(each.tiers)}",
+    needed = damage.is_champion and not damage.whole_on
+    return ReportItem(
+        id=f"damage.{damage.training}.{damage.step}.{'+'.join(damage.tiers)}",
         topic=CHECKPOINT,
-        subject=f"{each.training}@{each.step}",
+        subject=f"{damage.training}@{damage.step}",
         cause="damaged checkpoint",
-        what=f"the bytes{' on ' + ' and '.join(each.tiers) if each.tiers else ''} are damaged: {each.reason}",
-        at=each.at,
+        what=f"the bytes{' on ' + ' and '.join(damage.tiers) if damage.tiers else ''} are damaged: {damage.reason}",
+        at=damage.at,
         done=done,
         todo=f"it is the champion's, and no whole copy is left: restore it from a backup, then {verify}; or roll back"
         if needed
         else "",
-        path=links.checkpoint(each.recipe, each.training, each.step),
+        path=links.checkpoint(damage.recipe, damage.training, damage.step),
         command=verify,
     )
 
 
-def _tier_fault(each: TierFault) -> MorningItem:
-    what = "could not be read" if each.away else "did not take a copy"
-    return MorningItem(
-        id=f"tier.{each.tier}.{each.at:.0f}",
+def _tier_fault(fault: TierFault) -> ReportItem:
+    what = "could not be read" if fault.away else "did not take a copy"
+    return ReportItem(
+        id=f"tier.{fault.tier}.{fault.at:.0f}",
         topic=TIER,
-        subject=f"tier {each.tier}",
-        cause="tier away" if each.away else "not copied",
-        what=f"it {what}: {each.reason} ({', '.join(each.trainings)})",
-        at=each.at,
-        done="it has taken checkpoints since" if each.over else "trainings go on with their other tiers",
-        todo="" if each.over else f"see that tier {each.tier} is mounted, can be written, and has room",
+        subject=f"tier {fault.tier}",
+        cause="tier away" if fault.away else "not copied",
+        what=f"it {what}: {fault.reason} ({', '.join(fault.trainings)})",
+        at=fault.at,
+        done="it has taken checkpoints since" if fault.over else "trainings go on with their other tiers",
+        todo="" if fault.over else f"see that tier {fault.tier} is mounted, can be written, and has room",
     )
 
 
-def _verdict(each: GateVerdict) -> MorningItem:
-    if each.undecided:
-        cause, what, todo = "not judged", f"its candidate could not be judged: {each.undecided}", each.undecided
-    elif each.failed:
-        checks = ", ".join(name.replace("_", " ") for name in each.failed)
+def _verdict(verdict: GateVerdict) -> ReportItem:
+    if verdict.undecided:
+        cause, what, todo = "not judged", f"its candidate could not be judged: {verdict.undecided}", verdict.undecided
+    elif verdict.failed:
+        checks = ", ".join(name.replace("_", " ") for name in verdict.failed)
         cause, what, todo = "gate rejection", f"its candidate did not pass: {checks}", ""
     else:
-        cause, what = "held back", f"its candidate passed, and waits: {each.held}"
-        todo = each.held if each.awaits_approval else ""
-    return MorningItem(
-        id=f"gate.{each.model}.{each.candidate[:12]}.{each.at:.0f}",
+        cause, what = "held back", f"its candidate passed, and waits: {verdict.hold}"
+        todo = verdict.hold if verdict.awaits_approval else ""
+    return ReportItem(
+        id=f"gate.{verdict.model}.{verdict.candidate[:12]}.{verdict.at:.0f}",
         topic=GATE,
-        subject=f"model {each.model}",
+        subject=f"model {verdict.model}",
         cause=cause,
-        what=f"{what} ({each.training or each.candidate[:12]})",
-        at=each.at,
+        what=f"{what} ({verdict.training or verdict.candidate[:12]})",
+        at=verdict.at,
         done="the champion stays",
-        todo=f"model {each.model}: {todo}" if todo else "",
-        path=links.training(_recipe(each.training), each.training, "candidate") if each.training else "",
-        command=f"slipway models show {each.model}",
+        todo=f"model {verdict.model}: {todo}" if todo else "",
+        path=links.training(_recipe(verdict.training), verdict.training, "candidate") if verdict.training else "",
+        command=f"slipway models show {verdict.model}",
     )
 
 
-def _node(each: NodeRecord) -> MorningItem | None:
+def _node(node: NodeRecord) -> ReportItem | None:
     """None for a node that nothing speaks against any more."""
-    if each.standing is Standing.HEALTHY:
+    if node.standing is Standing.HEALTHY:
         return None
-    name, dry = each.node, not each.applied
+    name = node.node
+    dry = not node.applied
     release = f"then slipway nodes release {name} --why '...'"
     todo = ""
-    if each.standing is Standing.REPAIR:
+    if node.standing is Standing.REPAIR:
         todo = f"repair {name}, {release}"
-    elif each.standing is Standing.QUARANTINED and each.by_hand:
+    elif node.standing is Standing.QUARANTINED and node.by_hand:
         todo = f"{name} was taken out by hand: when its fault is mended, {release.removeprefix('then ')}"
-    elif each.standing is Standing.QUARANTINED and dry:
+    elif node.standing is Standing.QUARANTINED and dry:
         todo = f"{name} still gets work: slipway nodes quarantine {name} --why '...', or have quarantine.apply set"
     done = {
         Standing.SUSPECT: "it works on, and is watched",
@@ -295,14 +306,14 @@ def _node(each: NodeRecord) -> MorningItem | None:
         Standing.DIAGNOSING: "it is being diagnosed",
         Standing.RELEASED: "it works again, on probation",
         Standing.REPAIR: "it is only recorded (dry run)" if dry else "it gets no new work",
-    }[each.standing]
-    return MorningItem(
-        id=f"node.{name}.{each.number}",
+    }[node.standing]
+    return ReportItem(
+        id=f"node.{name}.{node.number}",
         topic=NODE,
         subject=f"node {name}",
-        cause=str(each.standing),
-        what=f"from {each.was} to {each.standing}: {each.why}",
-        at=each.at,
+        cause=str(node.standing),
+        what=f"from {node.was} to {node.standing}: {node.why}",
+        at=node.at,
         done=done,
         todo=todo,
         nodes=(name,),
@@ -311,35 +322,35 @@ def _node(each: NodeRecord) -> MorningItem | None:
     )
 
 
-def _use(each: TierUse) -> MorningItem | None:
+def _use(tier: TierUse) -> ReportItem | None:
     """None for a tier that has room."""
-    soon = each.seconds_until_full is not None and each.seconds_until_full < SOON_SECONDS
-    if not each.is_nearly_full and not soon:
+    soon = tier.seconds_until_full is not None and tier.seconds_until_full < SOON_SECONDS
+    if not tier.is_nearly_full and not soon:
         return None
-    hours = f", and full in {each.seconds_until_full / 3600:.1f} h at this rate" if each.seconds_until_full else ""
-    return MorningItem(
-        id=f"full.{each.name}",
+    hours = f", and full in {tier.seconds_until_full / 3600:.1f} h at this rate" if tier.seconds_until_full else ""
+    return ReportItem(
+        id=f"full.{tier.name}",
         topic=TIER,
-        subject=f"tier {each.name}",
+        subject=f"tier {tier.name}",
         cause="nearly full",
-        what=f"{each.share:.0%} of {each.capacity / 1e9:,.1f} GB are used{hours}",
-        at=each.at,
+        what=f"{tier.share:.0%} of {tier.capacity / 1e9:,.1f} GB are used{hours}",
+        at=tier.at,
         done="retention removes what no rule keeps",
-        todo=f"make room on {each.name}: let trainings keep fewer checkpoints, or remove some (slipway rm)",
+        todo=f"make room on {tier.name}: let trainings keep fewer checkpoints, or remove some (slipway rm)",
         path=links.asset("platform", "storage"),
     )
 
 
-def _unreadable(each: UnreadableSubject) -> MorningItem:
-    return MorningItem(
-        id=f"unreadable.{each.name}",
+def _unreadable(subject: UnreadableSubject) -> ReportItem:
+    return ReportItem(
+        id=f"unreadable.{subject.name}",
         topic=RECORDS,
-        subject=each.name,
+        subject=subject.name,
         cause="unreadable",
-        what=each.why,
+        what=subject.why,
         at=0.0,
         done="it is left as it is; everything else goes on",
-        todo=f"put right what the message names ({each.name})",
+        todo=f"put right what the message names ({subject.name})",
     )
 
 

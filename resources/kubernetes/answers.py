@@ -41,9 +41,9 @@ class Call:
     @property
     def path(self) -> str:
         resource = self.resource
-        place = ["namespaces", self.namespace] if self.namespace and resource.namespaced else []
+        prefix = ["namespaces", self.namespace] if self.namespace and resource.namespaced else []
         name = self.name if self.verb != "create" else ""
-        parts = filter(None, [*place, resource.plural, name, self.part])
+        parts = filter(None, [*prefix, resource.plural, name, self.part])
         return "/".join([f"/{'apis' if resource.group else 'api'}/{resource.api_version}", *map(_quoted, parts)])
 
     def __str__(self) -> str:
@@ -103,7 +103,9 @@ def _unnamed_fields(answer: dict[str, Any]) -> str:
     """The wrong fields that the message does not name."""
     causes = _details(answer).get("causes")
     named = (
-        [each for each in causes if isinstance(each, dict) and each.get("field")] if isinstance(causes, list) else []
+        [cause for cause in causes if isinstance(cause, dict) and cause.get("field")]
+        if isinstance(causes, list)
+        else []
     )
     unnamed = [cause for cause in named if str(cause["field"]) not in _message(answer)]
     return "".join(f"; {cause['field']}: {cause.get('message', '')}" for cause in unnamed)

@@ -163,13 +163,13 @@ class Client:
         """The answer, whatever its status. With `stream` or `patience` (seconds), it is read while it arrives."""
         self.requests[f"{call.verb} {call.resource.plural}".strip()] += 1
         headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
-        said = urllib.parse.urlencode({name: value for name, value in (query or {}).items() if value})
+        query_string = urllib.parse.urlencode({name: value for name, value in (query or {}).items() if value})
         with _reachable(call):
             api = self._api
             api.update_params_for_auth(headers, [], ["BearerToken"])
             response: urllib3.BaseHTTPResponse = api.rest_client.pool_manager.request(
                 method,
-                f"{api.configuration.host}{call.path}?{said}",
+                f"{api.configuration.host}{call.path}?{query_string}",
                 body=None if body is None else json.dumps(body),
                 headers=headers | {"Accept": "application/json, */*"},
                 timeout=urllib3.Timeout(connect=self.timeout_seconds, read=patience or self.timeout_seconds),

@@ -84,5 +84,5 @@ class Cluster:
     def with_recipe(self, section: Mapping[str, object]) -> "Cluster":
         """This cluster with what a recipe overrides: `section` is a `slipway.recipes.kubernetes.KubernetesSection` as
         JSON."""
-        wanted = KubernetesSection.model_validate(section).model_dump(exclude_none=True)
-        return dataclasses.replace(self, recipe_patch=wanted.pop("patch"), **wanted)
+        overrides = KubernetesSection.model_validate(section).model_dump(exclude_none=True)
+        return dataclasses.replace(self, recipe_patch=overrides.pop("patch"), **overrides)

@@ -28,7 +28,9 @@ class _MirroredKind:
     """All objects of one kind that have a label, kept current by a thread."""
 
     def __init__(self, client: Client, resource: Resource, selector: str) -> None:
-        self._client, self._resource, self._selector = client, resource, selector
+        self._client = client
+        self._resource = resource
+        self._selector = selector
         self._objects: dict[str, KubernetesObject] = {}
         self._heard_at = 0.0
         self._trouble = "it is being listed"
@@ -58,14 +60,15 @@ class _MirroredKind:
                 version = self._follow(version or self._list())
             except Unavailable as error:
                 # A new list is simpler than finding out which events were taken before the watch broke off.
-                version, self._trouble = "", str(error)
+                version = ""
+                self._trouble = str(error)
                 self._closed.wait(PAUSE_SECONDS)
 
     def _list(self) -> str:
         """Take all objects as they are now; returns the version of the list."""
         listing = self._client.listing(self._resource, self._selector)
         with self._changed:
-            self._objects = {found["metadata"]["name"]: _slim(found) for found in listing.items}
+            self._objects = {document["metadata"]["name"]: _slim(document) for document in listing.items}
             self._heard()
         return listing.version
 
@@ -80,12 +83,12 @@ class _MirroredKind:
             self._heard()
         return version
 
-    def _take(self, kind: str, found: KubernetesObject) -> None:
+    def _take(self, kind: str, document: KubernetesObject) -> None:
         with self._changed:
             if kind == "DELETED":
-                self._objects.pop(found["metadata"]["name"], None)
+                self._objects.pop(document["metadata"]["name"], None)
             elif kind != "BOOKMARK":
-                self._objects[found["metadata"]["name"]] = _slim(found)
+                self._objects[document["metadata"]["name"]] = _slim(document)
             self._heard()
 
     def _heard(self) -> None:
@@ -105,7 +108,7 @@ class Mirror:
     """
 
     client: Client
-    held: Mapping[Resource, str]
+    labels_by_kind: Mapping[Resource, str]
     """The kinds that it holds, each with the label of those objects that it does; an empty label for all of them."""
     _kinds: dict[Resource, _MirroredKind] = field(default_factory=dict, init=False, repr=False, compare=False)
     _begins: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
@@ -116,24 +119,24 @@ class Mirror:
 
     def get(self, resource: Resource, name: str) -> KubernetesObject | None:
         """The object of that name, None when there is none. Raises Unavailable."""
-        if resource not in self.held:
+        if resource not in self.labels_by_kind:
             return self.client.get(resource, name)
         return self._kind(resource).objects().get(name)
 
     def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[KubernetesObject]:
         """All objects with these labels. Raises Unavailable."""
-        is_held = resource in self.held and self.held[resource] in ("", *labels)
+        is_held = resource in self.labels_by_kind and self.labels_by_kind[resource] in ("", *labels)
         if not is_held or namespace not in ("", self.client.namespace):
             return self._from_the_server((resource, frozenset(labels.items()), namespace))
-        return [found for found in self._kind(resource).objects().values() if _matches(found, labels)]
+        return [document for document in self._kind(resource).objects().values() if _matches(document, labels)]
 
     def _from_the_server(self, question: _Question) -> _Objects:
         resource, labels, namespace = question
-        at, found = self._answers.get(question, (float("-inf"), []))
+        at, document = self._answers.get(question, (float("-inf"), []))
         if time.monotonic() - at > ASKED_SECONDS:
-            found = self.client.list(resource, dict(labels), namespace)
-            self._answers[question] = time.monotonic(), found
-        return found
+            document = self.client.list(resource, dict(labels), namespace)
+            self._answers[question] = time.monotonic(), document
+        return document
 
     def close(self) -> None:
         """Let the threads end when they next hear something."""
@@ -143,20 +146,20 @@ class Mirror:
     def _kind(self, resource: Resource) -> _MirroredKind:
         with self._begins:
             if resource not in self._kinds:
-                self._kinds[resource] = _MirroredKind(self.client, resource, self.held[resource])
+                self._kinds[resource] = _MirroredKind(self.client, resource, self.labels_by_kind[resource])
             return self._kinds[resource]
 
     def __reduce__(self) -> tuple[type["Mirror"], tuple[Client, Mapping[Resource, str]]]:
         """Another process has a mirror of its own."""
-        return Mirror, (self.client, self.held)
+        return Mirror, (self.client, self.labels_by_kind)
 
 
-def _matches(found: KubernetesObject, labels: Mapping[str, str]) -> bool:
-    return labels.items() <= (found["metadata"].get("labels") or {}).items()
+def _matches(document: KubernetesObject, labels: Mapping[str, str]) -> bool:
+    return labels.items() <= (document["metadata"].get("labels") or {}).items()
 
 
-def _slim(found: KubernetesObject) -> KubernetesObject:
+def _slim(document: KubernetesObject) -> KubernetesObject:
     """The object without its long parts that are never read: the managers of its fields, a node's images."""
-    metadata = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
-    status = {key: value for key, value in (found.get("status") or {}).items() if key != "images"}
-    return {**found, "metadata": metadata, "status": status}
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    status = {key: value for key, value in (document.get("status") or {}).items() if key != "images"}
+    return {**document, "metadata": metadata, "status": status}

@@ -50,9 +50,13 @@ def of(resource: Resource, metadata: KubernetesObject, spec: KubernetesObject) -
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
 
-def holding_conditions(found: KubernetesObject) -> dict[str, KubernetesObject]:
+def holding_conditions(document: KubernetesObject) -> dict[str, KubernetesObject]:
     """The conditions that hold, by type."""
-    return {each["type"]: each for each in found.get("status", {}).get("conditions") or () if each["status"] == "True"}
+    return {
+        condition["type"]: condition
+        for condition in document.get("status", {}).get("conditions") or ()
+        if condition["status"] == "True"
+    }
 
 
 def condition_reason(condition: Mapping[str, str]) -> str:

@@ -49,14 +49,15 @@ class PatientRunLauncher(K8sRunLauncher):
 
     def launch_run(self, context: LaunchRunContext) -> None:
         """Launch a run, or adopt its Job when an earlier launch made it and did not hear so. Raises ClusterAway."""
-        run, name = context.dagster_run, job_name(context.dagster_run)
-        made = self._job_status(run)
-        if made is None:
+        run = context.dagster_run
+        name = job_name(context.dagster_run)
+        job_status = self._job_status(run)
+        if job_status is None:
             try:
                 super().launch_run(context)
             except (DagsterK8sError, HTTPError, OSError) as error:
                 raise ClusterAway(f"run {run.run_id}: the cluster did not take its Job: {error}") from error
-        elif made.active or not (made.succeeded or made.failed):
+        elif job_status.active or not (job_status.succeeded or job_status.failed):
             self._instance.report_engine_event(f"Job {name} was made by an earlier launch", run, cls=type(self))
         else:
             self._api_client.delete_job(job_name=name, namespace=self._namespace(run))
@@ -71,10 +72,10 @@ class PatientRunLauncher(K8sRunLauncher):
             del _missed_since[run.run_id]
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its Job was deleted")
         _missed_since.pop(run.run_id, None)
-        found: CheckRunHealthResult = super().check_run_worker_health(run)
-        if found.status is WorkerStatus.UNKNOWN:  # the cluster went away between the two requests
-            raise ClusterAway(f"run {run.run_id}: {found.msg}")
-        return found
+        result: CheckRunHealthResult = super().check_run_worker_health(run)
+        if result.status is WorkerStatus.UNKNOWN:  # the cluster went away between the two requests
+            raise ClusterAway(f"run {run.run_id}: {result.msg}")
+        return result
 
     def _job_status(self, run: DagsterRun) -> Any:
         """The status of the run's Job, None when there is none. Raises ClusterAway."""
@@ -106,7 +107,7 @@ def job_name(run: DagsterRun) -> str:
 def _is_about_the_job(error: ApiException, name: str) -> bool:
     """Whether "not found" is the API server's word on this Job, and not a proxy's on the path."""
     try:
-        said = parsing.value(error.body or "")
-        return bool(said["reason"] == "NotFound" and said["details"]["name"] == name)
+        answer = parsing.value(error.body or "")
+        return bool(answer["reason"] == "NotFound" and answer["details"]["name"] == name)
     except (ValueError, KeyError, TypeError):
         return False

@@ -50,9 +50,9 @@ def job(document: Mapping[str, Any]) -> Job:
     return Job(**{**document, **tuples})
 
 
-def must_be_the_same(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+def must_be_the_same(expected: Mapping[str, Any], there: Mapping[str, Any]) -> None:
     """Raises ValueError when the document `there` is of another job than the wanted one."""
-    found = of(job(there))
-    differing = [name for name in wanted if name not in INCIDENTAL and wanted[name] != found[name]]
+    actual = of(job(there))
+    differing = [name for name in expected if name not in INCIDENTAL and expected[name] != actual[name]]
     if differing:
-        raise ValueError(f"job {wanted['name']}: already submitted with another {', '.join(differing)}")
+        raise ValueError(f"job {expected['name']}: already submitted with another {', '.join(differing)}")

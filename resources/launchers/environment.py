@@ -10,15 +10,15 @@ LONE_RANK = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZ
 """What torchrun would tell a lone rank."""
 
 
-def rank_environment(job: Job, cores: float | None, given: Mapping[str, str]) -> dict[str, str]:
+def rank_environment(job: Job, cores: float | None, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of the ranks of one node.
 
-    cores: the node's, None where their number is unknown. given: the environment that the node's processes inherit, or
-    that the cluster gives to all jobs. The job's own additions win over `given`.
+    cores: the node's, None where their number is unknown. inherited: the environment that the node's processes
+    inherit, or that the cluster gives to all jobs. The job's own additions win over `inherited`.
     """
     return {
         **_threads(job, cores),
-        **given,
+        **inherited,
         **(LONE_RANK if job.is_lone else {}),
         # The log holds the last lines of a rank that is killed.
         "PYTHONUNBUFFERED": "1",

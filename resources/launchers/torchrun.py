@@ -52,7 +52,8 @@ def _torchrun(job: Job, endpoint: str, python: str) -> list[str]:
 
 def _shape(job: Job, endpoint: str) -> list[str]:
     """How many nodes and ranks there are, and where they meet."""
-    at_least, nodes = job.least_nodes, job.node_count
+    at_least = job.least_nodes
+    nodes = job.node_count
     return [
         f"--nnodes={at_least}:{nodes}" if at_least < nodes else f"--nnodes={nodes}",
         f"--nproc-per-node={job.ranks_per_node}",

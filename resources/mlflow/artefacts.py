@@ -29,13 +29,14 @@ ALWAYS = (files.SPECIFICATION,)
 def of_starts(events: Iterable[JournalEvent]) -> list[str]:
     """The files that say what ran at each start, relative to the durable tier: the list of packages, and the difference
     of a changed checkout."""
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     for event in events:
         if event["event"] == "started":
-            revision, packages = event.get("revision", ""), event.get("environment", {}).get("packages", "")
-            found |= {code.difference_path(Path(), revision): None} if code.is_changed(revision) else {}
-            found |= {runtime_info.packages_path(Path(), packages): None} if packages else {}
-    return [str(each) for each in found]
+            revision = event.get("revision", "")
+            packages = event.get("environment", {}).get("packages", "")
+            paths |= {code.difference_path(Path(), revision): None} if code.is_changed(revision) else {}
+            paths |= {runtime_info.packages_path(Path(), packages): None} if packages else {}
+    return [str(path) for path in paths]
 
 
 def deliver(client: "MlflowClient", store: TrainingStore, durable: Path, shipped: ShippedLedger,
@@ -45,9 +46,9 @@ def deliver(client: "MlflowClient", store: TrainingStore, durable: Path, shipped
     What was never kept (a difference that is too large, say) is left out, and so is what looks like a secret in what
     an earlier release kept.
     """
-    for owed in list(shipped.code):
-        _deliver_code(client, shipped.run, durable / owed)
-        shipped.code.remove(owed)
+    for name_of_code in list(shipped.code):
+        _deliver_code(client, shipped.run, durable / name_of_code)
+        shipped.code.remove(name_of_code)
         shipped.save(store)
     for name in names:
         if name not in shipped.files and (store.folder / name).exists():

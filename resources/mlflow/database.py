@@ -24,7 +24,7 @@ OF_EVERY_ONE = {"alembic_version", "experiments", "workspaces"}
 
 
 @dataclass(frozen=True)
-class Found:
+class DatabaseContents:
     """What a file holds that should be MLflow's database."""
 
     revision: str
@@ -53,12 +53,12 @@ def make_ready(path: Path) -> None:
         raise Unavailable(f"{path}: another process has made it for {MAKING_SECONDS:.0f} s: {error}") from None
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> DatabaseContents:
     """What a file holds. Raises ValueError for one that is no database, and sqlite3.OperationalError."""
     try:
         with sqlite.opened(path) as connection:
             tables = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return Found(
+            return DatabaseContents(
                 _revision(connection) if "alembic_version" in tables else "",
                 next((name for name in tables if name.startswith(HALF_CHANGED)), ""),
                 any(_rows(connection, name) > (name in OF_EVERY_ONE) for name in tables),
@@ -74,13 +74,13 @@ def _is_whole(path: Path) -> bool:
 
     if not path.exists():
         return False
-    found = read(path)
-    return found.revision == _get_latest_schema_revision() and not found.half_changed
+    contents = read(path)
+    return contents.revision == _get_latest_schema_revision() and not contents.half_changed
 
 
 def _make(path: Path, aside: Path) -> None:
     """Make the database in the folder `aside`, and put it in its place."""
-    made = aside / path.name
+    new_database = aside / path.name
     for old in aside.iterdir():  # of a process that was killed over it
         old.unlink()
     before = read(path) if path.exists() else None
@@ -90,10 +90,10 @@ def _make(path: Path, aside: Path) -> None:
                 f"{path}: a change of the table {before.half_changed.removeprefix(HALF_CHANGED)} was interrupted, and "
                 "runs are tracked in it; to put the newest backup back: slipway restore"
             )
-        sqlite.copy(path, made)
-        _change(made)
-    _fill(made, path.with_name("mlruns"))
-    atomic.move(made, path)
+        sqlite.copy(path, new_database)
+        _change(new_database)
+    _fill(new_database, path.with_name("mlruns"))
+    atomic.move(new_database, path)
 
 
 def _change(database: Path) -> None:

@@ -76,14 +76,14 @@ class Registry:
 
     def version(self, model: str, number: int) -> Version | None:
         """A version by its number, None when there is none."""
-        found = self._client.search_model_versions(f"{filters.equal('name', model)} and version_number = {number}")
-        return _version(found[0]) if found else None
+        versions = self._client.search_model_versions(f"{filters.equal('name', model)} and version_number = {number}")
+        return _version(versions[0]) if versions else None
 
     def numbers(self, model: str) -> list[int]:
         """The numbers of the versions of a model."""
-        asked = filters.equal("name", model)
-        pages = _pages(lambda token: self._client.search_model_versions(asked, max_results=1000, page_token=token))
-        return sorted(int(found.version) for found in pages)
+        query = filters.equal("name", model)
+        pages = _pages(lambda token: self._client.search_model_versions(query, max_results=1000, page_token=token))
+        return sorted(int(model_version.version) for model_version in pages)
 
     def models(self) -> list[str]:
         """The names of the registered models."""
@@ -109,8 +109,8 @@ class Registry:
     def find(self, model: str, manifest: str) -> Version | None:
         """The version of the checkpoint with this manifest, None when it is not registered."""
         which = f"{filters.equal('name', model)} and {filters.equal(f'tags.`{MANIFEST_TAG}`', manifest)}"
-        found = self._client.search_model_versions(which)
-        return _version(found[0]) if found else None
+        versions = self._client.search_model_versions(which)
+        return _version(versions[0]) if versions else None
 
     def snapshots_in_use(self) -> set[str]:
         """The snapshots of all registered versions. Raises MlflowException when the registry cannot be asked."""
@@ -130,9 +130,9 @@ class Registry:
 @contextlib.contextmanager
 def one_writer(durable: Path, model: str) -> Iterator[None]:
     """Change a registered model alone; waits for another process that does. Raises Unavailable when it takes long."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         try:
-            held.enter_context(lock.within(durable / "models" / model, WRITER_SECONDS))
+            stack.enter_context(lock.within(durable / "models" / model, WRITER_SECONDS))
         except lock.Held as error:
             problem = f"another process has worked on it for {WRITER_SECONDS:.0f} s: {error}"
             raise Unavailable(f"model {model}: {problem}") from None

@@ -26,7 +26,7 @@ STATE_TAG = "slipway.trial-ended"
 NESTED = "mlflow.parentRunId"
 """MLflow's own tag of a nested run."""
 NAME_LENGTH = 200
-KEPT = "tracking.json"
+TRACKING_FILE = "tracking.json"
 STATUS = {"complete": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "open": "RUNNING"}
 
 
@@ -70,10 +70,10 @@ class ShippedSweep:
 
     @staticmethod
     def of(folder: Path) -> "ShippedSweep":
-        return codec.read_if_there(folder / KEPT, ShippedSweep) or ShippedSweep()
+        return codec.read_if_there(folder / TRACKING_FILE, ShippedSweep) or ShippedSweep()
 
     def save(self, folder: Path) -> None:
-        codec.replace(folder / KEPT, self)
+        codec.replace(folder / TRACKING_FILE, self)
 
 
 def trial_name(sweep: str, number: int, parameters: Mapping[str, Any], written: Mapping[str, Any]) -> str:
@@ -82,10 +82,10 @@ def trial_name(sweep: str, number: int, parameters: Mapping[str, Any], written: 
     differing = {name: value for name, value in parameters.items() if name not in written or written[name] != value}
     last = [name.rpartition(".")[2] for name in differing]
     labels = [short if last.count(short) == 1 else name for short, name in zip(last, differing, strict=True)]
-    words = [f"{label}={_short(value)}" for label, value in zip(labels, differing.values(), strict=True)]
+    parts = [f"{label}={_short(value)}" for label, value in zip(labels, differing.values(), strict=True)]
     if parameters and not differing:
-        words = ["as the recipe is written"]
-    return " ".join([f"{sweep}.{number}", *words])[:NAME_LENGTH]
+        parts = ["as the recipe is written"]
+    return " ".join([f"{sweep}.{number}", *parts])[:NAME_LENGTH]
 
 
 def parent_run(client: "MlflowClient", folder: Path, sweep: str, experiment: str) -> str:
@@ -94,8 +94,8 @@ def parent_run(client: "MlflowClient", folder: Path, sweep: str, experiment: str
     if not shipped.run:
         known = client.search_runs([experiment], filters.equal(f"tags.`{PARENT_TAG}`", sweep), max_results=1)
         tags = {PARENT_TAG: sweep, SWEEP_TAG: sweep}
-        made = known[0] if known else client.create_run(experiment, run_name=sweep, tags=tags)
-        shipped.run = str(made.info.run_id)
+        parent = known[0] if known else client.create_run(experiment, run_name=sweep, tags=tags)
+        shipped.run = str(parent.info.run_id)
         shipped.save(folder)
     return shipped.run
 
@@ -120,5 +120,5 @@ def deliver(client: "MlflowClient", run: str, sweep: SweepRun) -> None:
 
 def _short(value: object) -> str:
     if isinstance(value, Mapping):
-        return ",".join(f"{name}={_short(each)}" for name, each in value.items())
+        return ",".join(f"{name}={_short(item)}" for name, item in value.items())
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -186,7 +186,7 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
                     client.log_batch(shipped.run, tags=environment)
                 for batch in _batches(list(_metrics(reading.events))):
                     client.log_batch(shipped.run, metrics=batch)
-                shipped.code += [each for each in artefacts.of_starts(reading.events) if each not in shipped.code]
+                shipped.code += [name for name in artefacts.of_starts(reading.events) if name not in shipped.code]
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
                 if time.monotonic() > deadline:  # after a part, so that each call delivers one, however slow
@@ -199,7 +199,7 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
             if trial is not None:
                 client.set_tag(shipped.run, sweeps.STATE_TAG, facts.ended.reason or facts.ended.outcome)
             client.set_terminated(shipped.run, ENDED[facts.ended.outcome])
-        return Delivery.WHOLE if facts.over else Delivery.UP_TO_DATE
+        return Delivery.COMPLETE if facts.over else Delivery.UP_TO_DATE
 
     def _page(self, facts: TrainingFacts, trial: TrialRun | None) -> str:
         """The partition that the run links to."""
@@ -217,15 +217,16 @@ class Delivery(enum.Enum):
 
     IN_PART = "more is in its ledger, for the next call"
     UP_TO_DATE = "all of its ledger; the training goes on"
-    WHOLE = "all of its ledger; the training has ended"
+    COMPLETE = "all of its ledger; the training has ended"
 
 
 def experiment_id(client: "MlflowClient", name: str) -> str:
     """The experiment of this name, made when there is none; the artefacts of a SQLite database lie beside it."""
-    found = client.get_experiment_by_name(name)
-    if found:
-        return str(found.experiment_id)
-    uri, location = client.tracking_uri, None
+    experiment = client.get_experiment_by_name(name)
+    if experiment:
+        return str(experiment.experiment_id)
+    uri = client.tracking_uri
+    location = None
     if uri.startswith(database.URI):  # else MLflow takes a folder below wherever this process was started
         location = (Path(uri.removeprefix(database.URI)).resolve().parent / "mlartifacts" / name).as_uri()
     return str(client.create_experiment(name, artifact_location=location))
@@ -238,7 +239,7 @@ def new_scores(facts: TrainingFacts, delivered: Collection[str]) -> "dict[str, l
     """
     from mlflow.entities import Metric
 
-    found: dict[str, list[Metric]] = {}
+    metrics: dict[str, list[Metric]] = {}
     there = set(files.names(facts.folder, files.EVALUATIONS)) - set(delivered)
     for commit in facts.commits if there else ():
         path = files.named(facts.folder, files.EVALUATIONS, commit.name)
@@ -246,8 +247,8 @@ def new_scores(facts: TrainingFacts, delivered: Collection[str]) -> "dict[str, l
             continue
         known = {name: getattr(score, name) for name in SCORES} | score.coded
         at = int(commit.at * 1000)
-        found[commit.name] = [Metric(f"evaluation_{name}", value, at, commit.step) for name, value in known.items()]
-    return found
+        metrics[commit.name] = [Metric(f"evaluation_{name}", value, at, commit.step) for name, value in known.items()]
+    return metrics
 
 
 @functools.cache
@@ -288,7 +289,7 @@ def _log_parameters(client: "MlflowClient", run: str, facts: TrainingFacts) -> N
     """Logging them again, after a crash, changes nothing."""
     from mlflow.entities import Param
 
-    flat = [Param(name, str(value)[:PARAMETER_LENGTH]) for name, value in _flat(facts.specification.numbers)]
+    flat = [Param(name, str(value)[:PARAMETER_LENGTH]) for name, value in _flat(facts.specification.identity_config)]
     for first in range(0, len(flat), PARAMETERS):
         client.log_batch(run, params=flat[first : first + PARAMETERS])
 

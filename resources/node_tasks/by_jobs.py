@@ -24,7 +24,7 @@ from slipway.trainer.node_task import Task
 GRACE_SECONDS = 5.0
 PROGRESS_SECONDS = 15.0
 """How often the run's log has how far each node is."""
-SAID = "node task: "
+LINE_PREFIX = "node task: "
 """What a task's lines begin with."""
 FOLDER = "node-tasks"
 """The folder of all outcomes, on the durable tier."""
@@ -80,14 +80,16 @@ class ByJobs:
 
     def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
         waiting = {node: self._begin(node, task) for node, task in tasks.items()}
-        done, printed, said = dict[str, TaskOutcome](), dict[str, str](), dict[str, str]()
+        done = dict[str, TaskOutcome]()
+        printed = dict[str, str]()
+        progress_lines = dict[str, str]()
         looked = time.monotonic()
         while waiting:
             try:
                 self._look(waiting, say, printed)
                 if time.monotonic() - looked >= PROGRESS_SECONDS:
                     looked = time.monotonic()
-                    self._say_progress(waiting, say, said)
+                    self._say_progress(waiting, say, progress_lines)
                 done |= self._finished(waiting)
             except Unavailable as error:
                 say(f"the cluster does not answer ({error}); asking again")
@@ -141,12 +143,12 @@ class ByJobs:
             elif why := self._failure(attempt, status):
                 attempt.fail(why)
 
-    def _say_progress(self, waiting: Mapping[str, Attempt], say: Say, said: dict[str, str]) -> None:
+    def _say_progress(self, waiting: Mapping[str, Attempt], say: Say, progress_lines: dict[str, str]) -> None:
         """Say how far each node is that has gone on since the last time. Raises Unavailable."""
         for name, attempt in waiting.items():
             line = self._last_line(attempt)
-            if line and said.get(name) != line:
-                said[name] = line
+            if line and progress_lines.get(name) != line:
+                progress_lines[name] = line
                 say(f"{name}: {line}")
 
     def _finished(self, waiting: Mapping[str, Attempt]) -> dict[str, TaskOutcome]:
@@ -166,7 +168,7 @@ class ByJobs:
         """Why a job will leave no outcome; empty while it may still leave one."""
         match status.state:
             case JobState.FAILED:
-                return f"{status.reason}{self._last_words(attempt)}"
+                return f"{status.reason}{self._line_suffix(attempt)}"
             case JobState.STOPPED:
                 return "it was stopped"
             case JobState.MISSING:
@@ -176,15 +178,15 @@ class ByJobs:
             case _:
                 return ""
 
-    def _last_words(self, attempt: Attempt) -> str:
+    def _line_suffix(self, attempt: Attempt) -> str:
         """The last line of the task's output, after a colon."""
         line = self._last_line(attempt)
         return f": {line}" if line else ""
 
     def _last_line(self, attempt: Attempt) -> str:
         """The last line of the task's output; empty before it has said anything."""
-        said = [log.strip().splitlines() for log in self.launcher.logs(attempt.name, tail_bytes=4096).values()]
-        return ": ".join(lines[-1].removeprefix(SAID) for lines in said if lines)
+        outputs = [log.strip().splitlines() for log in self.launcher.logs(attempt.name, tail_bytes=4096).values()]
+        return ": ".join(lines[-1].removeprefix(LINE_PREFIX) for lines in outputs if lines)
 
 
 def remove_outcomes(durable: Path, before: float) -> None:

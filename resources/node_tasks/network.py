@@ -69,14 +69,14 @@ class NetworkCheck:
         now = self.door.clock()
         for node in state.bad:
             self.door.suspect(node, [suspicion.by_bisection(folder.name, now)], who)
-        found = _result(about, suspects, state, now)
-        keep(self.durable, found)
-        return found
+        result = _result(about, suspects, state, now)
+        keep(self.durable, result)
+        return result
 
 
-def keep(durable: Path, found: BisectionResult) -> None:
+def keep(durable: Path, result: BisectionResult) -> None:
     """Put a result on record. Raises OSError."""
-    codec.replace(_folder(durable, found.about) / RESULT, found, FORMAT)
+    codec.replace(_folder(durable, result.about) / RESULT, result, FORMAT)
 
 
 def is_done(durable: Path, about: str) -> bool:

@@ -49,7 +49,7 @@ class Together:
             fastest = max((rate for rate in self.rates.values() if rate is not None), default=0.0)
             judged = {group: bisection.is_good(self.rates[group], fastest, self.expected) for group in groups}
             for group, is_good in judged.items():
-                say(f"{', '.join(group.nodes)}: {_shown(self.rates[group])}: {'good' if is_good else 'not good'}")
+                say(f"{', '.join(group.nodes)}: {_rate_text(self.rates[group])}: {'good' if is_good else 'not good'}")
             state = bisection.after(state, judged)
         return state
 
@@ -57,7 +57,8 @@ class Together:
         """The bus bandwidth of each group, measured at once."""
         for group in groups:
             self.launcher.submit(self._job(group))
-        waiting, found = list(groups), dict[NodeGroup, float | None]()
+        waiting = list(groups)
+        rates = dict[NodeGroup, float | None]()
         deadline = time.monotonic() + self.task.seconds + START_SECONDS
         while waiting:
             for group in list(waiting):
@@ -68,12 +69,12 @@ class Together:
                     continue
                 if ended or time.monotonic() > deadline:
                     waiting.remove(group)
-                    found[group] = self._rate(group)
+                    rates[group] = self._rate(group)
                     self.launcher.cancel(self._name(group), GRACE_SECONDS)
                     self.launcher.release(self._name(group))
             if waiting:
                 time.sleep(self.poll_seconds)
-        return found
+        return rates
 
     def _job(self, group: NodeGroup) -> Job:
         return Job(
@@ -96,5 +97,5 @@ class Together:
         return self.folder / f"{self._name(group)}.json"
 
 
-def _shown(rate: float | None) -> str:
+def _rate_text(rate: float | None) -> str:
     return "no exchange" if rate is None else f"{rate:.3g} GB/s"

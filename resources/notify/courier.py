@@ -42,26 +42,29 @@ class NoticeCourier:
 
         Raises OSError and ValueError where the addresses cannot be read.
         """
-        now, found = time.monotonic(), endpoints.read(Path(settings.urls_file))
-        for endpoint in found:
+        now = time.monotonic()
+        endpoints_read = endpoints.read(Path(settings.urls_file))
+        for endpoint in endpoints_read:
             trip = self._trips.setdefault(endpoint.url, _Trip())
             if (trip.thread is None or not trip.thread.is_alive()) and now >= trip.again:
                 trip.thread = threading.Thread(target=self._send, args=(endpoint, settings, trip), daemon=True)
                 trip.thread.start()
         deadline = now + patience
-        for endpoint in found:
+        for endpoint in endpoints_read:
             thread = self._trips[endpoint.url].thread
             if thread is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
-        return [problem for endpoint in found if (problem := self._trips[endpoint.url].problem)]
+        return [problem for endpoint in endpoints_read if (problem := self._trips[endpoint.url].problem)]
 
     def _send(self, endpoint: Endpoint, settings: NotificationSettings, trip: _Trip) -> None:
         try:
-            pending = [(each.notice, each.noted) for each in self.outbox.pending(endpoint.url)]
+            pending = [(entry.notice, entry.noted) for entry in self.outbox.pending(endpoint.url)]
             if chosen := notices.due(pending, settings, time.time()):
                 endpoint.send(_message(chosen, settings.address))
                 self.outbox.delivered(endpoint.url, chosen)
-            trip.failures, trip.again, trip.problem = 0, 0.0, ""
+            trip.failures = 0
+            trip.again = 0.0
+            trip.problem = ""
         except (NotSent, OSError, ValueError) as error:
             trip.failures += 1
             trip.again = time.monotonic() + min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(trip.failures - 1, 10))
@@ -69,5 +72,8 @@ class NoticeCourier:
 
 
 def _message(chosen: list[Notice], address: str) -> NoticeMessage:
-    linked = [Notice(each.id, each.kind, each.title, notices.with_links(each, address), each.at) for each in chosen]
+    linked = [
+        Notice(notice.id, notice.kind, notice.title, notices.with_links(notice, address), notice.at)
+        for notice in chosen
+    ]
     return notices.message(linked)

@@ -51,10 +51,10 @@ class Endpoint:
         """Send a message. Raises NotSent; takes a few seconds at most for a server that does not answer."""
         import apprise  # a second, and only where there is something to send
 
-        said = _Reasons()
+        reasons = _Reasons()
         logger = logging.getLogger("apprise")
         level_before = logger.level
-        logger.addFilter(said)
+        logger.addFilter(reasons)
         logger.setLevel(logging.DEBUG)  # only there does it say why a server was not reached
         try:
             sender = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False, app_id="Slipway"))
@@ -62,10 +62,10 @@ class Endpoint:
                 raise NotSent(f"{self.name}: {self._why_not_known()}")
             level = apprise.NotifyType.WARNING if message.is_urgent else apprise.NotifyType.INFO
             if not sender.notify(message.body, message.title, level, body_format=apprise.NotifyFormat.TEXT):
-                raise NotSent(f"{self.name}: it did not take the message: {said.reason}")
+                raise NotSent(f"{self.name}: it did not take the message: {reasons.reason}")
         finally:
             logger.setLevel(level_before)
-            logger.removeFilter(said)
+            logger.removeFilter(reasons)
 
     def _why_not_known(self) -> str:
         from apprise.manager_plugins import NotificationManager
@@ -85,8 +85,8 @@ class _Reasons(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         line = record.getMessage()
-        if found := _STATUS.search(line):
-            self.reason = f"its server answered {found[1]}"
+        if status := _STATUS.search(line):
+            self.reason = f"its server answered {status[1]}"
         else:
             self.reason = next((reason for sign, reason in _SIGNS.items() if sign in line), self.reason)
         return False
@@ -95,10 +95,10 @@ class _Reasons(logging.Filter):
 def read(file: Path) -> list[Endpoint]:
     """The endpoints in a file. Raises OSError, and ValueError for a file without any."""
     lines = enumerate((line.strip() for line in credentials.read_text(file).splitlines()), start=1)
-    found = [Endpoint(line, number) for number, line in lines if line and not line.startswith("#")]
-    if not found:
+    addresses = [Endpoint(line, number) for number, line in lines if line and not line.startswith("#")]
+    if not addresses:
         raise ValueError(f"{file}: found no address, expected one a line, such as mailto://user:password@example.org")
-    return found
+    return addresses
 
 
 def trial_outcomes(settings: NotificationSettings, by: str) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
-from slipway.resources.daily_report import report as morning
-from slipway.resources.daily_report.report import MorningItem, MorningReport
+from slipway.resources.daily_report import report as daily_report
+from slipway.resources.daily_report.report import DailyReport, ReportItem
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 
 RECOVERY_SECONDS = 300.0
@@ -36,9 +36,9 @@ class NoticeMessage:
     is_urgent: bool
 
 
-def of_report(report: MorningReport) -> list[Notice]:
+def of_report(report: DailyReport) -> list[Notice]:
     """The notices of a night. That of an incident from which a training recovers comes later, with where it went on."""
-    return [found for each in report.items if (found := _notice(each, report.until))]
+    return [notice for item in report.items if (notice := _notice(item, report.until))]
 
 
 def finished(training: str, recipe_path: str, at: float) -> Notice:
@@ -54,16 +54,16 @@ def finished(training: str, recipe_path: str, at: float) -> Notice:
 
 def message(notices: Sequence[Notice]) -> NoticeMessage:
     """Several notices as one message, those that need a person first."""
-    ordered = sorted(notices, key=lambda each: (each.kind is not NoticeKind.PERSON, each.at))
-    waits = sum(each.kind is NoticeKind.PERSON for each in notices)
+    ordered = sorted(notices, key=lambda notice: (notice.kind is not NoticeKind.PERSON, notice.at))
+    needed_count = sum(notice.kind is NoticeKind.PERSON for notice in notices)
     if len(ordered) == 1:
         [only] = ordered
-        return NoticeMessage(f"Slipway: {only.title}", only.body, waits > 0)
+        return NoticeMessage(f"Slipway: {only.title}", only.body, needed_count > 0)
     more = len(ordered) - AT_ONCE
-    parts = [f"{each.title}\n{each.body}" for each in ordered[:AT_ONCE]]
+    parts = [f"{notice.title}\n{notice.body}" for notice in ordered[:AT_ONCE]]
     parts += [f"and {more} more: slipway incidents --since 12h"] if more > 0 else []
-    needed = f", {waits} need{'s' if waits == 1 else ''} a person" if waits else ""
-    return NoticeMessage(f"Slipway: {len(ordered)} notices{needed}", "\n\n".join(parts), waits > 0)
+    needed = f", {needed_count} need{'s' if needed_count == 1 else ''} a person" if needed_count else ""
+    return NoticeMessage(f"Slipway: {len(ordered)} notices{needed}", "\n\n".join(parts), needed_count > 0)
 
 
 def due(pending: Sequence[tuple[Notice, float]], settings: NotificationSettings, now: float) -> list[Notice]:
@@ -73,13 +73,13 @@ def due(pending: Sequence[tuple[Notice, float]], settings: NotificationSettings,
     unless a person is needed.
     """
     open_now = [
-        (each, noted)
-        for each, noted in pending
-        if each.kind in settings.kinds and (not settings.is_quiet(now) or each.kind in settings.through_quiet_hours)
+        (notice, noted)
+        for notice, noted in pending
+        if notice.kind in settings.kinds and (not settings.is_quiet(now) or notice.kind in settings.through_quiet_hours)
     ]
-    is_urgent = any(each.kind is NoticeKind.PERSON for each, _ in open_now)
+    is_urgent = any(notice.kind is NoticeKind.PERSON for notice, _ in open_now)
     is_old = any(noted <= now - settings.group_seconds for _, noted in open_now)
-    return [each for each, _ in open_now] if is_urgent or is_old else []
+    return [notice for notice, _ in open_now] if is_urgent or is_old else []
 
 
 def with_links(notice: Notice, address: str) -> str:
@@ -97,34 +97,34 @@ def _linked(line: str, address: str) -> str:
 _LINK = "Link: "
 
 
-def _notice(each: MorningItem, now: float) -> Notice | None:
-    kind = _kind(each)
-    if kind is None or (each.going and not each.todo and now - each.at < RECOVERY_SECONDS):
+def _notice(item: ReportItem, now: float) -> Notice | None:
+    kind = _kind(item)
+    if kind is None or (item.going and not item.todo and now - item.at < RECOVERY_SECONDS):
         return None
-    id = f"person.{each.id}" if kind is NoticeKind.PERSON else each.id
+    id = f"person.{item.id}" if kind is NoticeKind.PERSON else item.id
     if kind is NoticeKind.DISK:
-        id = f"{each.id}.{int(each.at // 86_400)}"  # once a day while it lasts
-    return Notice(id, kind, f"{each.subject}: {each.cause}", "\n".join(_lines(each)), each.at)
+        id = f"{item.id}.{int(item.at // 86_400)}"  # once a day while it lasts
+    return Notice(id, kind, f"{item.subject}: {item.cause}", "\n".join(_lines(item)), item.at)
 
 
-def _kind(each: MorningItem) -> NoticeKind | None:
+def _kind(item: ReportItem) -> NoticeKind | None:
     """None for what needs no notice: a restart, what waits for nobody."""
-    if each.cause == "nearly full":
+    if item.cause == "nearly full":
         return NoticeKind.DISK
-    if each.todo:
+    if item.todo:
         return NoticeKind.PERSON
-    if each.topic == morning.GATE:
-        return NoticeKind.GATE if each.cause == "gate rejection" else None
-    return None if each.topic == morning.TRAINING else NoticeKind.INCIDENT
+    if item.topic == daily_report.GATE:
+        return NoticeKind.GATE if item.cause == "gate rejection" else None
+    return None if item.topic == daily_report.TRAINING else NoticeKind.INCIDENT
 
 
-def _lines(each: MorningItem) -> Iterator[str]:
-    yield f"What happened: {each.what}"
-    if more := "; ".join(part for part in (each.where, each.cost) if part):
+def _lines(item: ReportItem) -> Iterator[str]:
+    yield f"What happened: {item.what}"
+    if more := "; ".join(part for part in (item.where, item.cost) if part):
         yield f"Where, and what it cost: {more}"
-    yield f"What was done: {each.done}"
-    yield f"What to do: {each.todo or 'nothing'}"
-    if each.command:
-        yield f"Evidence: {each.command}"
-    if each.path:
-        yield f"{_LINK}{each.path}"
+    yield f"What was done: {item.done}"
+    yield f"What to do: {item.todo or 'nothing'}"
+    if item.command:
+        yield f"Evidence: {item.command}"
+    if item.path:
+        yield f"{_LINK}{item.path}"

@@ -65,9 +65,9 @@ class Outbox:
     def note(self, notice: Notice, now: float | None = None) -> bool:
         """Put a notice in, unless it ever was; False then."""
         noted = NotedNotice(notice, time.time() if now is None else now)
-        waits = self._unwritten.get(notice.id)
+        unwritten = self._unwritten.get(notice.id)
         try:
-            is_new = codec.create_only(self._path(notice.id), waits or noted, FORMAT)
+            is_new = codec.create_only(self._path(notice.id), unwritten or noted, FORMAT)
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -76,18 +76,18 @@ class Outbox:
                 self._unwritten.setdefault(notice.id, noted)
         else:
             self._unwritten.pop(notice.id, None)
-        return is_new and waits is None
+        return is_new and unwritten is None
 
     def noted(self) -> list[NotedNotice]:
         """All notices, the oldest first; a damaged one is left out, and is noted again where its cause lasts."""
-        found = dict(self._unwritten)
+        by_id = dict(self._unwritten)
         for name in listing.files_if_there(self.folder / "outbox", ".json"):
-            each = codec.read_if_whole(self._path(name), NotedNotice, FORMAT)
-            if each is None:
+            entry = codec.read_if_whole(self._path(name), NotedNotice, FORMAT)
+            if entry is None:
                 self._path(name).unlink(missing_ok=True)
             else:
-                found[each.notice.id] = each
-        return sorted(found.values(), key=lambda each: (each.noted, each.notice.id))
+                by_id[entry.notice.id] = entry
+        return sorted(by_id.values(), key=lambda noted_notice: (noted_notice.noted, noted_notice.notice.id))
 
     def pending(self, url: str) -> list[NotedNotice]:
         """The notices that an endpoint has not had. One that is new is not sent what was noted before it was there."""
@@ -97,13 +97,15 @@ class Outbox:
             with journal.Journal(path) as record:
                 record.append({"event": "begun", "t": time.time()})
             events = journal.read(path).events
-        begun, had = float(events[0]["t"]), {str(each["id"]) for each in events if each["event"] == "had"}
+        begun = float(events[0]["t"])
+        had = {str(event["id"]) for event in events if event["event"] == "had"}
         had |= self._had.get(url, set())
-        return [each for each in self.noted() if each.noted >= begun and each.notice.id not in had]
+        return [entry for entry in self.noted() if entry.noted >= begun and entry.notice.id not in had]
 
     def delivered(self, url: str, notices: Iterable[Notice]) -> None:
         """The endpoint has taken these."""
-        now, had = time.time(), {each.id for each in notices} | self._had.pop(url, set())
+        now = time.time()
+        had = {notice.id for notice in notices} | self._had.pop(url, set())
         try:
             with journal.Journal(self._journal(url)) as record:
                 record.append(*({"event": "had", "t": now, "id": id} for id in sorted(had)))
@@ -114,9 +116,9 @@ class Outbox:
 
     def prune(self, now: float) -> None:
         """Remove the notices that are too old."""
-        for each in self.noted():
-            if each.noted < now - KEPT_SECONDS:
-                self._path(each.notice.id).unlink(missing_ok=True)
+        for entry in self.noted():
+            if entry.noted < now - KEPT_SECONDS:
+                self._path(entry.notice.id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
         return self.folder / "outbox" / f"{id}.json"

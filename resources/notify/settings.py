@@ -88,10 +88,10 @@ class NotificationSettings(RecipeSection):
 
     def is_quiet(self, at: float) -> bool:
         """Whether a moment, in seconds since the epoch, lies in the quiet hours."""
-        found = _HOURS.fullmatch(self.quiet_hours)
-        if found is None:
+        hours = _HOURS.fullmatch(self.quiet_hours)
+        if hours is None:
             return False
-        begin, end = time(int(found[1]), int(found[2])), time(int(found[3]), int(found[4]))
+        begin, end = time(int(hours[1]), int(hours[2])), time(int(hours[3]), int(hours[4]))
         now = datetime.fromtimestamp(at, zoneinfo.ZoneInfo(self.timezone)).time()
         return begin <= now < end if begin <= end else now >= begin or now < end
 
@@ -101,5 +101,7 @@ def of_home(home: Path) -> NotificationSettings | None:
     path = home / FILE
     if not path.exists():
         return None
-    found = settings_file.load(path, NotificationSettings, NotificationSettings.FORMAT, "the settings of notifications")
-    return found.model_copy(update={"urls_file": str(home / found.urls_file)})
+    settings = settings_file.load(
+        path, NotificationSettings, NotificationSettings.FORMAT, "the settings of notifications"
+    )
+    return settings.model_copy(update={"urls_file": str(home / settings.urls_file)})

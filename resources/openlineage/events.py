@@ -50,11 +50,11 @@ def of_snapshot(snapshot: Snapshot, at: float) -> RunEvent:
 def _inputs(snapshot: Snapshot) -> list[dict[str, Any]]:
     """What a snapshot was made of: the snapshots of a mixture, or else its source."""
     if isinstance(snapshot, MixtureSnapshot):
-        return [_input(each.dataset, each.snapshot) for each in snapshot.sources]
+        return [_input(part.dataset, part.snapshot) for part in snapshot.sources]
     source = {"namespace": NAMESPACE, "name": f"{snapshot.dataset}/source"}
     version = str(snapshot.source.get("digest", ""))
-    given = {"version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)} if version else {}
-    return [{**source, "facets": {**given, "slipway_source": _own("DatasetFacet", **dict(snapshot.source))}}]
+    version_facet = {"version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=version)} if version else {}
+    return [{**source, "facets": {**version_facet, "slipway_source": _own("DatasetFacet", **dict(snapshot.source))}}]
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class TrainingEvents:
         Raises ValueError for a training whose records cannot be read.
         """
         facts = self.facts
-        for place, claim in enumerate(self.claims):
+        for index, claim in enumerate(self.claims):
             if (name := f"start {claim.token}") not in sent:
-                yield name, self._started(claim, "START" if place == 0 else "RUNNING")
+                yield name, self._started(claim, "START" if index == 0 else "RUNNING")
         for commit in facts.commits:
             if (name := f"checkpoint {commit.name}") not in sent:
                 yield name, self._committed(commit)
@@ -106,7 +106,8 @@ class TrainingEvents:
         self, kind: str, at: float, facets: Mapping[str, Any], outputs: list[dict[str, Any]] | None = None
     ) -> RunEvent:
         """An event of the training's run, which always names what it reads."""
-        id, specification = self.facts.id, self.facts.specification
+        id = self.facts.id
+        specification = self.facts.specification
         known = {"training": id, "recipe": specification.recipe, "tokenizer": specification.tokenizer}
         run = _run(f"training {id}", slipway_training=_own("RunFacet", **known, cause=specification.cause), **facets)
         inputs = [_input(self.dataset(), specification.snapshot)]

@@ -67,7 +67,7 @@ class TrainingTrace:
 
     def of_job(self, claims: Sequence[Claim], ended: Exit) -> TraceSpan:
         """The span of an incarnation that has ended; `claims` are all of the training, the first one first."""
-        first = next(each for each in claims if each.token.incarnation == ended.incarnation)
+        first = next(claim for claim in claims if claim.token.incarnation == ended.incarnation)
         known = {
             "slipway.training": self.training,
             "slipway.incarnation": ended.incarnation,
@@ -86,7 +86,8 @@ class TrainingTrace:
         rank_event = next((event for event in events if event["event"] == "rank"), None)
         if rank_event is None:
             return None
-        number, last = int(rank_event["rank"]), max(float(event["t"]) for event in events)
+        number = int(rank_event["rank"])
+        last = max(float(event["t"]) for event in events)
         known = {
             "slipway.training": self.training,
             "slipway.rank": number,
@@ -112,12 +113,13 @@ class TrainingTrace:
         return self._span(key, rank, f"phase {event['name']}", float(event["begun"]), float(event["t"]), known)
 
     def _step(self, token: fence.Token, event: JournalEvent) -> Iterator[TraceSpan]:
-        rank, begun = _rank(token, int(event["rank"])), float(event["begun"])
+        rank = _rank(token, int(event["rank"]))
+        begun = float(event["begun"])
         key = f"{rank} step {event['step']}"
         known = {"slipway.step": event["step"]}
         yield self._span(key, rank, f"step {event['step']}", begun, begun + float(event["seconds"]), known)
-        for place, (name, after, seconds) in enumerate(event["parts"]):
-            yield self._span(f"{key} {place}", key, name, begun + after, begun + after + seconds, known)
+        for index, (name, after, seconds) in enumerate(event["parts"]):
+            yield self._span(f"{key} {index}", key, name, begun + after, begun + after + seconds, known)
 
     def _span(
         self, key: str, parent: str, name: str, begun: float, ended: float, known: Mapping[str, Any], fault: str = ""
@@ -135,9 +137,9 @@ def parent_run(claims: Sequence[Claim], incarnation: int) -> str:
     It follows from the claims alone, so that it is the same whenever it is asked for.
     """
     runs = [
-        each.by.removeprefix(BY_RUN)
-        for each in claims
-        if each.token.incarnation <= incarnation and each.token.generation == 0 and each.by.startswith(BY_RUN)
+        claim.by.removeprefix(BY_RUN)
+        for claim in claims
+        if claim.token.incarnation <= incarnation and claim.token.generation == 0 and claim.by.startswith(BY_RUN)
     ]
     return runs[-1] if runs else ""
 
@@ -154,7 +156,7 @@ def job_key(incarnation: int) -> str:
 
 def export_request(spans: Sequence[TraceSpan], resource: Mapping[str, str]) -> dict[str, Any]:
     """An ExportTraceServiceRequest; `resource` says what sends it."""
-    scope = {"scope": {"name": "slipway"}, "spans": [_span(each) for each in spans]}
+    scope = {"scope": {"name": "slipway"}, "spans": [_span(span) for span in spans]}
     return {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scope]}]}
 
 
@@ -189,5 +191,5 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, int):
         return {"intValue": str(value)}
     if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(each) for each in value]}}
+        return {"arrayValue": {"values": [_value(item) for item in value]}}
     return {"stringValue": str(value)}

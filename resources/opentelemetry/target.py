@@ -72,10 +72,12 @@ def _setting(environ: Mapping[str, str], name: str) -> str:
 
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:
-    found = _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
-    if not all(_HEADER.fullmatch(name) for name in found):  # it is not shown: a comma in a key makes a name of its rest
+    headers = _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
+    if not all(
+        _HEADER.fullmatch(name) for name in headers
+    ):  # it is not shown: a comma in a key makes a name of its rest
         raise ValueError(f"{PREFIX}HEADERS: found a name that no header may have, expected name=value, percent-encoded")
-    return {name: credentials.checked_header(value, f"{PREFIX}HEADERS") for name, value in found.items()}
+    return {name: credentials.checked_header(value, f"{PREFIX}HEADERS") for name, value in headers.items()}
 
 
 def _resource(environ: Mapping[str, str]) -> dict[str, str]:
@@ -86,7 +88,7 @@ def _resource(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _pairs(variable: str, text: str) -> dict[str, str]:
     """name=value,…; the message about another text doesn't repeat it, as it may be a key."""
-    pairs = [each.strip().partition("=") for each in text.split(",") if each.strip()]
+    pairs = [pair.strip().partition("=") for pair in text.split(",") if pair.strip()]
     if any(not name or not equals for name, equals, _ in pairs):
         raise ValueError(f"{variable}: expected name=value, and a comma between two of them")
     return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}

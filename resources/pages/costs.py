@@ -30,30 +30,30 @@ NO_PRICES = (
 PERSON = "a person, or its first start"
 
 
-def html(found: Spending, days: int, prices: Prices | None) -> str:
+def html(totals: Spending, days: int, prices: Prices | None) -> str:
     """The page of the last `days`, today included."""
-    return html_layout.page(f"Costs of {days} days", _body(found, days, prices), nav=training.NAV[:-1])
+    return html_layout.page(f"Costs of {days} days", _body(totals, days, prices), nav=training.NAV[:-1])
 
 
-def _body(found: Spending, days: int, prices: Prices | None) -> Iterator[str]:
-    others = " · ".join(html_layout.link(f"{each} days", f"?days={each}") for each in PERIODS if each != days)
+def _body(totals: Spending, days: int, prices: Prices | None) -> Iterator[str]:
+    others = " · ".join(html_layout.link(f"{period} days", f"?days={period}") for period in PERIODS if period != days)
     yield f"<h1>Costs of the last {days} days</h1>"
-    yield f'<p class="quiet">From {found.since} on, UTC. Others: {others}.</p>'
-    for each in found.unreadable:
-        yield html_layout.paragraph(f"Not counted, as it could not be read: {each}", "warning")
+    yield f'<p class="quiet">From {totals.since} on, UTC. Others: {others}.</p>'
+    for problem in totals.unreadable:
+        yield html_layout.paragraph(f"Not counted, as it could not be read: {problem}", "warning")
     if prices is None:
         yield f'<p class="warning">{html_layout.worded(NO_PRICES)}</p>'
-    if not found.lines:
+    if not totals.lines:
         yield html_layout.paragraph("No training held a processor or a GPU in these days.", "quiet")
         return
-    [whole] = spending.sums(found.lines, lambda line: "in all", prices)
-    yield html_layout.tiles(_tiles(whole, prices))
+    [overall] = spending.sums(totals.lines, lambda line: "in all", prices)
+    yield html_layout.tiles(_tiles(overall, prices))
     yield html_layout.paragraph(MEANING, "quiet")
-    yield html_layout.section("days", "By day", _by_day(found, prices))
+    yield html_layout.section("days", "By day", _by_day(totals, prices))
     for id, title, head, what in SECTIONS:
-        yield html_layout.section(id, title, _table(head, spending.sums(found.lines, what, prices), whole, prices))
-    taken = spending.sums(found.interruptions, lambda line: line.cause.replace("_", " "), prices)
-    yield html_layout.section("interruptions", "What interruptions took", _interruptions(taken, whole, prices))
+        yield html_layout.section(id, title, _table(head, spending.sums(totals.lines, what, prices), overall, prices))
+    taken = spending.sums(totals.interruptions, lambda line: line.cause.replace("_", " "), prices)
+    yield html_layout.section("interruptions", "What interruptions took", _interruptions(taken, overall, prices))
 
 
 def _trial(line: SpentLine) -> str:
@@ -76,13 +76,13 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[SpentLine], str]], ...] = (
 """Id, title, the first column's head, and what a line counts for."""
 
 
-def _tiles(whole: SpentSum, prices: Prices | None) -> Iterator[tuple[str, str]]:
-    yield "rank-hours", _hours(whole.rank_hours)
-    yield "of them on spot nodes", f"{whole.spot / whole.rank_hours:.0%}" if whole.rank_hours else "-"
+def _tiles(overall: SpentSum, prices: Prices | None) -> Iterator[tuple[str, str]]:
+    yield "rank-hours", _hours(overall.rank_hours)
+    yield "of them on spot nodes", f"{overall.spot / overall.rank_hours:.0%}" if overall.rank_hours else "-"
     if prices is not None:
-        yield f"{prices.currency}, spent", _money(whole.money)
-        yield f"{prices.currency}, had all been on demand", _money(whole.all_on_demand)
-        yield f"{prices.currency}, had all been on spot", _money(whole.all_on_spot)
+        yield f"{prices.currency}, spent", _money(overall.money)
+        yield f"{prices.currency}, had all been on demand", _money(overall.all_on_demand)
+        yield f"{prices.currency}, had all been on spot", _money(overall.all_on_spot)
 
 
 def _head(first: str, prices: Prices | None) -> list[str]:
@@ -90,36 +90,36 @@ def _head(first: str, prices: Prices | None) -> list[str]:
     return [first, "rank-hours on demand", "on spot", *money, "share"]
 
 
-def _row(name: str, each: SpentSum, whole: SpentSum, prices: Prices | None) -> list[str]:
-    money = [each.money, each.all_on_demand, each.all_on_spot] if prices else []
-    share = each.rank_hours / whole.rank_hours if whole.rank_hours else 0.0
-    return [name, _hours(each.on_demand), _hours(each.spot), *map(_money, money), _bar(share)]
+def _row(name: str, row_sum: SpentSum, overall: SpentSum, prices: Prices | None) -> list[str]:
+    money = [row_sum.money, row_sum.all_on_demand, row_sum.all_on_spot] if prices else []
+    share = row_sum.rank_hours / overall.rank_hours if overall.rank_hours else 0.0
+    return [name, _hours(row_sum.on_demand), _hours(row_sum.spot), *map(_money, money), _bar(share)]
 
 
-def _table(first: str, sums: list[SpentSum], whole: SpentSum, prices: Prices | None) -> Iterator[str]:
+def _table(first: str, sums: list[SpentSum], overall: SpentSum, prices: Prices | None) -> Iterator[str]:
     """A table of the largest sums; empty where there are none."""
-    rows = [_row(_named(first, each.what), each, whole, prices) for each in sums[:MOST]]
+    rows = [_row(_named(first, row_sum.what), row_sum, overall, prices) for row_sum in sums[:MOST]]
     if len(sums) > MOST:
         rest = _together(f"{len(sums) - MOST:,} more", sums[MOST:])
-        rows.append(_row(rest.what, rest, whole, prices))
+        rows.append(_row(rest.what, rest, overall, prices))
     if rows:
         yield html_layout.table(_head(first, prices), rows)
 
 
-def _by_day(found: Spending, prices: Prices | None) -> Iterator[str]:
+def _by_day(totals: Spending, prices: Prices | None) -> Iterator[str]:
     """Each day that cost something, the newest first; the bar is beside the dearest one."""
-    sums = sorted(spending.sums(found.lines, lambda line: str(line.day), prices), key=lambda each: each.what)
-    most = max(sums, key=lambda each: each.rank_hours)
+    sums = sorted(spending.sums(totals.lines, lambda line: str(line.day), prices), key=lambda day_sum: day_sum.what)
+    most = max(sums, key=lambda day_sum: day_sum.rank_hours)
     yield html_layout.table(
         [*_head("day", prices)[:-1], "of the busiest day"],
-        [_row(_unbroken(each.what), each, most, prices) for each in sums[::-1]],
+        [_row(_unbroken(day_sum.what), day_sum, most, prices) for day_sum in sums[::-1]],
     )
 
 
-def _interruptions(taken: list[SpentSum], whole: SpentSum, prices: Prices | None) -> Iterator[str]:
+def _interruptions(taken: list[SpentSum], overall: SpentSum, prices: Prices | None) -> Iterator[str]:
     if taken:
         yield html_layout.paragraph("Of these trainings, by what interrupted them, on whatever day.", "quiet")
-        yield from _table("cause", taken, whole, prices)
+        yield from _table("cause", taken, overall, prices)
     else:
         yield html_layout.paragraph("Nothing: none of these trainings was interrupted.", "quiet")
 
@@ -127,8 +127,8 @@ def _interruptions(taken: list[SpentSum], whole: SpentSum, prices: Prices | None
 def _together(name: str, sums: Iterable[SpentSum]) -> SpentSum:
     parts = list(sums)
     names = ("money", "all_on_demand", "all_on_spot")
-    money = [sum(getattr(each, name) for each in parts) for name in names] if parts[0].money is not None else [None] * 3
-    return SpentSum(name, sum(each.on_demand for each in parts), sum(each.spot for each in parts), *money)
+    money = [sum(getattr(part, name) for part in parts) for name in names] if parts[0].money is not None else [None] * 3
+    return SpentSum(name, sum(part.on_demand for part in parts), sum(part.spot for part in parts), *money)
 
 
 def _named(first: str, name: str) -> str:

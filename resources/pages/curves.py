@@ -35,7 +35,7 @@ def data(fold: CurveFold) -> dict[str, Any]:
         "steps": fold.steps,
         "figures": list(_figures(fold)),
         "checkpoints": fold.checkpoints,
-        "marks": [{"step": each.step, "kind": each.kind, "text": each.text} for each in fold.marks],
+        "marks": [{"step": mark.step, "kind": mark.kind, "text": mark.text} for mark in fold.marks],
     }
 
 
@@ -64,7 +64,7 @@ def rounded(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else float(f"{value:.{DIGITS}g}") for value in values]
 
 
-def places(drawn: dict[str, Any], reading: str = READING) -> Iterator[str]:
+def containers(drawn: dict[str, Any], reading: str = READING) -> Iterator[str]:
     """The places in which the script draws, each with what it shows in words; `reading` says how to use them."""
     yield html_layout.paragraph(reading if drawn["steps"] else "No step is done yet.", "quiet")
     yield '<div class="figures">'
@@ -73,12 +73,13 @@ def places(drawn: dict[str, Any], reading: str = READING) -> Iterator[str]:
         yield (
             f'<figure aria-labelledby="title-{id}"><button type="button" data-log="{id}" aria-pressed="false">log'
             f'</button><h3 id="title-{id}">{title}</h3>'
-            f'<div id="curve-{id}" role="img" aria-label="{escape(said(figure, drawn["steps"]))}"></div></figure>'
+            f'<div id="curve-{id}" role="img" aria-label="{escape(description(figure, drawn["steps"]))}"></div>'
+            "</figure>"
         )
     yield "</div>"
 
 
-def given(drawn: dict[str, Any]) -> str:
+def data_script(drawn: dict[str, Any]) -> str:
     """The data, for the script."""
     return f'<script type="application/json" id="curves">{embedded(drawn)}</script>'
 
@@ -88,31 +89,31 @@ def embedded(drawn: Any) -> str:
     return json.dumps(drawn, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
 
 
-def said(figure: dict[str, Any], steps: Sequence[int]) -> str:
+def description(figure: dict[str, Any], steps: Sequence[int]) -> str:
     """A curve in words, for those who do not see it."""
-    words = []
-    for each in figure["series"]:
-        known = [(step, value) for step, value in zip(steps, each["values"], strict=True) if value is not None]
+    parts = []
+    for series in figure["series"]:
+        known = [(step, value) for step, value in zip(steps, series["values"], strict=True) if value is not None]
         if known:
             (first, begin), (last, end), low = known[0], known[-1], min(value for _, value in known)
-            words.append(
-                f"{each['label']}: from {html_layout.number(begin)} at step {first:,} to {html_layout.number(end)} "
+            parts.append(
+                f"{series['label']}: from {html_layout.number(begin)} at step {first:,} to {html_layout.number(end)} "
                 f"at step {last:,}, lowest {html_layout.number(low)}"
             )
-    return f"{figure['title']}. {'; '.join(words)}."
+    return f"{figure['title']}. {'; '.join(parts)}."
 
 
 def table(drawn: dict[str, Any]) -> str:
     """The same as a table of some steps."""
     series = [
-        (f"{figure['title']}: {each['label']}", each["values"])
+        (f"{figure['title']}: {curve['label']}", curve["values"])
         for figure in drawn["figures"]
-        for each in figure["series"]
+        for curve in figure["series"]
     ]
     if not drawn["steps"]:
         return ""
     count = len(drawn["steps"])
-    chosen = sorted({round(place * (count - 1) / max(1, ROWS - 1)) for place in range(ROWS)})
+    chosen = sorted({round(index * (count - 1) / max(1, ROWS - 1)) for index in range(ROWS)})
     rows = [[f"{drawn['steps'][at]:,}", *(html_layout.number(values[at]) for _, values in series)] for at in chosen]
     inner = html_layout.table(["step", *(name for name, _ in series)], rows)
     return f"<details><summary>The curves as a table</summary>{inner}</details>"

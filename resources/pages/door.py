@@ -20,7 +20,7 @@ from slipway.trainer.base import host_names
 
 OPEN = ("/server_info", "/slipway/live")
 """Versions alone, and that the process answers: probes ask without a token."""
-ELSEWHERE = ("cross-site", "same-site")
+OTHER_SITES = ("cross-site", "same-site")
 ASK = {"WWW-Authenticate": 'Basic realm="Slipway: any name, and the token as the password", charset="UTF-8"'}
 
 
@@ -38,7 +38,9 @@ class Door:
         open: Collection[str] = OPEN,
         hosts: Collection[str] | None = None,
     ) -> None:
-        self._app, self._access, self._hosts = app, access, hosts
+        self._app = app
+        self._access = access
+        self._hosts = hosts
         self._open = {f"{prefix}{path}" for path in open}
 
     def admits(self, headers: Headers) -> bool:
@@ -77,4 +79,4 @@ class Door:
 def _is_foreign(headers: Headers, method: str) -> bool:
     """Whether another site's page sends this; a link that a person follows is not."""
     opens = headers.get("sec-fetch-mode") == "navigate" and method == "GET"
-    return headers.get("sec-fetch-site") in ELSEWHERE and not opens
+    return headers.get("sec-fetch-site") in OTHER_SITES and not opens

@@ -19,13 +19,13 @@ SILENT_SECONDS = 300.0
 
 def problems(durable: Path, instance: DagsterInstance) -> dict[str, str]:
     """What is wrong now, by subject; what Dagster's storage does not tell is a problem too."""
-    found = dict(_of_tier(durable))
+    by_subject = dict(_of_tier(durable))
     try:
-        found.update(_of_daemons(instance))
-        found.update(_of_sensors(instance))
+        by_subject.update(_of_daemons(instance))
+        by_subject.update(_of_sensors(instance))
     except Exception as error:  # whatever the database raises
-        found["Dagster's storage"] = f"it cannot be read: {error}"
-    return found
+        by_subject["Dagster's storage"] = f"it cannot be read: {error}"
+    return by_subject
 
 
 def _of_tier(durable: Path) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from slipway.trainer.base import listing
 
 MOST = 100
 """Trainings that are listed: those in whose records something was written last."""
-KEPT = "report.html"
+REPORT_PAGE = "report.html"
 """The page of a sweep or a dataset in its folder."""
 HEAD = 4096
 """The first characters of a page, in which its title is."""
@@ -44,13 +44,13 @@ def _body(durable: Path, trainings: list[tuple[str, ...]], all: int) -> Iterator
     if all > MOST:
         yield html_layout.paragraph(f"{all - MOST:,} older ones are not listed; slipway ls has them all.", "quiet")
     for what in ("sweeps", "datasets"):
-        rows = list(_kept(durable, what))
+        rows = list(_report_links(durable, what))
         yield html_layout.section(what, what.capitalize(), _section(what, (what[:-1], "what it has"), rows))
 
 
 def _section(what: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
     if rows:
-        yield html_layout.table(head, rows, left=True)
+        yield html_layout.table(head, rows, align_left=True)
     else:
         yield html_layout.paragraph(f"No {what[:-1]} yet. {EMPTY[what]}", "quiet")
 
@@ -60,8 +60,8 @@ def _row(reader: TrainingReader, store: TrainingStore) -> tuple[bool, tuple[str,
     where = f"/slipway/trainings/{store.id}"
     try:
         facts = store.read()
-        stands = reader.stands(facts)
-        return stands.is_live, (_named(naming.of(facts), where, store.id), _words(stands))
+        status = reader.status(facts)
+        return status.is_live, (_named(naming.of(facts), where, store.id), _status_text(status))
     except (OSError, ValueError) as error:
         return False, (_named(store.id, where, store.id), f"not readable: {error}")
 
@@ -70,14 +70,14 @@ def _named(name: str, where: str, id: str) -> html_layout.Markup:
     return html_layout.Markup(f"{html_layout.link(name, where)}<br><code>{escape(id)}</code>")
 
 
-def _words(stands: TrainingStatus) -> str:
-    return stands.words[:1].upper() + stands.words[1:]
+def _status_text(status: TrainingStatus) -> str:
+    return status.summary[:1].upper() + status.summary[1:]
 
 
-def _kept(durable: Path, what: str) -> Iterator[tuple[str, ...]]:
+def _report_links(durable: Path, what: str) -> Iterator[tuple[str, ...]]:
     """Each sweep or dataset that has a page, with that page's own title."""
     for name in sorted(listing.names_if_there(durable / what)):
-        page = durable / what / name / KEPT
+        page = durable / what / name / REPORT_PAGE
         if page.is_file():
             yield html_layout.link(name, f"/slipway/{what}/{name}"), _title(page).removesuffix(f": {what[:-1]} {name}")
 
@@ -85,8 +85,8 @@ def _kept(durable: Path, what: str) -> Iterator[tuple[str, ...]]:
 def _title(page: Path) -> str:
     """The title of a page, empty where it has none."""
     with page.open(encoding="utf-8", errors="replace") as file:
-        found = re.search("<title>(.*?)</title>", file.read(HEAD), re.DOTALL)
-    return unescape(found[1]) if found else ""
+        match = re.search("<title>(.*?)</title>", file.read(HEAD), re.DOTALL)
+    return unescape(match[1]) if match else ""
 
 
 def _changed(store: TrainingStore) -> float:

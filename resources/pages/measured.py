@@ -16,9 +16,9 @@ from slipway.trainer.record.scores import Score
 def scores(facts: TrainingFacts) -> dict[str, str]:
     """By the name of a commit, its score in words. Raises OSError."""
     there = set(files.names(facts.folder, files.EVALUATIONS))
-    paths = {each: files.named(facts.folder, files.EVALUATIONS, each) for each in there}
-    found = {name: codec.read_if_whole(path, Score) for name, path in paths.items()}
-    return {name: score_words(score) for name, score in found.items() if score is not None}
+    paths = {commit_name: files.named(facts.folder, files.EVALUATIONS, commit_name) for commit_name in there}
+    scores_read = {name: codec.read_if_whole(path, Score) for name, path in paths.items()}
+    return {name: score_words(score) for name, score in scores_read.items() if score is not None}
 
 
 def score_words(score: Score) -> str:
@@ -32,14 +32,14 @@ def score_words(score: Score) -> str:
 def verdicts(durable: Path, facts: TrainingFacts) -> tuple[str, ...]:
     """What the gate said of the training's checkpoints, a sentence each, the newest first. Raises OSError."""
     steps = {commit.manifest: commit.step for commit in facts.commits}
-    found = []
+    dated_verdicts = []
     for model in promotion.models(durable):
-        held = promotion.champion(durable, model)
+        champion = promotion.champion(durable, model)
         for manifest, step in steps.items():
             judgement = promotion.judged(durable, model, manifest)
             if judgement is not None:
-                found.append((judgement.at, verdict(judgement, step, held.manifest if held else "")))
-    return tuple(words for _, words in sorted(found, reverse=True))
+                dated_verdicts.append((judgement.at, verdict(judgement, step, champion.manifest if champion else "")))
+    return tuple(sentence for _, sentence in sorted(dated_verdicts, reverse=True))
 
 
 def verdict(judgement: Judgement, step: int, champion: str) -> str:

@@ -71,7 +71,8 @@ class Roles:
     """ASGI middleware: behind the door, what each person may send."""
 
     def __init__(self, app: ASGIApp, rules: Access) -> None:
-        self._app, self._rules = app, rules
+        self._app = app
+        self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -88,10 +89,10 @@ class Roles:
 
 
 def application() -> ASGIApp:
-    """MLflow's application behind the door. Raises ValueError as `access.here` does, and without a token."""
+    """MLflow's application behind the door. Raises ValueError as `access.of_environment` does, and without a token."""
     from mlflow.server.fastapi_app import app
 
-    return guarded(app, access.here())
+    return guarded(app, access.of_environment())
 
 
 def guarded(app: ASGIApp, rules: Access) -> ASGIApp:
@@ -105,7 +106,7 @@ def serve() -> None:
     """Run MLflow's own command with this application in the place of its own."""
     proxy_bypass.bypass()
     try:
-        rules = access.here()
+        rules = access.of_environment()
         guarded(Any, rules)  # type: ignore[arg-type]
     except ValueError as error:
         sys.exit(f"slipway: {error}")
@@ -114,12 +115,12 @@ def serve() -> None:
     built = server._build_uvicorn_command
 
     @functools.wraps(built)
-    def ours(options: str, host: str, port: int, workers: int, app: str, *rest: Any, **named: Any) -> Any:
+    def build_command(options: str, host: str, port: int, workers: int, app: str, *rest: Any, **named: Any) -> Any:
         command = built(options, host, port, workers, app, *rest, **named)
         assert command[-1] == app == "mlflow.server.fastapi_app:app", "MLflow starts its application by another name"
         return [*command[:-1], "--factory", f"{__spec__.name}:application"]
 
-    server._build_uvicorn_command = ours
+    server._build_uvicorn_command = build_command
     cli.cli(["server", *sys.argv[1:]])
 
 

@@ -33,24 +33,26 @@ def changes(query: str) -> list[str]:
     if "mutation" not in query:  # the word cannot be written otherwise, and most documents are spared the parser
         return []
     mutations = (
-        each
-        for each in parse(query, no_location=True).definitions
-        if isinstance(each, OperationDefinitionNode) and each.operation is OperationType.MUTATION
+        operation
+        for operation in parse(query, no_location=True).definitions
+        if isinstance(operation, OperationDefinitionNode) and operation.operation is OperationType.MUTATION
     )
-    return [name for each in mutations for name in _fields(each.selection_set.selections) if name not in OWN]
+    return [name for operation in mutations for name in _fields(operation.selection_set.selections) if name not in OWN]
 
 
-def given(query: str, variables: object, mutation: str, argument: str) -> list[str]:
+def argument_values(query: str, variables: object, mutation: str, argument: str) -> list[str]:
     """What a document gives an argument of a mutation, each time that it asks for it. Raises as `changes`."""
     if mutation not in query:
         return []
     known = variables if isinstance(variables, dict) else {}
-    found = []
-    for each in parse(query, no_location=True).definitions:
-        for field in each.selection_set.selections if isinstance(each, OperationDefinitionNode) else ():
+    values_found = []
+    for definition in parse(query, no_location=True).definitions:
+        for field in definition.selection_set.selections if isinstance(definition, OperationDefinitionNode) else ():
             if isinstance(field, FieldNode) and field.name.value == mutation:
-                found += [value_from_ast_untyped(a.value, known) for a in field.arguments if a.name.value == argument]
-    return [value for value in found if isinstance(value, str)]
+                values_found += [
+                    value_from_ast_untyped(a.value, known) for a in field.arguments if a.name.value == argument
+                ]
+    return [value for value in values_found if isinstance(value, str)]
 
 
 def refusal(query: str, method: str, kind: str, of_person: str) -> str:
@@ -69,5 +71,5 @@ def refusal(query: str, method: str, kind: str, of_person: str) -> str:
 
 def _fields(selections: tuple[SelectionNode, ...]) -> Iterator[str]:
     """The names of fields; of a fragment, which may hold any, the word itself."""
-    for each in selections:
-        yield each.name.value if isinstance(each, FieldNode) else "a fragment"
+    for selection in selections:
+        yield selection.name.value if isinstance(selection, FieldNode) else "a fragment"

@@ -20,7 +20,8 @@ class PageKeeper:
     """Keeps one training's page up to date, at a bounded share of the time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._next = clock, 0.0
+        self._clock = clock
+        self._next = 0.0
 
     def update(self, reader: TrainingReader, store: TrainingStore, live: bool) -> bool:
         """Write the page where its time has come; at once for a training that has ended. Raises OSError."""
@@ -36,7 +37,7 @@ class PageKeeper:
 def write(reader: TrainingReader, store: TrainingStore) -> None:
     """Write the page of a training as it is now. Raises OSError, and ValueError for one that was never proposed."""
     view = reader.view(store)
-    atomic.replace(store.folder / PAGE, training.html(view).encode(), lasting=not view.standing.is_live)
+    atomic.replace(store.folder / PAGE, training.html(view).encode(), lasting=not view.status.is_live)
 
 
 def behind(root: Trainings) -> list[str]:

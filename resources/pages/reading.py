@@ -86,7 +86,7 @@ class TrainingView:
     folder: Path
     at: float
     """When it was read, in seconds since the epoch."""
-    standing: TrainingStatus
+    status: TrainingStatus
     fold: CurveFold
     rare: RareParts
     mlflow_run: str = ""
@@ -100,7 +100,7 @@ class TrainingView:
 
 
 @dataclass
-class _Held:
+class _KnownTraining:
     """What this process knows of one training."""
 
     fold: CurveFold
@@ -118,21 +118,23 @@ class TrainingReader:
 
     def __init__(self, durable: Path, clock: Callable[[], float] = time.monotonic, pages: Pages = NO_PAGES) -> None:
         """`pages`: where browsers reach MLflow."""
-        self.durable, self._clock, self._pages = durable, clock, pages
-        self._held: dict[Path, _Held] = {}
+        self.durable = durable
+        self._clock = clock
+        self._pages = pages
+        self._known: dict[Path, _KnownTraining] = {}
         self._watch = ProgressWatch(clock)
         self._lock = threading.Lock()
 
     def view(self, store: TrainingStore) -> TrainingView:
         """The training as it is now. Raises ValueError for one that was never proposed, and Unreadable."""
         facts = store.read()
-        held = self._of(store.folder)
-        with held.lock:
-            stands = self._standing(facts, held)
-            if self._clock() >= held.rare_until or not stands.is_live:
+        known = self._of(store.folder)
+        with known.lock:
+            status = self._status(facts, known)
+            if self._clock() >= known.rare_until or not status.is_live:
                 begun = self._clock()
-                held.rare = _rare(self.durable, store, facts)
-                held.rare_until = self._clock() + max(SLOW_SECONDS, (self._clock() - begun) / SHARE)
+                known.rare = _rare(self.durable, store, facts)
+                known.rare_until = self._clock() + max(SLOW_SECONDS, (self._clock() - begun) / SHARE)
             shipped = _shipped(store.folder)
             return TrainingView(
                 id=store.id,
@@ -141,57 +143,61 @@ class TrainingReader:
                 snapshot=facts.specification.snapshot,
                 folder=store.folder,
                 at=time.time(),
-                standing=stands,
-                fold=held.fold,
-                rare=held.rare,
+                status=status,
+                fold=known.fold,
+                rare=known.rare,
                 mlflow_run=shipped.run,
                 mlflow_page=self._pages.of_run(shipped.run),
                 mlflow_others=self._pages.of_experiment(shipped.experiment),
-                sweep=str(facts.terms.origin.get("sweep", "")),
+                sweep=str(facts.run_policy.origin.get("sweep", "")),
             )
 
-    def stands(self, facts: TrainingFacts) -> TrainingStatus:
+    def status(self, facts: TrainingFacts) -> TrainingStatus:
         """Where the training stands now; nothing is read of the ledger of one that does not run. Raises Unreadable."""
         if not facts.running:
             return status_of(facts, CurveFold(), (), wait_reason(facts))
-        held = self._of(facts.folder)
-        with held.lock:
-            return self._standing(facts, held)
+        known = self._of(facts.folder)
+        with known.lock:
+            return self._status(facts, known)
 
-    def glance(self, facts: TrainingFacts) -> tuple[TrainingStatus, CurveFold]:
+    def status_and_curves(self, facts: TrainingFacts) -> tuple[TrainingStatus, CurveFold]:
         """Where the training stands now, and its curves; keeps what was read for the next reader. Raises Unreadable.
 
         For the process that may write to the durable tier. Raises OSError where it cannot.
         """
-        held = self._of(facts.folder)
-        with held.lock:
-            stands = self._standing(facts, held)
-            if held.new > metric_series.WORTH_KEEPING or (held.new and not stands.is_live):
-                metric_series.keep(facts.folder, held.fold)
-                held.new = 0
-            return stands, held.fold
+        known = self._of(facts.folder)
+        with known.lock:
+            status = self._status(facts, known)
+            if known.new > metric_series.WORTH_KEEPING or (known.new and not status.is_live):
+                metric_series.keep(facts.folder, known.fold)
+                known.new = 0
+            return status, known.fold
 
-    def _standing(self, facts: TrainingFacts, held: _Held) -> TrainingStatus:
+    def _status(self, facts: TrainingFacts, known: _KnownTraining) -> TrainingStatus:
         """Reads on in the ledger; the heartbeats, a file a rank, only where no step was done since the last look."""
-        held.new += metric_series.read_on(facts.folder, held.fold)
-        step, before = held.fold.last.get("step"), held.step
-        held.step = step
+        known.new += metric_series.read_on(facts.folder, known.fold)
+        step, before = known.fold.last.get("step"), known.step
+        known.step = step
         sights: list[Sight] = []
         if facts.running and facts.claim:
             token = facts.claim.token
-            if None not in (step, before) and step != before and held.fold.started == str(token):
+            if None not in (step, before) and step != before and known.fold.started == str(token):
                 sights = [Sight(0, RankPlace(TRAINING.name, int(step or 0)), 0.0)]
             else:
                 sights = aged(self._watch.look(facts.folder, token, facts.beats), facts.beats)
-        return status_of(facts, held.fold, sights, wait_reason(facts))
+        return status_of(facts, known.fold, sights, wait_reason(facts))
 
-    def _of(self, folder: Path) -> _Held:
+    def _of(self, folder: Path) -> _KnownTraining:
         with self._lock:
-            held = self._held.pop(folder) if folder in self._held else _Held(metric_series.kept(folder))
-            self._held[folder] = held
-            while len(self._held) > MOST_HELD:
-                del self._held[next(iter(self._held))]
-            return held
+            known = (
+                self._known.pop(folder)
+                if folder in self._known
+                else _KnownTraining(metric_series.stored_curves(folder))
+            )
+            self._known[folder] = known
+            while len(self._known) > MOST_HELD:
+                del self._known[next(iter(self._known))]
+            return known
 
 
 def aged(sights: Sequence[Sight], beats: Iterable[Beat]) -> list[Sight]:
@@ -211,11 +217,13 @@ def _rare(durable: Path, store: TrainingStore, facts: TrainingFacts) -> RarePart
             faults.append(f"{name}: {error}")
             return otherwise
 
-    own = flat(facts.specification.numbers) | flat(facts.terms.operation)
+    own = flat(facts.specification.identity_config) | flat(facts.run_policy.operation)
     best, champions = part("champion", lambda: champion_configuration(durable, facts), ("", {}))
     return RareParts(
         seconds=part("seconds", lambda: _seconds(facts.folder), {}),
-        incidents=part("incidents", lambda: tuple(_incident(each) for each in incident_reports.of(store, facts)), ()),
+        incidents=part(
+            "incidents", lambda: tuple(_incident(incident) for incident in incident_reports.of(store, facts)), ()
+        ),
         checkpoints=part("checkpoints", lambda: _checkpoints(facts), ()),
         verdicts=part("verdicts", lambda: measured.verdicts(durable, facts), ()),
         configuration=own,
@@ -234,28 +242,28 @@ def champion_configuration(durable: Path, facts: TrainingFacts) -> tuple[str, di
     """
     recipe = facts.specification.recipe
     for model in promotion.models(durable):
-        held = promotion.champion(durable, model)
-        training = held.tags.get(TRAINING_TAG, "") if held else ""
-        if held is None or not training or training.rpartition("-")[0] != recipe:
+        champion = promotion.champion(durable, model)
+        training = champion.tags.get(TRAINING_TAG, "") if champion else ""
+        if champion is None or not training or training.rpartition("-")[0] != recipe:
             continue
-        name = f"{model} version {held.version}"
+        name = f"{model} version {champion.version}"
         if training == facts.id:
             return f"{name}, which is this training's", {}
         with contextlib.suppress(ValueError, OSError):
             other = Trainings(facts.folder.parent).store(training).read()
-            return f"{name} ({training})", flat(other.specification.numbers) | flat(other.terms.operation)
+            return f"{name} ({training})", flat(other.specification.identity_config) | flat(other.run_policy.operation)
     return "", {}
 
 
 def flat(sections: Mapping[str, Any], above: str = "") -> dict[str, str]:
     """Every value of a configuration by its dotted name."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in sections.items():
         if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{above}{name}.")
+            values |= flat(value, f"{above}{name}.")
         else:
-            found[f"{above}{name}"] = "-" if value is None else str(value)
-    return found
+            values[f"{above}{name}"] = "-" if value is None else str(value)
+    return values
 
 
 def differences(own: Mapping[str, str], other: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -266,10 +274,10 @@ def differences(own: Mapping[str, str], other: Mapping[str, str]) -> list[tuple[
 
 
 def _seconds(folder: Path) -> dict[str, float]:
-    found = accounts.of_if_any(folder)
-    if found is None:
+    account = accounts.of_if_any(folder)
+    if account is None:
         return {}
-    spent = found[0].seconds
+    spent = account[0].seconds
     return {title: spent[bucket] for bucket, title in buckets.TITLES.items() if spent.get(bucket)}
 
 
@@ -282,18 +290,20 @@ def _incident(report: incident_reports.IncidentReport) -> IncidentLine:
 
 
 def _checkpoints(facts: TrainingFacts) -> tuple[tuple[int, float, str, str], ...]:
-    newest, scores = list(reversed(facts.commits))[:NEWEST], measured.scores(facts)
+    newest = list(reversed(facts.commits))[:NEWEST]
+    scores = measured.scores(facts)
     return tuple(
-        (each.step, each.at, ", ".join(facts.holders.get(each.name, ())), scores.get(each.name, "")) for each in newest
+        (commit.step, commit.at, ", ".join(facts.holders.get(commit.name, ())), scores.get(commit.name, ""))
+        for commit in newest
     )
 
 
 def _changes(folder: Path) -> tuple[str, ...]:
     return tuple(
-        f"change {each.number} by {each.by} ({each.why}): "
-        + ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in each.pairs.items())
-        + f"; {each.state}"
-        for each in updates.known(folder)
+        f"change {change.number} by {change.by} ({change.why}): "
+        + ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
+        + f"; {change.state}"
+        for change in updates.known(folder)
     )
 
 

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from slipway.resources import html_layout, platform
 from slipway.resources.daily_report import page as night_page
-from slipway.resources.daily_report.reading import NightReader
+from slipway.resources.daily_report.reading import ReportReader
 from slipway.resources.daily_report.report import report
 from slipway.resources.mlflow.pages import Pages
 from slipway.resources.pages import costs, index, training
@@ -56,17 +56,19 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
 
     problems: what is wrong, by subject. mlflow: where browsers reach MLflow; empty where that is not known.
     """
-    reader, root = TrainingReader(durable, pages=Pages(mlflow=mlflow)), Trainings(durable / "trainings")
-    nights, spent = NightReader(durable), SpendingReader(durable)
+    reader = TrainingReader(durable, pages=Pages(mlflow=mlflow))
+    root = Trainings(durable / "trainings")
+    nights = ReportReader(durable)
+    spent = SpendingReader(durable)
 
     def of_training(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        def asked(request: Request) -> Response:
+        def endpoint(request: Request) -> Response:
             try:
                 return answer(request)
             except (ValueError, OSError) as error:
                 return PlainTextResponse(f"{error}\n", 404, POLICY)
 
-        return asked
+        return endpoint
 
     def page(request: Request) -> Response:
         view = reader.view(root.store(request.path_params["id"]))
@@ -80,7 +82,7 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
         path = _path(folder, request.path_params["name"])
         return FileResponse(path, media_type="application/octet-stream", headers=POLICY)
 
-    def kept(below: str) -> Callable[[Request], Response]:
+    def stored_page(below: str) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             kept_page = _path(durable / below / _part(request.path_params["id"]), PAGE)
             text = kept_page.read_text(encoding="utf-8")
@@ -89,21 +91,23 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
         return answer
 
     def live(request: Request) -> Response:
-        return _said(exporting.live())
+        return _health_response(exporting.live())
 
     def wrong(request: Request) -> Response:
-        return _said(exporting.health(problems()))
+        return _health_response(exporting.health(problems()))
 
-    def morning(request: Request) -> Response:
-        now, hours = time.time(), _hours(request.query_params.get("hours", DAY))
-        found = report(nights.night(now - hours * 3600, now))
-        return HTMLResponse(night_page.html(found, "/"), headers=POLICY)
+    def daily_report(request: Request) -> Response:
+        now = time.time()
+        hours = _hours(request.query_params.get("hours", DAY))
+        night_report = report(nights.read(now - hours * 3600, now))
+        return HTMLResponse(night_page.html(night_report, "/"), headers=POLICY)
 
     def money(request: Request) -> Response:
-        now, days = time.time(), _days(request.query_params.get("days", MONTH))
+        now = time.time()
+        days = _days(request.query_params.get("days", MONTH))
         today = datetime.datetime.fromtimestamp(now, datetime.UTC).date()
-        found = spent.since(today - datetime.timedelta(days=days - 1), now)
-        return HTMLResponse(costs.html(found, days, platform.costs_here().rank_prices), headers=POLICY)
+        spending = spent.since(today - datetime.timedelta(days=days - 1), now)
+        return HTMLResponse(costs.html(spending, days, platform.costs_here().rank_prices), headers=POLICY)
 
     def everything(request: Request) -> Response:
         return HTMLResponse(index.html(reader), headers=POLICY)
@@ -112,18 +116,18 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
         "/slipway": everything,
         f"/slipway{exporting.LIVE}": live,
         f"/slipway{exporting.HEALTH}": wrong,
-        "/slipway/morning": morning,
+        "/slipway/morning": daily_report,
         "/slipway/costs": money,
         "/slipway/trainings/{id}": page,
         "/slipway/trainings/{id}/live": renewal,
         "/slipway/trainings/{id}/profiles/{name}": profile,
-        "/slipway/sweeps/{id}": kept("sweeps"),
-        "/slipway/datasets/{id}": kept("datasets"),
+        "/slipway/sweeps/{id}": stored_page("sweeps"),
+        "/slipway/datasets/{id}": stored_page("datasets"),
     }
     return [Route(path, of_training(answer), methods=["GET"]) for path, answer in table.items()]
 
 
-def _said(answer: HealthAnswer) -> Response:
+def _health_response(answer: HealthAnswer) -> Response:
     return Response(answer.body, answer.status, POLICY, exporting.KIND)
 
 

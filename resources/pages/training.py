@@ -43,8 +43,8 @@ def html(view: TrainingView, served: bool = False) -> str:
         f'<p class="quiet"><code>{escape(view.id)}</code> · <span id="freshness">as of {moment(view.at)}</span></p>',
         f'<div id="standing" role="status" aria-live="off">{parts["standing"]}</div>',
         '<section aria-labelledby="curves-title"><h2 id="curves-title">Curves</h2>',
-        f'<div id="figures">{_places(drawn)}</div>',
-        curves.given(drawn),
+        f'<div id="figures">{_curve_containers(drawn)}</div>',
+        curves.data_script(drawn),
         f'<div id="table">{parts["table"]}</div></section>',
         *(
             f'<div id="{name}">{parts[name]}</div>'
@@ -52,26 +52,26 @@ def html(view: TrainingView, served: bool = False) -> str:
         ),
     ]
     nav = [*NAV, ("In Dagster", links.training(view.recipe, view.id))] if served else []
-    title = f"{view.standing.state}: {view.name}"
-    return html_layout.page(title, order, live=view.standing.is_live, served=served, scripts=curves.scripts(), nav=nav)
+    title = f"{view.status.state}: {view.name}"
+    return html_layout.page(title, order, live=view.status.is_live, served=served, scripts=curves.scripts(), nav=nav)
 
 
 def renewal(view: TrainingView) -> dict[str, Any]:
     """What a page that is open replaces; JSON."""
     drawn = curves.data(view.fold)
     return {
-        "title": f"{view.standing.state}: {view.name}",
-        "live": view.standing.is_live,
-        "state": view.standing.state,
-        "step": view.standing.step,
+        "title": f"{view.status.state}: {view.name}",
+        "live": view.status.is_live,
+        "state": view.status.state,
+        "step": view.status.step,
         "sections": sections(view, drawn),
         "curves": drawn,
-        "places": _places(drawn),
+        "places": _curve_containers(drawn),
     }
 
 
-def _places(drawn: Mapping[str, Any]) -> str:
-    return "\n".join(curves.places(dict(drawn)))
+def _curve_containers(drawn: Mapping[str, Any]) -> str:
+    return "\n".join(curves.containers(dict(drawn)))
 
 
 def sections(view: TrainingView, drawn: Mapping[str, Any], served: bool = True) -> dict[str, str]:
@@ -89,13 +89,13 @@ def sections(view: TrainingView, drawn: Mapping[str, Any], served: bool = True) 
 
 
 def _standing(view: TrainingView) -> Iterator[str]:
-    stands = view.standing
-    kind = "red" if stands.state == FAILED else "warning" if stands.state == HANGING else "state"
-    yield f'<p class="{kind}"><b>{escape(stands.words[:1].upper() + stands.words[1:])}</b></p>'
-    if stands.steps:
+    status = view.status
+    kind = "red" if status.state == FAILED else "warning" if status.state == HANGING else "state"
+    yield f'<p class="{kind}"><b>{escape(status.summary[:1].upper() + status.summary[1:])}</b></p>'
+    if status.steps:
         yield (
-            f'<progress max="{stands.steps}" value="{min(stands.step, stands.steps)}" '
-            f'aria-label="step {stands.step} of {stands.steps}"></progress>'
+            f'<progress max="{status.steps}" value="{min(status.step, status.steps)}" '
+            f'aria-label="step {status.step} of {status.steps}"></progress>'
         )
     yield html_layout.tiles(_tiles(view))
     yield html_layout.paragraph(_bound(view), "quiet")
@@ -105,11 +105,12 @@ def _standing(view: TrainingView) -> Iterator[str]:
 
 def _bound(view: TrainingView) -> str:
     """What bounds its speed, or when that will be known; empty where it does not run, or says no such thing."""
-    stands, fold = view.standing, view.fold
-    if not stands.is_live or stands.steps is None:
+    status = view.status
+    fold = view.fold
+    if not status.is_live or status.steps is None:
         return ""
-    if fold.advice:
-        return f"What bounds its speed: {fold.advice[:1].lower()}{fold.advice[1:]}"
+    if fold.bound:
+        return f"What bounds its speed: {fold.bound[:1].lower()}{fold.bound[1:]}"
     if not fold.recent_steps:
         return ""
     return f"What bounds its speed is known from step {fold.recent_steps[0] + FIRST_WINDOW:,} on."
@@ -117,31 +118,33 @@ def _bound(view: TrainingView) -> str:
 
 def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
     """What was read of each dataset of a mix, up to the last checkpoint."""
-    total = sum(each["tokens"] for each in read.values()) or 1
+    total = sum(counts["tokens"] for counts in read.values()) or 1
     rows = [
-        [name, f"{each['tokens']:,.0f}", f"{each['tokens'] / total:.1%}", f"{each['passes']:.2f}"]
-        for name, each in read.items()
+        [name, f"{counts['tokens']:,.0f}", f"{counts['tokens'] / total:.1%}", f"{counts['passes']:.2f}"]
+        for name, counts in read.items()
     ]
     return html_layout.table(["dataset", "tokens", "share", "passes"], rows)
 
 
 def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
-    stands, figures = view.standing, dict(view.standing.figures)
-    unit, when = _unit(view), "now" if stands.is_live else f"at step {int(view.fold.last.get('step', 0)):,}"
-    yield "steps done", f"{stands.step:,} of {stands.steps:,}" if stands.steps else f"{stands.step:,}"
-    if stands.seconds_left is not None:
-        yield "left, at the pace of the last steps", duration(stands.seconds_left)
-    if stands.loss is not None:
-        yield f"{unit}, loss {when}", html_layout.number(stands.loss)
-    if stands.best_loss is not None:
+    status = view.status
+    figures = dict(view.status.figures)
+    unit = _unit(view)
+    when = "now" if status.is_live else f"at step {int(view.fold.last.get('step', 0)):,}"
+    yield "steps done", f"{status.step:,} of {status.steps:,}" if status.steps else f"{status.step:,}"
+    if status.seconds_left is not None:
+        yield "left, at the pace of the last steps", duration(status.seconds_left)
+    if status.loss is not None:
+        yield f"{unit}, loss {when}", html_layout.number(status.loss)
+    if status.best_loss is not None:
         what = "best validation loss" if view.fold.validated else "best loss"
-        yield f"{unit}, {what}, at step {stands.best_step:,}", html_layout.number(stands.best_loss)
+        yield f"{unit}, {what}, at step {status.best_step:,}", html_layout.number(status.best_loss)
     for name, title in FIGURES.items():
         if name in figures and not (name == "samples_per_second" and "tokens_per_second" in figures):
             yield f"{title} {when}", f"{figures[name]:.1%}" if name == "mfu" else html_layout.number(figures[name])
-    yield "newest checkpoint", f"step {stands.checkpoint:,}" if stands.checkpoint else "none yet"
-    if stands.nodes:
-        yield f"on {', '.join(stands.nodes)}", f"start {stands.incarnation}"
+    yield "newest checkpoint", f"step {status.checkpoint:,}" if status.checkpoint else "none yet"
+    if status.nodes:
+        yield f"on {', '.join(status.nodes)}", f"start {status.incarnation}"
     else:
         yield "starts", "none yet"
 
@@ -153,23 +156,23 @@ def _unit(view: TrainingView) -> str:
 
 
 def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
-    found = view.rare.incidents
-    if not found:
+    incidents = view.rare.incidents
+    if not incidents:
         yield html_layout.paragraph("None.", "quiet")
         return
     yield html_layout.table(
         ["when", "what", "cost", "done", "state"],
         [
             [
-                moment(each.at),
-                html_layout.link(each.what, each.path if served else ""),
-                each.cost,
-                html_layout.worded(each.done),
-                each.state,
+                moment(incident.at),
+                html_layout.link(incident.what, incident.path if served else ""),
+                incident.cost,
+                html_layout.worded(incident.done),
+                incident.state,
             ]
-            for each in reversed(found)
+            for incident in reversed(incidents)
         ],
-        left=True,
+        align_left=True,
         stacks=True,
     )
 
@@ -178,17 +181,17 @@ def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
     if not seconds:
         return
     total = sum(seconds.values())
-    rows = sorted(seconds.items(), key=lambda each: -each[1])
+    rows = sorted(seconds.items(), key=lambda item: -item[1])
     cells = [[name, f"{spent:,.1f}", f"{spent / total:.1%}"] for name, spent in rows]
     yield html_layout.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100.0%"]])
 
 
 def _checkpoints(view: TrainingView) -> Iterator[str]:
-    for each in view.rare.verdicts:
-        yield html_layout.paragraph(each)
+    for verdict in view.rare.verdicts:
+        yield html_layout.paragraph(verdict)
     rows = [[f"{step:,}", moment(at), tiers or "-", score or "-"] for step, at, tiers, score in view.rare.checkpoints]
     if rows:
-        yield html_layout.table(["step", "when", "held by", "evaluation"], rows, left=True)
+        yield html_layout.table(["step", "when", "held by", "evaluation"], rows, align_left=True)
     else:
         yield html_layout.paragraph("None yet.", "quiet")
 
@@ -199,21 +202,21 @@ def _configuration(view: TrainingView) -> Iterator[str]:
         rows = differences(rare.configuration, rare.champion)
         yield f"<h3>Beside the champion: {escape(rare.champion_name)}</h3>"
         if rows:
-            yield html_layout.table(["field", "this training", "champion"], rows, left=True)
+            yield html_layout.table(["field", "this training", "champion"], rows, align_left=True)
         else:
             yield html_layout.paragraph("Nothing differs.")
     elif rare.champion_name:
         yield html_layout.paragraph(f"The champion is {rare.champion_name}.")
     else:
         yield html_layout.paragraph("There is no champion yet to compare it with.", "quiet")
-    for each in rare.changes:
-        yield html_layout.paragraph(each)
-    whole = html_layout.table(["field", "value"], list(rare.configuration.items()), left=True)
-    yield f"<details><summary>Every field</summary>{whole}</details>"
+    for change in rare.changes:
+        yield html_layout.paragraph(change)
+    every_field = html_layout.table(["field", "value"], list(rare.configuration.items()), align_left=True)
+    yield f"<details><summary>Every field</summary>{every_field}</details>"
 
 
 def _links(view: TrainingView, served: bool) -> Iterator[str]:
-    found = [
+    targets = [
         ("its sweep", f"{ROOT}/sweeps/{view.sweep}" if view.sweep else ""),
         ("its run in MLflow", view.mlflow_page),
         ("all trainings of its recipe in MLflow, to compare them", view.mlflow_others),
@@ -221,7 +224,7 @@ def _links(view: TrainingView, served: bool) -> Iterator[str]:
         ("its checkpoints in Dagster", links.asset(links.lane(view.recipe), "checkpoint")),
         ("its incidents in Dagster", links.asset(links.lane(view.recipe), "incident")),
     ]
-    yield "<ul>" + "".join(f"<li>{html_layout.link(name, where)}</li>" for name, where in found if where and served)
+    yield "<ul>" + "".join(f"<li>{html_layout.link(name, where)}</li>" for name, where in targets if where and served)
     if view.mlflow_run and not (view.mlflow_page and served):
         yield f"<li>its run in MLflow: <code>{escape(view.mlflow_run)}</code></li>"
     for name in view.rare.profiles:

@@ -29,7 +29,7 @@ from slipway.resources.pages import mutations
 from slipway.resources.pages.door import Door
 from slipway.resources.pages.health import problems
 from slipway.resources.pages.routes import routes
-from slipway.resources.run_coordinator import asking, note_cancellation
+from slipway.resources.run_coordinator import note_cancellation, requesting_person
 from slipway.trainer.base import host_names, proxy_bypass
 
 
@@ -46,12 +46,12 @@ class PersonsContext(WorkspaceRequestContext):
 class SlipwayWebserver(DagsterWebserver[Any, Any]):
     """Dagster's webserver behind a door, with the pages of a durable tier before its own routes.
 
-    The pages come first, since the last of Dagster's routes takes any path. Raises ValueError as `access.here` and
-    `host_names.named` do.
+    The pages come first, since the last of Dagster's routes takes any path. Raises ValueError as
+    `access.of_environment` and `host_names.named` do.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._access = access.here()
+        self._access = access.of_environment()
         self._hosts = host_names.named()
         super().__init__(*arguments, **options)
 
@@ -60,16 +60,16 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
         return [door, *super().build_middleware()]
 
     def _make_request_context(self, conn: HTTPConnection) -> PersonsContext:
-        theirs: WorkspaceRequestContext = super()._make_request_context(conn)
+        base_context: WorkspaceRequestContext = super()._make_request_context(conn)
         person = self._access.person(conn.headers)
-        asking.set(person)
+        requesting_person.set(person)
         context = PersonsContext(
-            instance=theirs.instance,
-            current_workspace=theirs.get_current_workspace(),
-            process_context=theirs.process_context,
-            version=theirs.version,
+            instance=base_context.instance,
+            current_workspace=base_context.get_current_workspace(),
+            process_context=base_context.process_context,
+            version=base_context.version,
             source=conn,
-            read_only=theirs.read_only or bool(self._access.refusal(person)),
+            read_only=base_context.read_only or bool(self._access.refusal(person)),
         )
         context.person = person
         return context
@@ -84,7 +84,9 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
         if reason := mutations.refusal(query, request.method, request.headers.get("content-type", ""), refused):
             return _problem(reason, 200)  # the UI shows the sentence; of another status it would show the number
         person = self._access.person(request.headers)
-        for backfill in mutations.given(query, variables, "cancelPartitionBackfill", "backfillId") if person else ():
+        for backfill in (
+            mutations.argument_values(query, variables, "cancelPartitionBackfill", "backfillId") if person else ()
+        ):
             await run_in_threadpool(note_cancellation, self._process_context.instance, backfill, person)
         answer: JSONResponse = await super().execute_graphql_request(request, query, variables, operation_name)
         return answer
@@ -129,8 +131,8 @@ def mlflow_here(environ: Mapping[str, str] = os.environ) -> str:
 
 def _field(settings: Path, section: str, name: str) -> Any:
     """A field of the settings as it is written; None where there is none."""
-    found = yaml.safe_load(settings.read_text(encoding="utf-8"))
-    fields = found.get(section) if isinstance(found, dict) else None
+    document = yaml.safe_load(settings.read_text(encoding="utf-8"))
+    fields = document.get(section) if isinstance(document, dict) else None
     return fields.get(name) if isinstance(fields, dict) else None
 
 
@@ -140,7 +142,7 @@ def serve() -> None:
     assert hasattr(app, "DagsterWebserver"), "Dagster builds its application from another name"
     vars(app)["DagsterWebserver"] = SlipwayWebserver
     try:
-        access.here()
+        access.of_environment()
         host_names.named()
     except ValueError as error:
         sys.exit(f"slipway: {error}")

@@ -95,7 +95,8 @@ def of_checkpoint(
         progress = progresses.decode(regular_file.read(folder / progresses.PROGRESS))
     except FileNotFoundError as error:
         raise ValueError(f"{error.filename}: it is gone") from None
-    specification, lineage = facts.specification, progress.lineage
+    specification = facts.specification
+    lineage = progress.lineage
     settings: Mapping[str, Any] = progress.config
     metrics = {**progress.metrics, "validation_loss": score.loss, "validation_accuracy": score.accuracy}
     return ModelRecord(
@@ -148,7 +149,7 @@ def of_checkpoint(
             "random_states": len(progress.random_states) or None,
             "parent": _parent(facts),
         },
-        search={**facts.terms.origin, **({"cause": specification.cause} if specification.cause else {})},
+        search={**facts.run_policy.origin, **({"cause": specification.cause} if specification.cause else {})},
         outcome={
             "loss": score.loss,
             "accuracy": score.accuracy,
@@ -173,10 +174,10 @@ def missing(record: ModelRecord) -> list[str]:
     """The fields of a complete record that are not known, as `section.field`."""
     on_gpus = ON_GPUS if _on_gpus(record) else ()
     in_a_container = IN_A_CONTAINER if record.environment.get("image") else ()
-    wanted = {**FIELDS, "environment": (*FIELDS["environment"], *on_gpus, *in_a_container)}
+    required = {**FIELDS, "environment": (*FIELDS["environment"], *on_gpus, *in_a_container)}
     return [
         f"{section}.{name}"
-        for section, names in wanted.items()
+        for section, names in required.items()
         for name in names
         if getattr(record, section).get(name) in ((None, "") if name in MAY_BE_EMPTY else (None, "", [], {}))
     ]
@@ -209,12 +210,12 @@ def _documents(snapshot: Snapshot) -> list[str]:
 
 def _packing(settings: Mapping[str, Any]) -> dict[str, Any]:
     """How samples are cut from documents, and in what order they come."""
-    found = {
+    packing = {
         "length": settings.get("batch", {}).get("length"),
         "attention": settings.get("model", {}).get("attention"),
         "shuffle_shards": settings.get("run", {}).get("shuffle_shards"),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in packing.items() if value is not None}
 
 
 def _parent(facts: TrainingFacts) -> Any:
@@ -222,19 +223,20 @@ def _parent(facts: TrainingFacts) -> Any:
     specification = facts.specification
     if specification.branch is not None:
         return vars(specification.branch)
-    return specification.numbers.get("init") or "drawn weights"
+    return specification.identity_config.get("init") or "drawn weights"
 
 
 def _incarnations(facts: TrainingFacts) -> Iterator[dict[str, Any]]:
     """Every start of the training: its token, nodes and ranks, the steps that it did, and how it ended."""
-    done, terms = _steps(facts.folder), facts.terms
+    done = _steps(facts.folder)
+    run_policy = facts.run_policy
     for claim in fence.claims(facts.folder):
         ended = facts.exit_of(claim.token.incarnation)
         first, last = done.get(str(claim.token), (0, 0))
         yield {
             "token": str(claim.token),
             "nodes": list(claim.nodes),
-            "ranks": min(len(claim.nodes), terms.max_nodes) * terms.ranks_per_node,
+            "ranks": min(len(claim.nodes), run_policy.max_nodes) * run_policy.ranks_per_node,
             **({"first_step": first, "last_step": last} if last else {}),
             **({"outcome": ended.outcome, "cause": ended.kind, "step": ended.step} if ended else {}),
         }
@@ -242,11 +244,11 @@ def _incarnations(facts: TrainingFacts) -> Iterator[dict[str, Any]]:
 
 def _steps(folder: Path) -> dict[str, tuple[int, int]]:
     """The first and the last step of each generation, by its token."""
-    found = dict[str, tuple[int, int]]()
+    step_ranges = dict[str, tuple[int, int]]()
     for name, reading in accounts.folded(folder).segments.items():
-        if steps := [each for each in reading.fold.stretches if each.last]:
-            found[name.rsplit(".", 2)[0]] = steps[0].first, steps[-1].last
-    return found
+        if steps := [stretch for stretch in reading.fold.stretches if stretch.last]:
+            step_ranges[name.rsplit(".", 2)[0]] = steps[0].first, steps[-1].last
+    return step_ranges
 
 
 def _path(durable: Path, model: str, manifest: str) -> Path:

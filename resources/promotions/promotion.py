@@ -96,7 +96,9 @@ class Promotions:
     """The judgements and promotions of one registered model."""
 
     def __init__(self, registry: Registry, durable: Path, model: str) -> None:
-        self.registry, self.durable, self.model = registry, durable, model
+        self.registry = registry
+        self.durable = durable
+        self.model = model
 
     @property
     def folder(self) -> Path:
@@ -113,9 +115,11 @@ class Promotions:
 
     def champion_version(self) -> Version | None:
         """The champion as the registry has it now, which may number it anew after a restore; None before the first."""
-        if (held := self.champion()) is None:
+        if (current := self.champion()) is None:
             return None
-        return self.registry.find(self.model, held.manifest) or self.registry.version(self.model, int(held.version))
+        return self.registry.find(self.model, current.manifest) or self.registry.version(
+            self.model, int(current.version)
+        )
 
     def judged(self, manifest: str) -> Judgement | None:
         """The newest judgement of a checkpoint."""
@@ -126,10 +130,10 @@ class Promotions:
         if reason := identity.refusal(by, self.registry.promoters):
             raise NotAPromoter(f"model {self.model}: cannot {what}: {reason}")
 
-    def approve(self, version: Version, said: promotion_holds.Approval) -> None:
+    def approve(self, version: Version, approval: promotion_holds.Approval) -> None:
         """Record what a person said about a version. Raises NotAPromoter."""
-        self.admit(said.by, f"approve version {version.number}")
-        promotion_holds.approve(self.folder, version.manifest, said)
+        self.admit(approval.by, f"approve version {version.number}")
+        promotion_holds.approve(self.folder, version.manifest, approval)
 
     def thaw(self, by: str) -> None:
         """End a freeze. Raises NotAPromoter; anybody may freeze, as that changes nothing."""
@@ -153,14 +157,16 @@ class Promotions:
         self.admit(by, f"promote version {version.number}")
         with one_writer(self.durable, self.model):
             # The number first: whoever is promoted after it was read takes it, and this promotion finds that out.
-            number, held = next_number(self.durable, self.model), self.champion()
-            if held is None or held.manifest != version.manifest:
-                before, judgement = held.version if held else None, self._allowing(version, held)
-                held = _promotion(version, before, by, why, judgement)
-                if not add(self.durable, number, held):
+            number = next_number(self.durable, self.model)
+            current = self.champion()
+            if current is None or current.manifest != version.manifest:
+                before = current.version if current else None
+                judgement = self._allowing(version, current)
+                current = _promotion(version, before, by, why, judgement)
+                if not add(self.durable, number, current):
                     raise NotJudged(f"model {self.model}: another version became the champion at this moment")
             self.mirror()  # also where a process died before it did
-        return held
+        return current
 
     def demote(self, by: str, why: str) -> Promotion:
         """Leave the model without a champion; one that has none stays so.
@@ -169,10 +175,11 @@ class Promotions:
         """
         self.admit(by, "demote it")
         with one_writer(self.durable, self.model):
-            number, held = next_number(self.durable, self.model), self.champion()
-            if held is None:
+            number = next_number(self.durable, self.model)
+            current = self.champion()
+            if current is None:
                 raise NotPromoted(f"model {self.model}: it has no champion")
-            gone = Promotion(self.model, "", "", held.version, "", {}, by, why, time.time())
+            gone = Promotion(self.model, "", "", current.version, "", {}, by, why, time.time())
             if not add(self.durable, number, gone):
                 raise NotPromoted(f"model {self.model}: another version became the champion at this moment")
             self.mirror()
@@ -209,38 +216,39 @@ class Promotions:
         codec.replace(self.folder / "mirrored.json", {"promotions": len(known)})
         return True
 
-    def _allowing(self, version: Version, held: Promotion | None) -> Judgement:
+    def _allowing(self, version: Version, current: Promotion | None) -> Judgement:
         try:
-            return allowing(self.durable, version, held)
+            return allowing(self.durable, version, current)
         except NotPromoted as error:
             raise type(error)(f"model {self.model}: {error}") from None
 
 
-def allowing(durable: Path, version: Version, held: Promotion | None) -> Judgement:
-    """The judgement that allows that `version` takes the place of `held`, the champion of now.
+def allowing(durable: Path, version: Version, current: Promotion | None) -> Judgement:
+    """The judgement that allows that `version` takes the place of `current`, the champion of now.
 
     Raises NotPromoted, with the reason and without the name of the model.
     """
-    named, judgement = f"version {version.number}", judged(durable, version.model, version.manifest)
+    named = f"version {version.number}"
+    judgement = judged(durable, version.model, version.manifest)
     if judgement is None:
         whose = f": materialise the candidate of {version.training}" if version.training else ""
         raise NotJudged(f"{named} was not judged{whose}")
     if judgement.model != version.model or judgement.candidate != version.manifest:
         raise NotJudged(f"{named}: the judgement on record is about another checkpoint")
-    if judgement.champion != (held.manifest if held else ""):
-        raise NotJudged(f"{named} was not compared with the champion of now, {champion_name(held)}")
+    if judgement.champion != (current.manifest if current else ""):
+        raise NotJudged(f"{named} was not compared with the champion of now, {champion_name(current)}")
     if judgement.undecided:
         raise NotPromoted(f"{named} waits: {judgement.undecided}")
     if not judgement.passed:
-        raise NotPromoted(f"{named} did not pass {', '.join(judgement.failed)} against {champion_name(held)}")
+        raise NotPromoted(f"{named} did not pass {', '.join(judgement.failed)} against {champion_name(current)}")
     if reason := promotion_holds.reason(folder_of(durable, version.model), judgement, history(durable, version.model)):
         raise HeldBack(f"{named} waits: {reason}")
     return judgement
 
 
-def champion_name(held: Promotion | None) -> str:
+def champion_name(current: Promotion | None) -> str:
     """The champion, for a sentence."""
-    return f"version {held.version}" if held else "no champion"
+    return f"version {current.version}" if current else "no champion"
 
 
 def send_back(durable: Path, model: str, manifest: str, evidence: Mapping[str, Any], by: str, why: str) -> bool:
@@ -251,20 +259,31 @@ def send_back(durable: Path, model: str, manifest: str, evidence: Mapping[str, A
     Unavailable while another process works on the model.
     """
     with one_writer(durable, model):
-        number, known = next_number(durable, model), history(durable, model)
+        number = next_number(durable, model)
+        known = history(durable, model)
         if not known or known[-1].manifest != manifest:
             return False
-        if any(each.judgement and dict(each.judgement.figures) == dict(evidence) for each in known):
+        if any(
+            promotion_record.judgement and dict(promotion_record.judgement.figures) == dict(evidence)
+            for promotion_record in known
+        ):
             return False
-        held = known[-1]
-        before = next((each for each in reversed(known) if each.version and each.version == held.before), None)
+        current = known[-1]
+        before = next(
+            (
+                promotion_record
+                for promotion_record in reversed(known)
+                if promotion_record.version and promotion_record.version == current.before
+            ),
+            None,
+        )
         back = before.manifest if before else ""
         judged = Judgement(model, back, manifest, {SENT_BACK: True}, by, figures=dict(evidence), rollback=True)
         if before is None:
-            made = Promotion(model, "", "", held.version, "", {}, by, why, time.time(), judged)
+            new_promotion = Promotion(model, "", "", current.version, "", {}, by, why, time.time(), judged)
         else:
-            made = replace(before, before=held.version, by=by, why=why, at=time.time(), judgement=judged)
-        return add(durable, number, made)
+            new_promotion = replace(before, before=current.version, by=by, why=why, at=time.time(), judgement=judged)
+        return add(durable, number, new_promotion)
 
 
 def undecided(durable: Path, manifest: str) -> Judgement | None:
@@ -272,14 +291,16 @@ def undecided(durable: Path, manifest: str) -> Judgement | None:
 
     The checkpoint is looked for among the candidates of all models.
     """
-    return next((each for each in _judgements(durable, manifest) if each.undecided), None)
+    return next((judgement for judgement in _judgements(durable, manifest) if judgement.undecided), None)
 
 
 def held_back(durable: Path, manifest: str) -> str:
     """Why a checkpoint that passed waits for a person or for time; empty for one that does not. Without MLflow."""
-    for each in _judgements(durable, manifest):
-        if each.passed and (
-            why := promotion_holds.reason(durable / "models" / each.model, each, history(durable, each.model))
+    for judgement in _judgements(durable, manifest):
+        if judgement.passed and (
+            why := promotion_holds.reason(
+                durable / "models" / judgement.model, judgement, history(durable, judgement.model)
+            )
         ):
             return why
     return ""
@@ -297,7 +318,7 @@ def refusal_to_answer(durable: Path, version: Version, again: bool = False) -> s
             f"version {version.number} may not answer: it is the champion no more, by {ended.by}: {ended.why}; for it "
             f"to answer again: slipway models rollback {version.model} {version.number}"
         )
-    if any(each.manifest == version.manifest for each in known):
+    if any(promotion_record.manifest == version.manifest for promotion_record in known):
         return ""
     try:
         allowing(durable, version, champion(durable, version.model))
@@ -327,5 +348,5 @@ def _promotion(
 
 def _judgements(durable: Path, manifest: str) -> list[Judgement]:
     """The newest judgements of a checkpoint as candidate of all models."""
-    found = [judged(durable, name, manifest) for name in models(durable)]
-    return [each for each in found if each is not None]
+    candidates = [judged(durable, name, manifest) for name in models(durable)]
+    return [judgement for judgement in candidates if judgement is not None]

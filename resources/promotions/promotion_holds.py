@@ -74,8 +74,8 @@ def reason(folder: Path, judgement: HeldJudgement, promotions: Sequence[Dated], 
     if judgement.approval_hours and (missing := _missing_approval(folder, judgement, now)):
         return missing
     if promotions and now < promotions[-1].at + judgement.cool_down_hours * HOUR:
-        left = (promotions[-1].at - now) / HOUR + judgement.cool_down_hours
-        return f"the last promotion was less than {judgement.cool_down_hours:g} h ago: {left:.1f} h are left"
+        hours_left = (promotions[-1].at - now) / HOUR + judgement.cool_down_hours
+        return f"the last promotion was less than {judgement.cool_down_hours:g} h ago: {hours_left:.1f} h are left"
     return ""
 
 
@@ -83,8 +83,8 @@ def awaits_approval(folder: Path, judgement: HeldJudgement, now: float | None = 
     """Whether all that a candidate that passed waits for is that a person approves it, who has not refused it."""
     if judgement.rollback or not judgement.approval_hours or freeze(folder) is not None:
         return False
-    said = approvals(folder, judgement.candidate)
-    refused = bool(said) and not said[-1].approved
+    answers = approvals(folder, judgement.candidate)
+    refused = bool(answers) and not answers[-1].approved
     return not refused and bool(_missing_approval(folder, judgement, time.time() if now is None else now))
 
 
@@ -95,9 +95,9 @@ def freeze(folder: Path) -> Freeze | None:
 
 def set_freeze(folder: Path, by: str, why: str) -> Freeze:
     """Freeze a model; one that is frozen stays so, for the first reason."""
-    made = Freeze(by, why)
-    codec.create_only(folder / "freeze.json", made, FREEZE)
-    return freeze(folder) or made
+    new_freeze = Freeze(by, why)
+    codec.create_only(folder / "freeze.json", new_freeze, FREEZE)
+    return freeze(folder) or new_freeze
 
 
 def thaw(folder: Path) -> None:
@@ -118,11 +118,12 @@ def approvals(folder: Path, manifest: str) -> list[Approval]:
 
 
 def _missing_approval(folder: Path, judgement: HeldJudgement, now: float) -> str:
-    said, ask = approvals(folder, judgement.candidate), f"slipway models approve {folder.name} VERSION"
-    if not said:
+    answers = approvals(folder, judgement.candidate)
+    ask = f"slipway models approve {folder.name} VERSION"
+    if not answers:
         return f"a person must approve it: {ask}"
-    if not said[-1].approved:
-        return f"{said[-1].by} refused it: {said[-1].why}"
-    if now > said[-1].at + judgement.approval_hours * HOUR:
-        return f"the approval by {said[-1].by} is older than {judgement.approval_hours:g} h: {ask}"
+    if not answers[-1].approved:
+        return f"{answers[-1].by} refused it: {answers[-1].why}"
+    if now > answers[-1].at + judgement.approval_hours * HOUR:
+        return f"the approval by {answers[-1].by} is older than {judgement.approval_hours:g} h: {ask}"
     return ""

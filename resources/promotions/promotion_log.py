@@ -66,9 +66,13 @@ class Judgement:
     @property
     def failed(self) -> list[str]:
         """The checks that were made and not passed."""
-        made: Mapping[str, Mapping[str, Any]] = self.figures.get("checks", {})
-        left = {name for name, found in made.items() if str(found.get("note", "")).startswith(NOT_EXAMINED)}
-        return [name for name, passed in self.checks.items() if not passed and name not in left]
+        check_figures: Mapping[str, Mapping[str, Any]] = self.figures.get("checks", {})
+        not_examined = {
+            name
+            for name, figures_of_check in check_figures.items()
+            if str(figures_of_check.get("note", "")).startswith(NOT_EXAMINED)
+        }
+        return [name for name, passed in self.checks.items() if not passed and name not in not_examined]
 
 
 @dataclass(frozen=True)
@@ -105,9 +109,9 @@ def champions(durable: Path, model: str) -> list[Promotion]:
     Raises as `history`: where a record was lost, nobody knows which these are.
     """
     newest: dict[str, Promotion] = {}
-    for made in reversed(history(durable, model)):
-        if made.manifest:
-            newest.setdefault(made.manifest, made)
+    for promotion in reversed(history(durable, model)):
+        if promotion.manifest:
+            newest.setdefault(promotion.manifest, promotion)
     return list(newest.values())[:2]
 
 
@@ -141,14 +145,14 @@ def history(durable: Path, model: str) -> list[Promotion]:
     least = followed(durable, model)  # before the records: these are never fewer than what was followed
     earlier = [_of_journal(event) for event in journal.read(folder_of(durable, model) / "promotions.journal").events]
     try:
-        found = numbered.read_all(_log(durable, model), Promotion, PROMOTION, least - len(earlier))
+        recorded = numbered.read_all(_log(durable, model), Promotion, PROMOTION, least - len(earlier))
     except numbered.LostRecord as error:
         lost_for_good = f"slipway models rollback {model} VERSION --although-lost"
         raise LostPromotion(
             f"model {model}: {error}. Until then nobody knows who the champion is; if it is lost for good, choose the "
             f"champion: {lost_for_good}"
         ) from None
-    return [*earlier, *found]
+    return [*earlier, *recorded]
 
 
 def acknowledge(durable: Path, model: str, by: str, why: str) -> list[int]:
@@ -159,8 +163,8 @@ def acknowledge(durable: Path, model: str, by: str, why: str) -> list[int]:
     earlier = len(journal.read(folder_of(durable, model) / "promotions.journal").events)
     lost = numbered.lost(_log(durable, model), followed(durable, model) - earlier)
     for number in lost:
-        said = f"the record of promotion {number} was lost, and with it what it said: {why}"
-        add(durable, number, Promotion(model, "", "", None, "", {}, by, said, time.time()))
+        reason = f"the record of promotion {number} was lost, and with it what it said: {why}"
+        add(durable, number, Promotion(model, "", "", None, "", {}, by, reason, time.time()))
     return lost
 
 
@@ -169,15 +173,15 @@ def withdrawals(known: Sequence[Promotion]) -> dict[str, Promotion]:
 
     Each with the record that ended it. One that was promoted again since is none of them.
     """
-    found: dict[str, Promotion] = {}
-    held: Promotion | None = None
-    for each in known:
-        ended = each.judgement is not None and SENT_BACK in each.judgement.checks
-        if held is not None and (ended or (not each.version and each.before is not None)):
-            found[held.manifest] = each
-        found.pop(each.manifest, None)
-        held = each if each.version else None
-    return found
+    ended_by: dict[str, Promotion] = {}
+    current: Promotion | None = None
+    for promotion in known:
+        ended = promotion.judgement is not None and SENT_BACK in promotion.judgement.checks
+        if current is not None and (ended or (not promotion.version and promotion.before is not None)):
+            ended_by[current.manifest] = promotion
+        ended_by.pop(promotion.manifest, None)
+        current = promotion if promotion.version else None
+    return ended_by
 
 
 def next_number(durable: Path, model: str) -> int:
@@ -188,20 +192,21 @@ def next_number(durable: Path, model: str) -> int:
     return numbered.newest(_log(durable, model)) + 1
 
 
-def add(durable: Path, number: int, made: Promotion) -> bool:
+def add(durable: Path, number: int, promotion: Promotion) -> bool:
     """Add a promotion to its model's log under this number; False where another one has it. Raises OSError."""
-    return numbered.add(_log(durable, made.model), number, made, PROMOTION)
+    return numbered.add(_log(durable, promotion.model), number, promotion, PROMOTION)
 
 
 def is_outdated(durable: Path, judgement: Judgement) -> bool:
     """Whether another version has become the champion since."""
-    held = champion(durable, judgement.model)
-    return (held.manifest if held else "") != judgement.champion
+    current = champion(durable, judgement.model)
+    return (current.manifest if current else "") != judgement.champion
 
 
 def _of_journal(event: journal.JournalEvent) -> Promotion:
     """A promotion as an earlier version recorded it."""
-    tags, by = event["tags"], f"run {event['evidence'].get('run', '')}"
+    tags = event["tags"]
+    by = f"run {event['evidence'].get('run', '')}"
     which = event["model"], event["version"], tags.get(MANIFEST_TAG, "")
     return Promotion(*which, event["before"], event["source"], tags, by, "", event["t"])
 

@@ -33,7 +33,9 @@ class ClusterServing:
     precision: ClassVar[str] = "bf16"
 
     def __init__(self, client: Client, cluster: Cluster, settings: ServingSettings | None) -> None:
-        self._client, self._cluster, self._settings = client, cluster, settings
+        self._client = client
+        self._cluster = cluster
+        self._settings = settings
 
     @property
     def image(self) -> str:
@@ -48,89 +50,94 @@ class ClusterServing:
 
     def ensure(self, records: ServingRecords) -> None:
         """Bring the cluster's objects to what is wanted. Raises Unavailable, and ValueError for settings that lack."""
-        wanted = self._wanted(records, self._known)
+        required = self._required(records, self._known)
         for resource in self._kinds(self._known):
-            held = {each["metadata"]["name"]: each for each in self._client.list(resource, {})}
-            held = {name: each for name, each in held.items() if _is_ours(each)}
-            for name, document in wanted.get(resource, {}).items():
+            present = {item["metadata"]["name"]: item for item in self._client.list(resource, {})}
+            present = {name: item for name, item in present.items() if _is_ours(item)}
+            for name, document in required.get(resource, {}).items():
                 _unwanted_since.pop((resource, name), None)
-                if name not in held:
+                if name not in present:
                     self._client.create(resource, _noted(document))
-                elif change := change_of(held[name], document):
+                elif change := change_of(present[name], document):
                     self._client.patch(resource, name, change)
-            for name in held.keys() - wanted.get(resource, {}).keys():
+            for name in present.keys() - required.get(resource, {}).keys():
                 if resource in AT_ONCE or self._is_over(resource, name):
-                    self._client.delete(resource, name, held[name]["metadata"]["uid"])
+                    self._client.delete(resource, name, present[name]["metadata"]["uid"])
 
-    def _wanted(
+    def _required(
         self, records: ServingRecords, settings: ServingSettings
     ) -> dict[Resource, dict[str, KubernetesObject]]:
         """The objects that should be there, by kind and name."""
-        found: list[tuple[Resource, KubernetesObject]] = []
+        required: list[tuple[Resource, KubernetesObject]] = []
         durable = str(records.durable)
         for model in records.models():
             state = records.state(model)
-            for version in {each.checkpoint: each for each in (state.settled, state.coming) if each}.values():
-                found += objects.of_version(model, version, settings, self._cluster, durable)
-        if found:
-            found += objects.of_front(settings, self._cluster, durable)
+            for version in {
+                served_version.checkpoint: served_version
+                for served_version in (state.settled, state.coming)
+                if served_version
+            }.values():
+                required += objects.of_version(model, version, settings, self._cluster, durable)
+        if required:
+            required += objects.of_front(settings, self._cluster, durable)
         by_kind: dict[Resource, dict[str, KubernetesObject]] = {}
-        for resource, document in found:
+        for resource, document in required:
             by_kind.setdefault(resource, {})[document["metadata"]["name"]] = document
         return by_kind
 
     def _kinds(self, settings: ServingSettings) -> Iterator[Resource]:
         """The kinds to look at, those of earlier settings too; what operators bring may be unknown to the cluster."""
         needed = {LEADER_WORKER_SETS: settings.nodes > 1, SCALED_OBJECTS: settings.scaler == "keda"}
-        for each in KINDS:
-            if needed.get(each, True) or self._client.serves(each):
-                yield each
+        for kind in KINDS:
+            if needed.get(kind, True) or self._client.serves(kind):
+                yield kind
 
     def _is_over(self, resource: Resource, name: str) -> bool:
         """Whether what was under way at an object has had its time."""
         return time.monotonic() - _unwanted_since.setdefault((resource, name), time.monotonic()) > DRAIN_SECONDS
 
 
-def _is_ours(found: KubernetesObject) -> bool:
+def _is_ours(document: KubernetesObject) -> bool:
     """Whether this process makes the object: what an operator makes for one of ours may have its labels (KEDA's
     autoscalers have)."""
-    owners = found["metadata"].get("ownerReferences", [])
-    return SERVES in found["metadata"].get("labels", {}) and not any(each.get("controller") for each in owners)
+    owners = document["metadata"].get("ownerReferences", [])
+    return SERVES in document["metadata"].get("labels", {}) and not any(owner.get("controller") for owner in owners)
 
 
-def change_of(held: KubernetesObject, wanted: KubernetesObject) -> KubernetesObject:
+def change_of(present: KubernetesObject, required: KubernetesObject) -> KubernetesObject:
     """The merge patch (RFC 7386) that makes an object what is wanted; empty where the same was sent before.
 
     Compared is what was sent, not what is there: the server adds its defaults. The number of pods is the autoscaler's.
     """
-    sent = _sent(held["metadata"].get("annotations", {}).get(APPLIED, ""))
-    if sent == wanted["spec"]:
+    sent = _sent(present["metadata"].get("annotations", {}).get(APPLIED, ""))
+    if sent == required["spec"]:
         return {}
-    changes = _merge(sent, wanted["spec"])
+    changes = _merge(sent, required["spec"])
     changes.pop("replicas", None)
-    return {"metadata": {"annotations": _noted(wanted)["metadata"]["annotations"]}, "spec": changes}
+    return {"metadata": {"annotations": _noted(required)["metadata"]["annotations"]}, "spec": changes}
 
 
 def _sent(note: str) -> dict[str, Any]:
     """What was sent before, by our note on the object; nothing where others have written over it."""
     try:
-        found = parsing.value(note)
+        document = parsing.value(note)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _merge(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for key, value in after.items():
         if isinstance(value, dict) and isinstance(before.get(key), dict):
-            found[key] = _merge(before[key], value)
+            patch[key] = _merge(before[key], value)
         elif value != before.get(key):
-            found[key] = value
-    return found
+            patch[key] = value
+    return patch
 
 
 def _noted(document: KubernetesObject) -> KubernetesObject:
     """The object with its specification as an annotation."""
-    metadata, sent = document["metadata"], json.dumps(document["spec"], sort_keys=True)
+    metadata = document["metadata"]
+    sent = json.dumps(document["spec"], sort_keys=True)
     return {**document, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), APPLIED: sent}}}

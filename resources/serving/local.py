@@ -27,12 +27,13 @@ class LocalServing:
     image: ClassVar[str] = ""
 
     def __init__(self, code: Path, environ: Mapping[str, str] = os.environ) -> None:
-        self._code, self._environ = code, environ
+        self._code = code
+        self._environ = environ
 
     def ensure(self, records: ServingRecords) -> None:
         """Start the front unless it runs. Raises Unavailable, with the place of its log."""
-        wanted = [records.state(model).wanted for model in records.models()]
-        if not any(each is not None and each.want == "serve" for each in wanted) or runs(records):
+        wishes = [records.state(model).desired for model in records.models()]
+        if not any(wish is not None and wish.want == "serve" for wish in wishes) or runs(records):
             return
         module = ["slipway.serving", "--durable", str(records.durable), "--detach", *self._port(records)]
         local_process.start_detached(
@@ -41,13 +42,13 @@ class LocalServing:
 
     def _port(self, records: ServingRecords) -> list[str]:
         """Raises Unavailable for what is no port."""
-        given = self._environ.get(PORT)
-        if given is None:
+        setting = self._environ.get(PORT)
+        if setting is None:
             before = records.front()
             return ["--port", str(urlparse(before.url).port if before else DEFAULT_PORT), "--or-any-port"]
-        if not given.isdecimal() or int(given) > 65535:
-            raise Unavailable(f"{PORT}: found {given!r}, expected a port from 1 to 65535, or 0 for any free one")
-        return ["--port", given]
+        if not setting.isdecimal() or int(setting) > 65535:
+            raise Unavailable(f"{PORT}: found {setting!r}, expected a port from 1 to 65535, or 0 for any free one")
+        return ["--port", setting]
 
 
 def runs(records: ServingRecords) -> bool:

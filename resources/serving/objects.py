@@ -60,12 +60,12 @@ def of_version(
     """The objects of one version: its pods, their Service, how many there are, and how many may be away."""
     name = service_name(model, version)
     labels = {SERVES: name, "slipway/version": version.number}
-    notes = {MODEL: model, "slipway/checkpoint": version.checkpoint, "slipway/manifest": version.manifest}
-    about: KubernetesObject = {"name": name, "labels": labels, "annotations": notes}
+    annotations = {MODEL: model, "slipway/checkpoint": version.checkpoint, "slipway/manifest": version.manifest}
+    about: KubernetesObject = {"name": name, "labels": labels, "annotations": annotations}
     pod = _PodMaker(model, version, settings, cluster, durable)
     leaders = {**labels, "leaderworkerset.sigs.k8s.io/worker-index": "0"} if settings.nodes > 1 else labels
     kind = LEADER_WORKER_SETS if settings.nodes > 1 else DEPLOYMENTS
-    workload = _groups(pod, labels, notes) if settings.nodes > 1 else _deployment(pod, labels, notes)
+    workload = _groups(pod, labels, annotations) if settings.nodes > 1 else _deployment(pod, labels, annotations)
     target = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name}
     by_queue = settings.scaler == "keda"
     scaler = (
@@ -111,12 +111,12 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
         "strategy": _one_at_a_time(),
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
-    found = [
+    objects_of_front = [
         (DEPLOYMENTS, of(DEPLOYMENTS, about, spec)),
         (SERVICES, of(SERVICES, about, _service(labels))),
         (BUDGETS, of(BUDGETS, about, {"maxUnavailable": 1, "selector": {"matchLabels": labels}})),
     ]
-    return [*found, (INGRESSES, _ingress(settings, about))] if settings.host else found
+    return [*objects_of_front, (INGRESSES, _ingress(settings, about))] if settings.host else objects_of_front
 
 
 class _PodMaker:
@@ -125,12 +125,16 @@ class _PodMaker:
     def __init__(
         self, model: str, version: ServedVersion, settings: ServingSettings, cluster: Cluster, durable: str
     ) -> None:
-        self._model, self._version, self.settings = model, version, settings
-        self._cluster, self._durable = cluster, durable
+        self._model = model
+        self._version = version
+        self.settings = settings
+        self._cluster = cluster
+        self._durable = durable
 
-    def template(self, labels: dict[str, str], notes: dict[str, str], rank: str = "") -> KubernetesObject:
+    def template(self, labels: dict[str, str], annotations: dict[str, str], rank: str = "") -> KubernetesObject:
         """One pod; `rank` are the further arguments of a pod of several nodes."""
-        settings, claims = self.settings, _claim(self._cluster, self._durable)
+        settings = self.settings
+        claims = _claim(self._cluster, self._durable)
         answers = rank != WORKER
         server = {
             **_container("vllm", settings.image, self._cluster),
@@ -159,7 +163,7 @@ class _PodMaker:
             "initContainers": [self._puller()],
             "containers": [server],
             "nodeSelector": dict(settings.node_selector),
-            "tolerations": [dict(each) for each in settings.tolerations],
+            "tolerations": [dict(toleration) for toleration in settings.tolerations],
             "terminationGracePeriodSeconds": DRAIN_SECONDS,
             **({"priorityClassName": settings.priority} if settings.priority else {}),
             "volumes": [
@@ -169,10 +173,11 @@ class _PodMaker:
                 *claims,
             ],
         }
-        return {"metadata": {"labels": labels, "annotations": notes}, "spec": spec}
+        return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
     def _command(self) -> str:
-        settings, name = self.settings, self._version.named(self._model)
+        settings = self.settings
+        name = self._version.named(self._model)
         options = {
             "served-model-name": f"{name} {self._model}",
             "tensor-parallel-size": settings.tensor_parallel,
@@ -230,16 +235,16 @@ def _hosts(settings: ServingSettings, cluster: Cluster) -> list[str]:
     return [*service, *filter(None, (settings.host, *settings.hosts))]
 
 
-def _deployment(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -> KubernetesObject:
+def _deployment(pod: _PodMaker, labels: dict[str, str], annotations: dict[str, str]) -> KubernetesObject:
     return {
         "selector": {"matchLabels": labels},
         "strategy": _one_at_a_time(),
-        "template": pod.template(labels, notes),
+        "template": pod.template(labels, annotations),
     }
 
 
-def _groups(pod: _PodMaker, labels: dict[str, str], notes: dict[str, str]) -> KubernetesObject:
-    leader, worker = (pod.template(labels, notes, rank) for rank in (LEADER, WORKER))
+def _groups(pod: _PodMaker, labels: dict[str, str], annotations: dict[str, str]) -> KubernetesObject:
+    leader, worker = (pod.template(labels, annotations, rank) for rank in (LEADER, WORKER))
     return group_workload(pod.settings.nodes, leader, worker)
 
 
@@ -265,7 +270,7 @@ def _by_waiting(target: KubernetesObject, named: str, settings: ServingSettings)
     vLLM's metrics have the version's own name (https://docs.vllm.ai/en/stable/usage/metrics.html). While Prometheus
     cannot be asked three times in a row, KEDA keeps the replicas at least.
     """
-    asked = {
+    trigger = {
         "serverAddress": settings.prometheus,
         "query": f'sum(vllm:num_requests_waiting{{model_name="{named}"}})',
         "threshold": str(settings.waiting_requests),
@@ -277,7 +282,7 @@ def _by_waiting(target: KubernetesObject, named: str, settings: ServingSettings)
         "pollingInterval": 15,
         "fallback": {"failureThreshold": 3, "replicas": settings.least_replicas, "behavior": "currentReplicasIfHigher"},
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(settings)}},
-        "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": asked}],
+        "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
     }
 
 
@@ -292,12 +297,14 @@ def _behaviour(settings: ServingSettings) -> KubernetesObject:
 
 
 def _ingress(settings: ServingSettings, about: KubernetesObject) -> KubernetesObject:
-    timeouts = {f"nginx.ingress.kubernetes.io/proxy-{each}-timeout": INGRESS_SECONDS for each in ("read", "send")}
-    notes = {**timeouts, "nginx.ingress.kubernetes.io/proxy-buffering": "off"}  # streams arrive as they are made
+    timeouts = {
+        f"nginx.ingress.kubernetes.io/proxy-{direction}-timeout": INGRESS_SECONDS for direction in ("read", "send")
+    }
+    annotations = {**timeouts, "nginx.ingress.kubernetes.io/proxy-buffering": "off"}  # streams arrive as they are made
     backend = {"service": {"name": FRONT, "port": {"name": "http"}}}
     path = {"path": "/", "pathType": "Prefix", "backend": backend}
     spec = {"ingressClassName": settings.ingress_class, "rules": [{"host": settings.host, "http": {"paths": [path]}}]}
-    return of(INGRESSES, {**about, "annotations": notes}, spec)
+    return of(INGRESSES, {**about, "annotations": annotations}, spec)
 
 
 def _service(labels: dict[str, str]) -> KubernetesObject:
@@ -358,11 +365,13 @@ def _amounts(amounts: Any) -> KubernetesObject:
 
 def _claim_of(cluster: Cluster, durable: str) -> tuple[str, str]:
     """The path and the claim of the volume that holds the durable tier. Raises ValueError when none does."""
-    held = {path: claim for path, claim in cluster.volumes.items() if f"{durable}/".startswith(f"{path.rstrip('/')}/")}
-    if not held:
+    claims = {
+        path: claim for path, claim in cluster.volumes.items() if f"{durable}/".startswith(f"{path.rstrip('/')}/")
+    }
+    if not claims:
         raise ValueError(f"compute.cluster.volumes: found none that holds {durable}, expected the durable tier's")
-    path = max(held, key=len)
-    return path, held[path]
+    path = max(claims, key=len)
+    return path, claims[path]
 
 
 def _mount(cluster: Cluster, durable: str, read_only: bool) -> list[KubernetesObject]:

@@ -39,18 +39,18 @@ def serve(
     if not 0 < policy.share <= 1:
         raise NotServed(f"share: found {policy.share:g}, expected above 0 and 1 at most")
     state = records.state(model)
-    wanted = ServingWish("serve", by, why, version, state.settled, follows, policy)
-    held = state.wanted
-    tried = held is not None and (held.version, held.follows, held.policy) == (version, follows, policy)
+    wish = ServingWish("serve", by, why, version, state.settled, follows, policy)
+    earlier = state.desired
+    tried = earlier is not None and (earlier.version, earlier.follows, earlier.policy) == (version, follows, policy)
     if tried and not (state.verdict is not None and state.verdict.outcome == "back"):
         return state
-    return _wish(records, state, wanted)
+    return _wish(records, state, wish)
 
 
 def stop(records: ServingRecords, model: str, by: str, why: str) -> ServedState:
     """Want nothing any more: what is under way is answered, and then nothing is. Raises NotServed."""
     state = records.state(model)
-    if state.wanted is None or (state.wanted.want == "stop" and not state.wanted.follows):
+    if state.desired is None or (state.desired.want == "stop" and not state.desired.follows):
         return state
     return _wish(records, state, ServingWish("stop", by, why))
 
@@ -62,14 +62,15 @@ def withdraw(records: ServingRecords, model: str, gone: Collection[str], by: str
     NotServed.
     """
     state = records.state(model)
-    wanted, present = state.wanted, [each for each in (state.coming, state.settled) if each is not None]
-    if wanted is None or not any(each.checkpoint in gone for each in present):
+    wish = state.desired
+    present = [version for version in (state.coming, state.settled) if version is not None]
+    if wish is None or not any(version.checkpoint in gone for version in present):
         return state
-    left = [each for each in present if each.checkpoint not in gone]
-    if not left:
-        return _wish(records, state, ServingWish("stop", by, why, follows=wanted.follows, policy=wanted.policy))
-    before = state.settled if state.settled in left else None
-    return _wish(records, state, ServingWish("serve", by, why, left[0], before, wanted.follows, wanted.policy))
+    remaining = [version for version in present if version.checkpoint not in gone]
+    if not remaining:
+        return _wish(records, state, ServingWish("stop", by, why, follows=wish.follows, policy=wish.policy))
+    before = state.settled if state.settled in remaining else None
+    return _wish(records, state, ServingWish("serve", by, why, remaining[0], before, wish.follows, wish.policy))
 
 
 def back(
@@ -85,10 +86,11 @@ def back(
     again; such a one is passed over.
     """
     state = records.state(model)
-    now, answered = state.settled, list(settled(records, model))
+    now = state.settled
+    answered = list(settled(records, model))
     under_way = state.coming is not None and state.coming != now
     former = [now] if under_way and now else [] if under_way else [e for e in reversed(answered) if e != now]
-    goal = next((each for each in former if not refusal(each)), None)
+    goal = next((version for version in former if not refusal(version)), None)
     if goal is None:
         reason = refusal(former[0]) if former else "no other version has answered before"
         raise NotServed(f"model {model}: {reason}")
@@ -97,12 +99,12 @@ def back(
 
 def settled(records: ServingRecords, model: str) -> Iterator[ServedVersion]:
     """The versions that have had all of the traffic, in their order."""
-    for wanted, verdict in records.history(model):
-        if wanted.version is not None and verdict is not None and verdict.outcome == "all":
-            yield wanted.version
+    for wish, verdict in records.history(model):
+        if wish.version is not None and verdict is not None and verdict.outcome == "all":
+            yield wish.version
 
 
-def _wish(records: ServingRecords, state: ServedState, wanted: ServingWish) -> ServedState:
-    if not records.wish(state, wanted):
+def _wish(records: ServingRecords, state: ServedState, wish: ServingWish) -> ServedState:
+    if not records.wish(state, wish):
         raise NotServed(f"model {state.model}: somebody else has just wished for something: look, and ask again")
     return records.state(state.model)

@@ -69,18 +69,18 @@ class ShortJobAttempt:
     def logs(self) -> Path:
         return self.path / LOGS
 
-    def claim(self, wanted: ShortJob, nodes: tuple[str, ...], size: int) -> Job:
+    def claim(self, short_job: ShortJob, nodes: tuple[str, ...], size: int) -> Job:
         """The launcher's job of this attempt: the one on record, or this one, which is put on record."""
         job = Job(
             name=self.job_name,
-            command=wanted.command,
-            config={**wanted.request, "outcome": str(self.path / OUTCOME)},
+            command=short_job.command,
+            config={**short_job.request, "outcome": str(self.path / OUTCOME)},
             nodes=nodes,
             size=size,
             least=size,
-            ranks_per_node=wanted.ranks_per_node,
-            labels={"task": wanted.kind},
-            kubernetes=wanted.kubernetes or {},
+            ranks_per_node=short_job.ranks_per_node,
+            labels={"task": short_job.kind},
+            kubernetes=short_job.kubernetes or {},
         )
         atomic.create_only(self.path / JOB, atomic.readable_json(document.of(job)))
         claimed = self.claimed()
@@ -89,8 +89,8 @@ class ShortJobAttempt:
 
     def claimed(self) -> Job | None:
         """The job on record; None for an attempt that nobody has begun. Raises OSError and codec.UndecodableRecord."""
-        found: dict[str, Any] | None = codec.read_if_there(self.path / JOB, dict[str, Any])
-        return None if found is None else document.job(found)
+        document_read: dict[str, Any] | None = codec.read_if_there(self.path / JOB, dict[str, Any])
+        return None if document_read is None else document.job(document_read)
 
     def outcome(self) -> ShortJobOutcome | None:
         """How it ended; None while it has not. One that cannot be decoded is a failure. Raises OSError."""
@@ -108,10 +108,10 @@ class ShortJobAttempt:
         return replace(self, number=self.number + 1)
 
 
-def newest(durable: Path, wanted: ShortJob) -> ShortJobAttempt:
+def newest(durable: Path, short_job: ShortJob) -> ShortJobAttempt:
     """The attempt to adopt: the newest one, or the one after it when that has failed. Raises OSError."""
-    folder = durable / FOLDER / wanted.name
-    numbers = [int(each.name) for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []
+    folder = durable / FOLDER / short_job.name
+    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
     attempt = ShortJobAttempt(folder, max(numbers, default=1))
     ended = attempt.outcome()
     return attempt.next() if ended is not None and ended.failure else attempt
@@ -132,9 +132,13 @@ def remove_old(durable: Path, before: float, release: Callable[[str], bool]) -> 
     Every process has read its own result by then. Raises OSError, and what `release` raises.
     """
     for folder in sorted((durable / FOLDER).glob("*")):
-        begun = [ShortJobAttempt(folder, int(each.name)) for each in folder.glob("[0-9]*")]
-        ends = [(each.path / OUTCOME).stat().st_mtime for each in begun if (each.path / OUTCOME).exists()]
+        begun = [ShortJobAttempt(folder, int(path.name)) for path in folder.glob("[0-9]*")]
+        ends = [
+            (begun_attempt.path / OUTCOME).stat().st_mtime
+            for begun_attempt in begun
+            if (begun_attempt.path / OUTCOME).exists()
+        ]
         if len(ends) == len(begun) and max(ends, default=before) < before:
-            for each in begun:
-                release(each.job_name)
+            for attempt in begun:
+                release(attempt.job_name)
             shutil.rmtree(folder)

@@ -38,12 +38,12 @@ class ShortJobFailed(Exception):
 
 
 @dataclass
-class _Watched:
+class _AttemptWatch:
     """What the waiting process has seen of one attempt, by its own clock."""
 
     text: str = ""
     moved_at: float = field(default_factory=time.monotonic)
-    said: str = ""
+    last_line: str = ""
     said_at: float = -SAY_SECONDS
     missing_since: float | None = None
 
@@ -58,42 +58,43 @@ class ShortJobs:
     """The durable tier, which the jobs see under the same path."""
     poll_seconds: float
 
-    def run(self, wanted: ShortJob, say: Say) -> Mapping[str, Any]:
+    def run(self, short_job: ShortJob, say: Say) -> Mapping[str, Any]:
         """The result of a short job: of one that is done, of one that is under way, or of a new one.
 
         Raises ShortJobFailed, and OSError when the durable tier cannot be read.
         """
-        attempt = attempts.newest(self.durable, wanted)
-        watched, submitted = _Watched(), False
+        attempt = attempts.newest(self.durable, short_job)
+        watch = _AttemptWatch()
+        submitted = False
         while True:
             ended = attempt.outcome()
             try:
                 if ended is None and not submitted:
-                    submitted = self._submit(wanted, attempt, watched, say)
+                    submitted = self._submit(short_job, attempt, watch, say)
                 if ended is None and submitted:
-                    self._look(wanted, attempt, watched, say)
+                    self._look(short_job, attempt, watch, say)
                 if ended is not None and (ended.failure or self._release(attempt)):
                     break
             except Unavailable as error:
-                _say_once(watched, f"the launcher cannot be asked, the run asks again: {error}", say)
+                _say_once(watch, f"the launcher cannot be asked, the run asks again: {error}", say)
             time.sleep(self.poll_seconds)
         if ended.failure:
-            raise ShortJobFailed(f"{wanted.kind} of {wanted.about}: {ended.failure}")
+            raise ShortJobFailed(f"{short_job.kind} of {short_job.about}: {ended.failure}")
         return ended.result
 
-    def stop(self, wanted: ShortJob) -> None:
+    def stop(self, short_job: ShortJob) -> None:
         """Stop the attempt that is under way, if there is one. Raises Unavailable and OSError."""
-        attempt = attempts.newest(self.durable, wanted)
+        attempt = attempts.newest(self.durable, short_job)
         if attempt.claimed() is not None and attempt.outcome() is None:
             self.launcher.cancel(attempt.job_name, GRACE_SECONDS)
             attempt.fail("it was stopped, as its run was cancelled")
 
-    def forget(self, wanted: ShortJob) -> None:
+    def forget(self, short_job: ShortJob) -> None:
         """Let the next who wants the same have it done again. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.durable / attempts.FOLDER / wanted.name)
+            shutil.rmtree(self.durable / attempts.FOLDER / short_job.name)
 
-    def _submit(self, wanted: ShortJob, attempt: ShortJobAttempt, watched: _Watched, say: Say) -> bool:
+    def _submit(self, short_job: ShortJob, attempt: ShortJobAttempt, watch: _AttemptWatch, say: Say) -> bool:
         """Submit the attempt's job, or adopt it; False while too few nodes are ready. Raises Unavailable."""
         try:
             job = attempt.claimed()
@@ -103,40 +104,40 @@ class ShortJobs:
         if job is None:
             nodes = self.fleet.nodes()
             ready = tuple(node.name for node in nodes if node.ready)
-            if len(ready) < wanted.nodes:
-                _say_once(watched, f"{wanted.about} waits: {faults.too_few(nodes, wanted.nodes)}", say)
+            if len(ready) < short_job.nodes:
+                _say_once(watch, f"{short_job.about} waits: {faults.too_few(nodes, short_job.nodes)}", say)
                 return False
             if attempt.number > 1:
                 before = ShortJobAttempt(attempt.folder, attempt.number - 1)
                 self.launcher.release(before.job_name)
                 shutil.rmtree(before.path / RESTORED, ignore_errors=True)
-            job = attempt.claim(wanted, ready if self.fleet.scheduled else ready[: wanted.nodes], wanted.nodes)
+            job = attempt.claim(short_job, ready if self.fleet.scheduled else ready[: short_job.nodes], short_job.nodes)
         try:
             self.launcher.submit(job)
         except ValueError as error:
             attempt.fail(str(error))
         else:
-            _say_once(watched, f"{wanted.about}: job {job.name}, {job.node_count} x {job.ranks_per_node} ranks", say)
+            _say_once(watch, f"{short_job.about}: job {job.name}, {job.node_count} x {job.ranks_per_node} ranks", say)
         return True
 
-    def _look(self, wanted: ShortJob, attempt: ShortJobAttempt, watched: _Watched, say: Say) -> None:
+    def _look(self, short_job: ShortJob, attempt: ShortJobAttempt, watch: _AttemptWatch, say: Say) -> None:
         """Say what is new, and end an attempt that will leave no result. Raises Unavailable."""
         status = self.launcher.poll(attempt.job_name)
         logs = self.launcher.logs(attempt.job_name, tail_bytes=4096) if status.state is JobState.RUNNING else {}
         now = time.monotonic()
-        if (text := "".join(logs.values())) != watched.text:
-            watched.text, watched.moved_at = text, now
+        if (text := "".join(logs.values())) != watch.text:
+            watch.text, watch.moved_at = text, now
         line = _last_line(logs) if logs else status.reason
-        if line and now - watched.said_at >= SAY_SECONDS:
-            _say_once(watched, f"{wanted.about}: {line}", say)
-        watched.missing_since = (watched.missing_since or now) if status.state is JobState.MISSING else None
-        why = self._fault(status, watched, now)
+        if line and now - watch.said_at >= SAY_SECONDS:
+            _say_once(watch, f"{short_job.about}: {line}", say)
+        watch.missing_since = (watch.missing_since or now) if status.state is JobState.MISSING else None
+        why = self._fault(status, watch, now)
         if why and attempt.outcome() is None:  # a result that came meanwhile counts
             where = self._keep_logs(attempt)
             self.launcher.cancel(attempt.job_name, GRACE_SECONDS)
             attempt.fail(f"job {attempt.job_name}: {why}{where}")
 
-    def _fault(self, status: Status, watched: _Watched, now: float) -> str:
+    def _fault(self, status: Status, watch: _AttemptWatch, now: float) -> str:
         """Why there will be no result; empty while there may be one. Raises Unavailable."""
         match status.state:
             case JobState.FAILED:
@@ -145,12 +146,12 @@ class ShortJobs:
                 return "it was stopped"
             case JobState.SUCCEEDED:
                 return f"it left no result: {self.durable} is another folder on its nodes than here"
-            case JobState.MISSING if now - (watched.missing_since or now) >= MISSING_SECONDS:
+            case JobState.MISSING if now - (watch.missing_since or now) >= MISSING_SECONDS:
                 return "its job was deleted"
-            case JobState.RUNNING if now - watched.moved_at >= SILENT_SECONDS:
+            case JobState.RUNNING if now - watch.moved_at >= SILENT_SECONDS:
                 return f"it wrote nothing for {SILENT_SECONDS:.0f} s, and was stopped"
             case JobState.PENDING | JobState.RUNNING:
-                watched.moved_at = now if status.state is JobState.PENDING else watched.moved_at
+                watch.moved_at = now if status.state is JobState.PENDING else watch.moved_at
                 lost = faults.lost(status, by_name(self.fleet.nodes()))
                 return lost.cause if lost else ""
             case _:
@@ -169,18 +170,18 @@ class ShortJobs:
         return self.launcher.release(attempt.job_name) or self.launcher.poll(attempt.job_name).state is JobState.MISSING
 
 
-def _say_once(watched: _Watched, line: str, say: Say) -> None:
-    if line != watched.said:
-        watched.said, watched.said_at = line, time.monotonic()
+def _say_once(watch: _AttemptWatch, line: str, say: Say) -> None:
+    if line != watch.last_line:
+        watch.last_line, watch.said_at = line, time.monotonic()
         say(line)
 
 
-OURS = ("evaluate: ", "export: ", "generate: ")
+OWN_PREFIXES = ("evaluate: ", "export: ", "generate: ")
 """What the lines of our own begin with; torchrun writes many others when a rank fails."""
 
 
 def _last_line(logs: Mapping[str, str]) -> str:
     """The last line of the job's own, or else of any."""
     lines = [line for text in logs.values() for line in text.splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(OURS)]
-    return (ours or lines or [""])[-1]
+    own_lines = [line for line in lines if line.startswith(OWN_PREFIXES)]
+    return (own_lines or lines or [""])[-1]

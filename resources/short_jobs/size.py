@@ -77,15 +77,16 @@ def of_tensors(settings: Mapping[str, Any], tensors: Mapping[str, TensorEntry]) 
             block = BLOCK.match(name)
             group = block[1] if block else ""
             groups[group] = groups.get(group, 0) + math.prod(entry.shape) * _element_bytes(entry.dtype)
-    outside, blocks = groups.pop("", 0), groups.values()
+    outside = groups.pop("", 0)
+    blocks = groups.values()
     embedding = tensors.get("model/embedding.weight")
     vocabulary, width = embedding.shape[:2] if embedding else (0, 0)
     sample = 4 * settings["batch"].get("length", 0) * (LOGITS * vocabulary + 8 * width)
     return CheckpointSize(settings, outside + sum(blocks), outside + GATHERED_BLOCKS * max(blocks, default=0), sample)
 
 
-def places(
-    size: CheckpointSize, evaluation: Evaluation, nodes: int, ranks_per_node: int, found: Room | None
+def choose_ranks(
+    size: CheckpointSize, evaluation: Evaluation, nodes: int, ranks_per_node: int, node_room: Room | None
 ) -> RankPlaces | None:
     """Where an evaluation runs: the fewest ranks that have room; None for one process of the control plane.
 
@@ -97,36 +98,38 @@ def places(
     if not evaluation.ranks and size.weights <= evaluation.process_gigabytes * 1e9:
         return None
     possible = list(evaluating.fitting(size.settings, evaluation, nodes, ranks_per_node))
-    for each in possible:
-        if found is None and (evaluation.ranks or each.ranks >= _holders(size.settings, nodes, ranks_per_node)):
-            return each
-        if found is not None and size.of_rank(each.ranks) <= _rank_bytes(found, each):
-            return each
+    for rank_places in possible:
+        if node_room is None and (
+            evaluation.ranks or rank_places.ranks >= _holders(size.settings, nodes, ranks_per_node)
+        ):
+            return rank_places
+        if node_room is not None and size.of_rank(rank_places.ranks) <= _rank_bytes(node_room, rank_places):
+            return rank_places
     most = possible[-1]
-    if found is None:
+    if node_room is None:
         return most
     needs = "".join(
-        f"; of {each.ranks} ranks, each needs {size.of_rank(each.ranks) / 1e9:,.2f} GB and has "
-        f"{max(0, _rank_bytes(found, each)) / 1e9:,.2f} GB"
-        for each in dict.fromkeys((possible[0], most))
+        f"; of {rank_places.ranks} ranks, each needs {size.of_rank(rank_places.ranks) / 1e9:,.2f} GB and has "
+        f"{max(0, _rank_bytes(node_room, rank_places)) / 1e9:,.2f} GB"
+        for rank_places in dict.fromkeys((possible[0], most))
     )
     remedy = "take more ranks (evaluation.ranks)" if evaluation.ranks else "allow more nodes (placement.nodes.max)"
     raise ValueError(
-        f"evaluation: weights of {size.weights / 1e9:,.2f} GB do not fit {found.name}{needs}; {remedy}, or divide "
+        f"evaluation: weights of {size.weights / 1e9:,.2f} GB do not fit {node_room.name}{needs}; {remedy}, or divide "
         "matrices too (evaluation.tensor)"
     )
 
 
-def in_this_place(found: Room | None, sees_nodes: bool) -> Room | None:
+def in_this_place(node_room: Room | None, sees_nodes: bool) -> Room | None:
     """The room of the ranks: that of the cluster's profile, or this machine's, where the nodes are parts of it."""
-    return room.here(1) if found is None and sees_nodes else found
+    return room.local_room(1) if node_room is None and sees_nodes else node_room
 
 
-def _rank_bytes(found: Room, each: RankPlaces) -> int:
+def _rank_bytes(node_room: Room, rank_places: RankPlaces) -> int:
     """What a rank has for the model: this machine's memory is divided, a GPU's is a rank's own."""
-    whole = found.rank_bytes if found.on_gpu else found.host_bytes // each.ranks
-    groups = 2 if each.ranks > 1 else 0
-    return int((1 - MARGIN) * whole) - found.context_bytes - groups * found.group_bytes
+    rank_memory = node_room.rank_bytes if node_room.on_gpu else node_room.host_bytes // rank_places.ranks
+    groups = 2 if rank_places.ranks > 1 else 0
+    return int((1 - MARGIN) * rank_memory) - node_room.context_bytes - groups * node_room.group_bytes
 
 
 def _holders(settings: Mapping[str, Any], nodes: int, ranks_per_node: int) -> int:
@@ -155,7 +158,7 @@ def _element_bytes(dtype: str) -> int:
 
 def with_gpus(section: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     """The section `placement.kubernetes` for pods of so many ranks: they ask for as many GPUs, where it says any."""
-    asked = section.get("resources")
-    if not asked:
+    requested = section.get("resources")
+    if not requested:
         return dict(section)
-    return {**section, "resources": {k: str(ranks) if k.endswith("/gpu") else v for k, v in asked.items()}}
+    return {**section, "resources": {k: str(ranks) if k.endswith("/gpu") else v for k, v in requested.items()}}

@@ -23,7 +23,7 @@ from typing import Any
 from slipway.resources import user_queries
 from slipway.resources.trainings import accounts
 from slipway.resources.trainings.accounts import FREE, HOUR, NOBODY, CostSubject, Prices, cost_if_any, cost_subject
-from slipway.resources.trainings.quotas import QuotaStanding
+from slipway.resources.trainings.quotas import QuotaStatus
 from slipway.resources.trainings.store import TrainingStore
 
 COLUMNS = {
@@ -74,17 +74,25 @@ def rows(
     stores: Iterable[TrainingStore],
     prices: Prices | None = None,
     owners: Mapping[str, str] = NOBODY,
-    quotas: Iterable[QuotaStanding] = (),
+    quotas: Iterable[QuotaStatus] = (),
 ) -> Rows:
     """The rows of each table; a training that was never wanted, or cannot be read, has none."""
-    found: Rows = {name: [] for name in COLUMNS}
+    tables: Rows = {name: [] for name in COLUMNS}
     for store in stores:
-        _add(found, store.id, store.folder, prices, cost_subject(store, owners))
-    found["quotas"] = [
-        (each.owner, each.quota.per, each.begins, each.ends, each.quota.rank_hours, each.used, each.left)
-        for each in quotas
+        _add(tables, store.id, store.folder, prices, cost_subject(store, owners))
+    tables["quotas"] = [
+        (
+            status.owner,
+            status.quota.per,
+            status.begins,
+            status.ends,
+            status.quota.rank_hours,
+            status.used,
+            status.remaining,
+        )
+        for status in quotas
     ]
-    return found
+    return tables
 
 
 def ask(
@@ -92,37 +100,38 @@ def ask(
     query: str,
     prices: Prices | None = None,
     owners: Mapping[str, str] = NOBODY,
-    quotas: Iterable[QuotaStanding] = (),
+    quotas: Iterable[QuotaStatus] = (),
     most: int = ROWS,
 ) -> user_queries.QueryAnswer:
     """What a query gives, with its first `most` rows. Raises ValueError for a query that is not SQL."""
     return user_queries.over_rows(query, COLUMNS, rows(stores, prices, owners, quotas), most)
 
 
-def _add(found: Rows, training: str, folder: Path, prices: Prices | None, subject: CostSubject) -> None:
+def _add(tables: Rows, training: str, folder: Path, prices: Prices | None, subject: CostSubject) -> None:
     known = accounts.of_if_any(folder)
     if known is None:
         return
     account, figures = known
     shares = (figures.ettr_meta, figures.ettr_bytedance, figures.goodput, figures.mfu)
-    found["trainings"].append((training, account.begin, account.wall, *shares, len(account.interruptions)))
-    found["spent"] += [(training, bucket, seconds) for bucket, seconds in _positive(account.seconds)]
-    held = cost_if_any(folder)
-    team = subject.team or (held.owner if held else "")
+    tables["trainings"].append((training, account.begin, account.wall, *shares, len(account.interruptions)))
+    tables["spent"] += [(training, bucket, seconds) for bucket, seconds in _positive(account.seconds)]
+    cost = cost_if_any(folder)
+    team = subject.team or (cost.owner if cost else "")
     price = prices.of(team) if prices else None
-    if held is not None:
+    if cost is not None:
         whose = (training, subject.recipe, subject.sweep, subject.trial, team, subject.cause)
-        found["cost"] += [
-            (*whose, each.day, each.bucket, held.spot, each.rank_hours, held.money(each.rank_hours, price))
-            for each in held.shares
+        tables["cost"] += [
+            (*whose, share.day, share.bucket, cost.spot, share.rank_hours, cost.money(share.rank_hours, price))
+            for share in cost.shares
         ]
-    for each in account.interruptions:
-        nodes, ranks = each.nodes or ("",), held.ranks.get(int(each.token.split(".")[0]), 0) if held else 0
-        for node, (bucket, seconds) in itertools.product(nodes, _positive(each.lost)):
+    for interruption in account.interruptions:
+        nodes = interruption.nodes or ("",)
+        ranks = cost.ranks.get(int(interruption.token.split(".")[0]), 0) if cost else 0
+        for node, (bucket, seconds) in itertools.product(nodes, _positive(interruption.lost)):
             hours = 0.0 if bucket in FREE else seconds * ranks / HOUR / len(nodes)
-            money = held.money(hours, price) if held else None
-            own = (training, each.token, each.kind, node, bucket, seconds / len(nodes))
-            found["lost"].append((*own, team, hours, money))
+            money = cost.money(hours, price) if cost else None
+            own = (training, interruption.token, interruption.kind, node, bucket, seconds / len(nodes))
+            tables["lost"].append((*own, team, hours, money))
 
 
 def _positive(seconds: Mapping[str, float]) -> list[tuple[str, float]]:

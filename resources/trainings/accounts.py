@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from slipway.resources.trainings import naming, records
-from slipway.resources.trainings.records import Desired, SubmittedJob, Terms
+from slipway.resources.trainings.records import Desired, RunPolicy, SubmittedJob
 from slipway.resources.trainings.store import TRIALS, TrainingStore
 from slipway.trainer.base import atomic, codec, journal
 from slipway.trainer.base.journal import JournalEvent
@@ -35,7 +35,7 @@ from slipway.trainer.record.accounting.segments import GenerationFold
 from slipway.trainer.record.claims import Token
 from slipway.trainer.record.incidents import IncidentRecord
 
-KEPT = "accounts.json"
+ACCOUNTS_FILE = "accounts.json"
 FORMAT = "slipway.accounts/1"
 PIECE_BYTES = 8 << 20
 """A segment is read in pieces of about this size."""
@@ -73,8 +73,8 @@ def of(folder: Path, now: float | None = None) -> Account:
 def of_if_any(folder: Path, now: float | None = None) -> tuple[Account, EffectiveTime] | None:
     """The account and its figures; None for a training that was never wanted, and where it cannot be read."""
     with contextlib.suppress(ValueError, OSError):
-        found = of(folder, now)
-        return found, effective_time(found)
+        read_account = of(folder, now)
+        return read_account, effective_time(read_account)
     return None
 
 
@@ -84,26 +84,27 @@ def interruption_costs(folder: Path) -> dict[str, InterruptionCost]:
     Empty for a training that was never started. Raises Unreadable.
     """
     with contextlib.suppress(ValueError):
-        return {each.token: each for each in of(folder).interruptions}
+        return {interruption.token: interruption for interruption in of(folder).interruptions}
     return {}
 
 
 def folded(folder: Path) -> FoldedLedger:
     """The folds of all segments, from those that were kept and what is new since. Raises Unreadable."""
-    held = _kept(folder)
-    found, new = FoldedLedger(), 0
+    stored = _stored_folds(folder)
+    ledger_folds = FoldedLedger()
+    new = 0
     for path in ledger.segments(folder):
-        reading = held.segments.get(path.name, SegmentReading())
+        reading = stored.segments.get(path.name, SegmentReading())
         if reading.offset > path.stat().st_size:
             reading = SegmentReading()
         before = reading.offset
         _read_on(path, reading)
-        found.segments[path.name] = reading
+        ledger_folds.segments[path.name] = reading
         new += reading.offset - before
     if new > WORTH_KEEPING:
         with contextlib.suppress(OSError):
-            atomic.replace(folder / KEPT, codec.encode(found, FORMAT), lasting=False)
-    return found
+            atomic.replace(folder / ACCOUNTS_FILE, codec.encode(ledger_folds, FORMAT), lasting=False)
+    return ledger_folds
 
 
 @dataclass(frozen=True)
@@ -154,12 +155,14 @@ class TrainingCost:
 
     @property
     def rank_hours(self) -> float:
-        return sum(each.rank_hours for each in self.shares)
+        return sum(share.rank_hours for share in self.shares)
 
     def lost_to(self, interruption: InterruptionCost) -> float:
         """The rank-hours that an interruption took."""
-        held = sum(seconds for bucket, seconds in interruption.lost.items() if bucket not in FREE and seconds > 0)
-        return held * self.ranks.get(int(interruption.token.split(".")[0]), 0) / HOUR
+        seconds_lost = sum(
+            seconds for bucket, seconds in interruption.lost.items() if bucket not in FREE and seconds > 0
+        )
+        return seconds_lost * self.ranks.get(int(interruption.token.split(".")[0]), 0) / HOUR
 
     def money(self, hours: float, price: RankPrice | None) -> float | None:
         """The price of so many rank-hours; None where no prices are set."""
@@ -168,33 +171,34 @@ class TrainingCost:
 
 def cost_of(folder: Path, account: Account) -> TrainingCost:
     """The cost of the training in a folder, whose account is given. Raises ValueError and Unreadable."""
-    terms = records.read(Terms, folder / files.TERMS)
+    run_policy = records.read(RunPolicy, folder / files.TERMS)
     claims = fence.claims(folder)
-    counts = [min(len(claim.nodes), terms.max_nodes) * terms.ranks_per_node for claim in claims]
+    counts = [min(len(claim.nodes), run_policy.max_nodes) * run_policy.ranks_per_node for claim in claims]
     starts = list(zip((claim.at for claim in claims), counts, strict=True))
     ranks = dict(zip((claim.token.incarnation for claim in claims), counts, strict=True))
     return TrainingCost(
-        tuple(cost_shares(account, starts)), bool(terms.kubernetes.get("spot", False)), ranks, terms.owner
+        tuple(cost_shares(account, starts)), bool(run_policy.kubernetes.get("spot", False)), ranks, run_policy.owner
     )
 
 
 def cost_if_any(folder: Path, now: float | None = None) -> TrainingCost | None:
     """The cost; None for a training that was never wanted, and where it cannot be read."""
-    found = of_if_any(folder, now)
+    known = of_if_any(folder, now)
     try:
-        return cost_of(folder, found[0]) if found else None
+        return cost_of(folder, known[0]) if known else None
     except (ValueError, OSError):
         return None
 
 
 def cost_shares(account: Account, starts: Sequence[tuple[float, int]]) -> list[CostShare]:
     """Rank-hours by day and bucket; `starts` are when each incarnation was claimed, ascending, and its ranks."""
-    times, sums = [at for at, _ in starts], dict[tuple[datetime.date, str], float]()
-    for each in account.stretches:
-        place = bisect_right(times, (each.begin + each.end) / 2)
-        ranks = starts[place - 1][1] if place else 0
-        day = datetime.datetime.fromtimestamp(each.begin, datetime.UTC).date()
-        for bucket, seconds in each.seconds.items():
+    times = [at for at, _ in starts]
+    sums = dict[tuple[datetime.date, str], float]()
+    for stretch in account.stretches:
+        index = bisect_right(times, (stretch.begin + stretch.end) / 2)
+        ranks = starts[index - 1][1] if index else 0
+        day = datetime.datetime.fromtimestamp(stretch.begin, datetime.UTC).date()
+        for bucket, seconds in stretch.seconds.items():
             if bucket not in FREE and seconds > 0 and ranks:
                 sums[day, bucket] = sums.get((day, bucket), 0.0) + seconds * ranks / HOUR
     return [CostShare(day, bucket, hours) for (day, bucket), hours in sums.items()]
@@ -217,7 +221,8 @@ class CostSubject:
 def cost_subject(store: TrainingStore, owners: Mapping[str, str] = NOBODY) -> CostSubject:
     """Whom a training's cost is for; `owners` are those of the recipes, by name."""
     try:
-        specification, cause = store.specification(), naming.kind_of_cause(store.specification(), store.terms())
+        specification = store.specification()
+        cause = naming.kind_of_cause(store.specification(), store.run_policy())
     except (ValueError, OSError):
         return CostSubject("", "", None, "", "")
     above = store.folder.parent
@@ -227,9 +232,9 @@ def cost_subject(store: TrainingStore, owners: Mapping[str, str] = NOBODY) -> Co
     return CostSubject(specification.recipe, sweep, trial, team, cause)
 
 
-def _kept(folder: Path) -> FoldedLedger:
+def _stored_folds(folder: Path) -> FoldedLedger:
     with contextlib.suppress(OSError, ValueError):
-        return codec.read(folder / KEPT, FoldedLedger, FORMAT)
+        return codec.read(folder / ACCOUNTS_FILE, FoldedLedger, FORMAT)
     return FoldedLedger()
 
 
@@ -268,14 +273,18 @@ def _history(folder: Path) -> TrainingHistory:
         for mark in reading.marks:
             nodes = tuple(filter(None, str(mark["nodes"]).split(",")))
             marks.setdefault(token, []).append({**mark, "nodes": nodes})
-    for each in _incidents(folder):
-        marks.setdefault(Token.parse(each.token), []).append({"event": "incident", "t": each.at, **_why(each)})
+    for incident in _incidents(folder):
+        marks.setdefault(Token.parse(incident.token), []).append(
+            {"event": "incident", "t": incident.at, **_why(incident)}
+        )
     claims = fence.claims(folder)
     numbers = {token.incarnation for token in [*(claim.token for claim in claims), *generations]}
     every = [(token.incarnation, event) for token, events in marks.items() for event in events]
     return TrainingHistory(
         claims=claims,
-        exits={number: found for number in numbers if (found := fence.past_exit(folder, number)) is not None},
+        exits={
+            number: exit_record for number in numbers if (exit_record := fence.past_exit(folder, number)) is not None
+        },
         generations=generations,
         wishes=_wishes(folder),
         submitted=_submitted(folder),
@@ -293,11 +302,11 @@ def _history(folder: Path) -> TrainingHistory:
 
 def _incidents(folder: Path) -> list[IncidentRecord]:
     """The incidents that ended a generation, as far as their records can be read."""
-    found = []
+    records_read = []
     for name in incidents.names(folder):
         with contextlib.suppress(ValueError, OSError):
-            found.append(incidents.read(folder, name))
-    return [each for each in found if not each.survived]
+            records_read.append(incidents.read(folder, name))
+    return [incident for incident in records_read if not incident.survived]
 
 
 def _why(incident: IncidentRecord) -> dict[str, Any]:
@@ -309,18 +318,18 @@ def _token(name: str) -> Token:
 
 
 def _wishes(folder: Path) -> list[Wish]:
-    found = []
+    wishes = []
     for name in files.names(folder, files.DESIRED):
         with contextlib.suppress(ValueError, OSError):
-            each = records.read(Desired, files.named(folder, files.DESIRED, name))
-            found.append(Wish(each.want == "run", each.at, each.incarnation or 0))
-    return found
+            desired = records.read(Desired, files.named(folder, files.DESIRED, name))
+            wishes.append(Wish(desired.want == "run", desired.at, desired.incarnation or 0))
+    return wishes
 
 
 def _submitted(folder: Path) -> dict[int, float]:
-    found = {}
+    times = {}
     for name in files.names(folder, files.JOBS):
         if name.isdigit():
             with contextlib.suppress(ValueError, OSError):
-                found[int(name)] = codec.read(files.named(folder, files.JOBS, name), SubmittedJob).at
-    return found
+                times[int(name)] = codec.read(files.named(folder, files.JOBS, name), SubmittedJob).at
+    return times

@@ -18,7 +18,7 @@ from slipway.resources.trainings import job
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import Paths
 from slipway.resources.trainings.metric_series import read_sample
-from slipway.resources.trainings.records import BranchRecord, Specification, Terms
+from slipway.resources.trainings.records import BranchRecord, RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.base import atomic, scratch
 from slipway.trainer.base.invalid import Invalid
@@ -43,7 +43,7 @@ def branch(
     parent: TrainingStore,
     commit: Commit,
     changes: Mapping[str, Any],
-    terms: Terms,
+    run_policy: RunPolicy,
     by: str,
     name: str = "",
     revision: str = "",
@@ -51,7 +51,7 @@ def branch(
 ) -> TrainingStore:
     """Propose the training that continues the parent's commit with these changes; asking twice finds the same one.
 
-    `terms` are its own; they may have changes too, which are then named in `changes`. `name` distinguishes branches
+    `run_policy` is its own; it may have changes too, which are then named in `changes`. `name` distinguishes branches
     that are otherwise the same. `id` is given for a trial alone: what else continues has the id of what it is. It is
     not wanted yet (`Trainings.start`). Raises ValueError, before anything is written, for changes that a continuation
     with the full state cannot make.
@@ -59,18 +59,18 @@ def branch(
     specification = parent.specification()
     numbers = numbers_at(parent, specification, commit.step)
     where = os.path.relpath(parent.folder, root.root)
-    given = BranchRecord(parent.id, where, commit.name, commit.step, commit.manifest, dict(changes), revision)
-    wanted = continued(specification, numbers, given, name)
-    origin = lineage(given, numbers, terms, revision_of(parent, commit.token.incarnation))
-    child = root.store(id or wanted.id)
+    branch_record = BranchRecord(parent.id, where, commit.name, commit.step, commit.manifest, dict(changes), revision)
+    child_specification = continued(specification, numbers, branch_record, name)
+    origin = lineage(branch_record, numbers, run_policy, revision_of(parent, commit.token.incarnation))
+    child = root.store(id or child_specification.id)
     holds.hold_for(parent.folder, commit.name, child.folder)
     try:
         holds.require_kept(parent.folder, [commit.name])
     except holds.NotKept as error:
         raise ValueError(f"{parent.id}@{commit.step}: the checkpoint {error}") from None
     skipped_batches.copy(parent.folder, child.folder, commit.step)
-    own = {**terms.origin, **origin} if id else origin
-    return root.propose(wanted, dataclasses.replace(terms, init="", origin=own), child.id, by)
+    own = {**run_policy.origin, **origin} if id else origin
+    return root.propose(child_specification, dataclasses.replace(run_policy, init="", origin=own), child.id, by)
 
 
 def let_go_if_abandoned(root: Trainings, facts: TrainingFacts, now: float) -> bool:
@@ -115,11 +115,13 @@ def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchR
     try:
         changing.check_continues(branch.changed, numbers, branch.step)
         own = {field: value for field, value in branch.changed.items() if field.split(".")[0] in NUMBERS}
-        sections = {each: value for each, value in changing.with_fields(numbers, own).items() if each != "init"}
+        sections = {
+            section: value for section, value in changing.with_fields(numbers, own).items() if section != "init"
+        }
     except Invalid as fault:
         known = fault.field in branch.changed and str(fault).startswith("expected ")
-        found = f"found {branch.changed[fault.field]!r}, " if known else ""
-        raise ValueError(f"{fault.field}: {found}{fault}") from None
+        value_text = f"found {branch.changed[fault.field]!r}, " if known else ""
+        raise ValueError(f"{fault.field}: {value_text}{fault}") from None
     if (steps := sections["run"]["steps"]) <= branch.step:
         raise ValueError(f"run.steps: found {steps}, expected more than {branch.step}, where it begins")
     return Specification(parent.recipe, sections, parent.snapshot, parent.tokenizer, name, branch)
@@ -127,14 +129,14 @@ def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchR
 
 def numbers_at(store: TrainingStore, specification: Specification, step: int) -> dict[str, Any]:
     """The numbers of a training at a checkpoint: those of its specification, as it had changed them by then."""
-    held = recorded.values(recorded.held_at(store.folder, step))
-    own = {field: value for field, value in held.items() if field.split(".")[0] in NUMBERS}
-    return changing.with_fields(specification.numbers, own)
+    values = recorded.values(recorded.held_at(store.folder, step))
+    own = {field: value for field, value in values.items() if field.split(".")[0] in NUMBERS}
+    return changing.with_fields(specification.identity_config, own)
 
 
-def lineage(branch: BranchRecord, numbers: Mapping[str, Any], terms: Terms, revision: str) -> dict[str, Any]:
+def lineage(branch: BranchRecord, numbers: Mapping[str, Any], run_policy: RunPolicy, revision: str) -> dict[str, Any]:
     """What a person is shown of where a branch comes from: the checkpoint, and by field its value before and now."""
-    before = {**terms.operation, **numbers}
+    before = {**run_policy.operation, **numbers}
     changed = {name: [changing.value_of(before, name), value] for name, value in branch.changed.items()}
     if revision and revision != branch.revision:
         changed["revision"] = [revision, branch.revision]
@@ -150,21 +152,23 @@ def commit_at(store: TrainingStore, step: int | None) -> Commit:
         return commits[max(commits)]
     if step not in commits:
         near = ", ".join(map(str, nearest(commits, step)))
-        found = _gone(store, step) or "no checkpoint of this step"
-        raise ValueError(f"{store.id}@{step}: found {found}, expected one of the nearest: {near}")
+        missing = _gone(store, step) or "no checkpoint of this step"
+        raise ValueError(f"{store.id}@{step}: found {missing}, expected one of the nearest: {near}")
     return commits[step]
 
 
 def nearest(steps: Mapping[int, Any] | Sequence[int], step: int) -> list[int]:
     """Some of these steps, the nearest to one, in their order."""
-    return sorted(sorted(steps, key=lambda each: abs(each - step))[:NEAREST])
+    return sorted(sorted(steps, key=lambda candidate: abs(candidate - step))[:NEAREST])
 
 
 def revision_of(store: TrainingStore, incarnation: int) -> str:
     """The revision of the code that an incarnation ran, empty where it is not on record."""
-    started = [each for each in read_sample(store.folder).events if each["event"] == "started"]
-    found = [str(each["revision"]) for each in started if each.get("incarnation") == incarnation and "revision" in each]
-    return found[-1] if found else ""
+    started = [event for event in read_sample(store.folder).events if event["event"] == "started"]
+    revisions = [
+        str(event["revision"]) for event in started if event.get("incarnation") == incarnation and "revision" in event
+    ]
+    return revisions[-1] if revisions else ""
 
 
 def replay(
@@ -191,9 +195,9 @@ def replay(
     if facts.specification.script:
         raise ValueError(f"training {store.id}: found a script's, expected one of our models: only its steps are known")
     commit_at(store, first)
-    with scratch.folder("slipway-replay") as place:
-        config = place / "config.json"
-        apart = Paths(paths.durable, str(place / "nvme"), paths.backup)
+    with scratch.folder("slipway-replay") as scratch_folder:
+        config = scratch_folder / "config.json"
+        apart = Paths(paths.durable, str(scratch_folder / "nvme"), paths.backup)
         config.write_bytes(atomic.readable_json(job.configuration(facts, apart)))
         ranks = ranks or _ranks(facts)
         python = [sys.executable, "-P", "-m"]
@@ -204,17 +208,17 @@ def replay(
         chosen += ["--json"] if as_json else []
         command = [*python, *(agent if ranks > 1 else []), "slipway.trainer.replay", str(config), *chosen]
         read = [commit.name for commit in facts.commits if first <= commit.step <= first + steps]
-        with holds.held(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):
+        with holds.holding(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):
             holds.require_kept(store.folder, read)
             return subprocess.call(command, stdout=output, stderr=output and subprocess.STDOUT)
 
 
 def _gone(store: TrainingStore, step: int) -> str:
     """What became of the checkpoint of a step that does not count any more; empty where there was none."""
-    for where, words in ((files.SET_ASIDE, "a damaged checkpoint, which was set aside"),
+    for where, description in ((files.SET_ASIDE, "a damaged checkpoint, which was set aside"),
                          (files.PRUNED, "a checkpoint that was removed, as no tier keeps it any more")):  # fmt: skip
         if any(int(name.split(".")[0]) == step for name in removals.commits(store.folder, where)):
-            return words
+            return description
     return ""
 
 

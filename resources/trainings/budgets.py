@@ -26,13 +26,13 @@ LONGEST_HELD_REST = 1800.0
 """The same for a training that waits for a person: each start takes nodes, and each failure notifies."""
 
 
-def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str], has_checkpoint: bool = False) -> str:
+def exhausted(kinds: Sequence[str], limit: int, policies: Mapping[str, str], has_checkpoint: bool = False) -> str:
     """Which budget ran out, so that the training is given up, as a sentence; empty while none did.
 
     kinds: the classes of the ends in a row without a new checkpoint. given: the recipe's limit. policies: the recipe's
     answers by cause. has_checkpoint: whether there is one at all, of whatever start.
     """
-    return _spent([kind for kind in kinds if may_end(kind, policies, has_checkpoint)], given, policies)
+    return _spent([kind for kind in kinds if may_end(kind, policies, has_checkpoint)], limit, policies)
 
 
 def may_end(kind: str, policies: Mapping[str, str], has_checkpoint: bool) -> bool:
@@ -43,52 +43,54 @@ def may_end(kind: str, policies: Mapping[str, str], has_checkpoint: bool) -> boo
     return cause.fault != "platform" and not has_checkpoint
 
 
-def held(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> str:
+def exceeded_budget(kinds: Sequence[str], limit: int, policies: Mapping[str, str]) -> str:
     """Which budget ran out, whether or not that ends the training: where it does not, the training waits for a person.
 
     Arguments as for `exhausted`.
     """
-    return _spent(kinds, given, policies)
+    return _spent(kinds, limit, policies)
 
 
-def _spent(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> str:
+def _spent(kinds: Sequence[str], recipe_limit: int, policies: Mapping[str, str]) -> str:
     for kind in dict.fromkeys(kinds):
-        count, limit = kinds.count(kind), _limit(kind, given, policies)
+        count = kinds.count(kind)
+        limit = _limit(kind, recipe_limit, policies)
         if limit == causes.AT_ONCE:
             return f"a failure of class {kind or 'unknown'} ends the training at once"
         if limit is not None and count >= limit:
             return f"{counted(count, 'failure')} of class {kind or 'unknown'} {IN_A_ROW}, expected {limit - 1} at most"
-    counting = [kind for kind in kinds if _limit(kind, given, policies) is not None]
-    if len(counting) >= IN_ALL * given:
-        return f"{counted(len(counting), 'failure')} {IN_A_ROW}, expected {IN_ALL * given - 1} at most"
+    counting = [kind for kind in kinds if _limit(kind, recipe_limit, policies) is not None]
+    if len(counting) >= IN_ALL * recipe_limit:
+        return f"{counted(len(counting), 'failure')} {IN_A_ROW}, expected {IN_ALL * recipe_limit - 1} at most"
     return ""
 
 
 def exhausted_by(facts: TrainingFacts) -> str:
     """Which budget of a training ran out, as `exhausted`."""
-    terms = facts.terms
-    kinds, given = facts.kinds_without_checkpoint, terms.failures_without_checkpoint
+    run_policy = facts.run_policy
+    kinds = facts.kinds_without_checkpoint
+    recipe_limit = run_policy.failures_without_checkpoint
     if facts.folder.parent.name == TRIALS:  # given up at once: its sweep starts it again, perhaps elsewhere
-        return _spent(kinds, given, terms.policies)
-    return exhausted(kinds, given, terms.policies, facts.has_checkpoint)
+        return _spent(kinds, recipe_limit, run_policy.policies)
+    return exhausted(kinds, recipe_limit, run_policy.policies, facts.has_checkpoint)
 
 
 def held_by(facts: TrainingFacts) -> str:
     """Which budget of a wanted training that is not given up ran out, so that it waits for a person; empty else."""
-    terms = facts.terms
+    run_policy = facts.run_policy
     if not facts.unfinished or exhausted_by(facts):
         return ""
-    return held(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
+    return exceeded_budget(facts.kinds_without_checkpoint, run_policy.failures_without_checkpoint, run_policy.policies)
 
 
 def rest(facts: TrainingFacts, now: float) -> str:
     """What the next start of a training rests for, at `now`; empty where it does not."""
-    left = rest_left(facts, now)
-    if left <= 0:
+    seconds_left = rest_left(facts, now)
+    if seconds_left <= 0:
         return ""
     why = held_by(facts)
-    said = f"it waits for a person, as there were {why}" if why else "as machines failed several times in a row"
-    return f"a rest of {left:.0f} s more, {said}"
+    explanation = f"it waits for a person, as there were {why}" if why else "as machines failed several times in a row"
+    return f"a rest of {seconds_left:.0f} s more, {explanation}"
 
 
 def rest_left(facts: TrainingFacts, now: float) -> float:
@@ -108,7 +110,7 @@ def rest_seconds(kinds: Sequence[str], longest: float = LONGEST_REST) -> float:
     return min(longest, FIRST_REST * 2.0 ** min(late - 1, 10)) if late > 0 else 0.0
 
 
-def _limit(kind: str, given: int, policies: Mapping[str, str]) -> int | None:
+def _limit(kind: str, recipe_limit: int, policies: Mapping[str, str]) -> int | None:
     if causes.answer(kind, policies) == causes.STOP:
         return causes.AT_ONCE
-    return causes.cause(kind).budget(given)
+    return causes.cause(kind).budget(recipe_limit)

@@ -37,13 +37,13 @@ class CachingLauncher:
     """Implements `slipway.resources.launchers.protocol.Launcher`."""
 
     launcher: Launcher
-    warm: bool = False
+    is_recurring: bool = False
     """Whether jobs follow one another here, so that what one has imported serves the next."""
     _known: dict[str, Status] = field(default_factory=dict)
 
     def submit(self, job: Job) -> None:
         self._known.pop(job.name, None)
-        self.launcher.submit(dataclasses.replace(job, warm=True) if self.warm else job)
+        self.launcher.submit(dataclasses.replace(job, warm=True) if self.is_recurring else job)
 
     def poll(self, name: str) -> Status:
         """Where the job stands, as it was when it was first asked for. Raises Unavailable."""
@@ -70,8 +70,12 @@ class CachingLauncher:
         return self.launcher.logs(name, tail_bytes)
 
 
-def of_now(control: TrainingControl, warm: bool = False) -> TrainingControl:
-    """The same control for the decisions of this moment; `warm` says that what it submits comes again and again."""
+def of_now(control: TrainingControl, is_recurring: bool = False) -> TrainingControl:
+    """The same control for the decisions of this moment.
+
+    is_recurring: whether what it submits comes again and again.
+    """
     now = copy.copy(control)
-    now.launcher, now.fleet = CachingLauncher(control.launcher, warm), CachingFleet(control.fleet)
+    now.launcher = CachingLauncher(control.launcher, is_recurring)
+    now.fleet = CachingFleet(control.fleet)
     return now

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from slipway.trainer.base import codec, listing
 from slipway.trainer.checkpoint.disk import encryption, resealing
 from slipway.trainer.checkpoint.disk.encryption import HEADER, Key
@@ -68,8 +68,8 @@ class CheckpointFault:
 
 def known_faults(facts: TrainingFacts) -> list[CheckpointFault]:
     """The faults of copies, and the releases. Raises OSError."""
-    found = [_fault_of_copy(facts, fault) for fault in replicas.noted_faults(facts.folder)]
-    return found + [
+    copy_faults = [_fault_of_copy(facts, fault) for fault in replicas.noted_faults(facts.folder)]
+    return copy_faults + [
         CheckpointFault(name, name.partition(".release.")[0], "released", "it was set aside, and is whole", NOTHING)
         for name in _releases(facts)
     ]
@@ -77,13 +77,14 @@ def known_faults(facts: TrainingFacts) -> list[CheckpointFault]:
 
 def why_gone(facts: TrainingFacts, steps: Iterable[int]) -> dict[int, CheckpointFault]:
     """Why no valid checkpoint of these steps is on a tier that nodes share. Raises OSError and ValueError."""
-    wanted = set(steps)
-    if not wanted:
+    requested_steps = set(steps)
+    if not requested_steps:
         return {}
     newest = {int(name.partition(".")[0]): name for name in files.names(facts.folder, files.COMMITS)}
-    aside, pruned = fence.set_aside_reasons(facts.folder), set(fence.pruned(facts.folder))
+    aside = fence.set_aside_reasons(facts.folder)
+    pruned = set(fence.pruned(facts.folder))
     valid = set(fence.names_under(facts.folder, facts.claim))
-    return {step: _why_one_is_gone(facts, step, newest.get(step), aside, pruned | valid) for step in wanted}
+    return {step: _why_one_is_gone(facts, step, newest.get(step), aside, pruned | valid) for step in requested_steps}
 
 
 def pending_copy(facts: TrainingFacts) -> Commit | None:
@@ -97,10 +98,10 @@ def pending_copy(facts: TrainingFacts) -> Commit | None:
     if newest is None or newest in facts.commits_on(BACKUP):
         return None
     # The end of a run does not wait until a try of its own last checkpoint has failed too.
-    held = max((commit.step for commit in facts.commits_on(BACKUP)), default=0)
+    backup_step = max((commit.step for commit in facts.commits_on(BACKUP)), default=0)
     failed = any(
-        each.tier == BACKUP and each.kind == replicas.NOT_COPIED and int(each.commit.partition(".")[0]) > held
-        for each in replicas.noted_faults(facts.folder)
+        fault.tier == BACKUP and fault.kind == replicas.NOT_COPIED and int(fault.commit.partition(".")[0]) > backup_step
+        for fault in replicas.noted_faults(facts.folder)
     )
     return newest if failed and newest.name not in replicas.withdrawn_copies(facts.folder, BACKUP) else None
 
@@ -156,7 +157,7 @@ class Release:
 
 def set_aside(store: TrainingStore) -> dict[str, str]:
     """The commits that were set aside, and those with a copy that was found damaged, by name, each with the reason."""
-    copies = {name: found.why for tier in TIERS for name, found in replicas.damaged(store.folder, tier).items()}
+    copies = {name: damage.why for tier in TIERS for name, damage in replicas.damaged(store.folder, tier).items()}
     gone = set(fence.pruned(store.folder)) - copies.keys()  # an earlier version pruned what was found damaged
     return {name: why for name, why in {**copies, **fence.set_aside_reasons(store.folder)}.items() if name not in gone}
 
@@ -175,7 +176,7 @@ def release(
     """
     reason = set_aside(store)[name]
     commit = codec.read(files.named(store.folder, files.COMMITS, name), Commit, RECORD_FORMAT)
-    good = _whole(store.folder, commit, tiers, report)
+    good = _tiers_with_whole_copy(store.folder, commit, tiers, report)
     done = Release(name, reason, by, time.time(), tuple(good))
     codec.create_only(
         files.named(store.folder, files.TAKEN_BACK, f"{name}.release.{time.time_ns()}"), done, RELEASE_FORMAT
@@ -190,7 +191,7 @@ def release(
             "does not list it; its bytes stay for as long as those of a checkpoint that is on no record"
         )
     store.note_release(name, reason, by)
-    Trainings(store.folder.parent).open(store.id, Duty.CHECKPOINTS)
+    Trainings(store.folder.parent).open(store.id, WorkQueue.CHECKPOINTS)
     return done
 
 
@@ -221,8 +222,10 @@ def decide_removals(
     return retention.removal_plan(facts.commits, facts.holders, rules, losses, referred)
 
 
-def condemned(facts: TrainingFacts, name: str, found: Mapping[str, float], patience: Patience, now: float) -> list[str]:
-    """Which of the folders `found` on a tier, with the times of their manifests, are to go by what is on record.
+def condemned(
+    facts: TrainingFacts, name: str, manifest_times: Mapping[str, float], patience: Patience, now: float
+) -> list[str]:
+    """Which folders of a tier, by name with the time of their manifest, are to go by what is on record.
 
     Only `Remover` removes them, by what is on record then. Raises OSError and ValueError.
     """
@@ -231,8 +234,9 @@ def condemned(facts: TrainingFacts, name: str, found: Mapping[str, float], patie
     damaged = {commit for commit, was in withdrawn.items() if was} | set(fence.set_aside_reasons(facts.folder))
     given_up = (set(withdrawn) | set(fence.pruned(facts.folder))) - damaged
     going = []
-    for folder, written in found.items():
-        commit, age = folder.rpartition("/")[2], now - written
+    for folder, written in manifest_times.items():
+        commit = folder.rpartition("/")[2]
+        age = now - written
         stays = patience.damaged if commit in damaged else patience.unlisted
         if commit not in counts and (commit in given_up or age > stays):
             going.append(folder)
@@ -270,7 +274,7 @@ def reseal_all(stores: Iterable[TrainingStore], tiers: Mapping[str, Tier], dry_r
 
 def resealing_sentences(done: Resealed) -> list[str]:
     """What a run did and found, for a person: the last ones say whether older keys can go."""
-    lines = [f"{copy}: sealed anew" for copy in done.sealed] + [f"not sealed: {each}" for each in done.failed]
+    lines = [f"{copy}: sealed anew" for copy in done.sealed] + [f"not sealed: {failure}" for failure in done.failed]
     for key, copies in done.needed.items():
         which = "an older key, which is not known from here," if key == UNKNOWN_KEY else f"key {key}"
         lines.append(f"{which} is needed by {len(copies)} copies: {', '.join(copies[:NAMED_COPIES])}")
@@ -303,15 +307,15 @@ def reseal(store: TrainingStore, tiers: Mapping[str, Tier], done: Resealed, dry_
 
 
 def _why_one_is_gone(
-    facts: TrainingFacts, step: int, committed: str | None, aside: Mapping[str, str], kept: Container[str]
+    facts: TrainingFacts, step: int, committed: str | None, aside: Mapping[str, str], present: Container[str]
 ) -> CheckpointFault:
     """Why one is not: from the name of its newest commit, what was set aside, and what was pruned or is valid."""
     name = committed or f"{step:09d}"
     ask = f"slipway checkpoints release {facts.id}@{step} takes it back, once every byte of a copy verifies"
     if name in aside:
-        number = sum(each.startswith(f"{name}.") for each in _releases(facts))
+        number = sum(release_name.startswith(f"{name}.") for release_name in _releases(facts))
         return CheckpointFault(f"{name}.set-aside.{number}", name, "set aside", aside[name], ask)
-    if name in kept:
+    if name in present:
         reason = "no rule of retention keeps it on a tier that outlives the nodes, and nothing refers to it"
         return CheckpointFault(f"{name}.pruned", name, "removed", reason, "to keep more, see the recipe's `storage`")
     if committed is None:
@@ -323,14 +327,14 @@ def _why_one_is_gone(
 def _fault_of_copy(facts: TrainingFacts, fault: replicas.CopyFault) -> CheckpointFault:
     step = int(fault.commit.partition(".")[0])
     verify = f"slipway checkpoints verify {facts.id}@{step} --tier {fault.tier}"
-    advice = {
+    advices = {
         replicas.DAMAGED: f"look at the tier's disk: the bytes stay for inspection; {verify} reads them again",
         replicas.AWAY: f"look whether the {fault.tier} tier is mounted and can be read; nothing was set aside",
         replicas.NOT_COPIED: f"look at the {fault.tier} tier; the next checkpoint is copied again, and the last one of "
         "a training by the hourly retention, once the tier answers",
     }
     what = {replicas.DAMAGED: "damaged copy", replicas.AWAY: "tier away", replicas.NOT_COPIED: "not copied"}
-    todo = advice.get(fault.kind, NOTHING)
+    todo = advices.get(fault.kind, NOTHING)
     return CheckpointFault(
         f"{fault.name}.{fault.at:.3f}", fault.commit, what.get(fault.kind, fault.kind), fault.reason, todo, fault.tier
     )
@@ -340,11 +344,13 @@ def _releases(facts: TrainingFacts) -> list[str]:
     return [name for name in listing.names_if_there(facts.folder / files.TAKEN_BACK, ".json") if ".release." in name]
 
 
-def _whole(store: Path, commit: Commit, tiers: Mapping[str, Tier], report: Callable[[int, int], None]) -> list[str]:
+def _tiers_with_whole_copy(
+    store: Path, commit: Commit, tiers: Mapping[str, Tier], report: Callable[[int, int], None]
+) -> list[str]:
     """The tiers whose copy of a commit is whole, of those that held one. Raises DamagedCheckpoint, TierUnavailable."""
-    held = replicas.ever_held(store, commit)
+    tiers_on_record = replicas.ever_held(store, commit)
     good, damage = list[str](), list[str]()
-    for tier in (each for each in tiers if each in held):
+    for tier in (name for name in tiers if name in tiers_on_record):
         try:
             verify(tiers[tier], commit, report)
             good.append(tier)
@@ -361,12 +367,12 @@ def _bring(done: Resealed, copy: str, tier: Tier, commit: Commit, key: Key | Non
     """Seal one copy anew, and note what it needs now."""
     try:
         headers = dict(_headers(tier, commit, all_of_them=key is not None))
-        held = _held(tier, commit.folder) if headers else None
-        if key is not None and not dry_run and (keys := _wrapped(headers, held, key, copy)):
+        wrapped_keys = _wrapped_keys(tier, commit.folder) if headers else None
+        if key is not None and not dry_run and (keys := _wrapped(headers, wrapped_keys, key, copy)):
             tier.amend(commit.folder, RECORD, resealing.encode(keys))
             done.sealed.append(copy)
-            held = _held(tier, commit.folder)
-        ids = {_needs(name, header, held, key) for name, header in headers.items()}
+            wrapped_keys = _wrapped_keys(tier, commit.folder)
+        ids = {_needs(name, header, wrapped_keys, key) for name, header in headers.items()}
         for needed in sorted(ids - {key.id if key else ""}):
             done.needed.setdefault(needed, []).append(copy)
     except (DamagedCheckpoint, TierUnavailable, ValueError) as error:
@@ -384,22 +390,23 @@ def _headers(tier: Tier, commit: Commit, all_of_them: bool) -> Iterator[tuple[st
     files = verified_manifest(data, commit.manifest, where).files
     largest = max(files, key=lambda name: files[name].bytes, default="")
     for name in files if all_of_them else filter(None, [largest]):
-        header = _beginning(tier, commit.folder, name)
+        header = _first_bytes(tier, commit.folder, name)
         if encryption.is_encrypted(header):
             yield name, header
 
 
-def _beginning(tier: Tier, folder: str, name: str) -> bytes:
+def _first_bytes(tier: Tier, folder: str, name: str) -> bytes:
     """The first bytes of a file, as many as a header has."""
-    found, blocks = b"", tier.read(folder, name)
+    first_bytes = b""
+    blocks = tier.read(folder, name)
     for block in blocks:
-        found += bytes(block[: HEADER - len(found)])
-        if len(found) == HEADER:
+        first_bytes += bytes(block[: HEADER - len(first_bytes)])
+        if len(first_bytes) == HEADER:
             break
-    return found
+    return first_bytes
 
 
-def _held(tier: Tier, folder: str) -> WrappedKeys | None:
+def _wrapped_keys(tier: Tier, folder: str) -> WrappedKeys | None:
     """What a copy was sealed anew with; None where it was not."""
     try:
         data = b"".join(tier.read(folder, RECORD))
@@ -408,19 +415,19 @@ def _held(tier: Tier, folder: str) -> WrappedKeys | None:
     return resealing.decode(data, f"{tier}/{folder}/{RECORD}")
 
 
-def _needs(name: str, header: bytes, held: WrappedKeys | None, key: Key | None) -> str:
+def _needs(name: str, header: bytes, wrapped_keys: WrappedKeys | None, key: Key | None) -> str:
     """The id of the key that a file needs: the newest one, where it or what it was sealed anew with has it."""
     own = encryption.key_id(header, name)
-    wrapping = held.key if held is not None and name in held.files else own
+    wrapping = wrapped_keys.key if wrapped_keys is not None and name in wrapped_keys.files else own
     return key.id if key is not None and key.id in (own, wrapping) else wrapping
 
 
-def _wrapped(headers: Mapping[str, bytes], held: WrappedKeys | None, key: Key, copy: str) -> WrappedKeys | None:
+def _wrapped(headers: Mapping[str, bytes], previous: WrappedKeys | None, key: Key, copy: str) -> WrappedKeys | None:
     """The keys of all files of a copy, wrapped with the newest key; None where all have it. Raises as `file_key`."""
-    if all(_needs(name, header, held, key) == key.id for name, header in headers.items()):
+    if all(_needs(name, header, previous, key) == key.id for name, header in headers.items()):
         return None
-    found = {}
+    file_keys = {}
     for name, header in headers.items():
-        file_key = encryption.file_key(header, key, name, lambda: held, f"{copy}: {name}")
-        found[name] = resealing.wrapped(key.secret, file_key, header)
-    return WrappedKeys(key.id, found)
+        file_key = encryption.file_key(header, key, name, lambda: previous, f"{copy}: {name}")
+        file_keys[name] = resealing.wrapped(key.secret, file_key, header)
+    return WrappedKeys(key.id, file_keys)

@@ -49,11 +49,15 @@ class TrainingControl:
         quotas: Quotas | None = None,
     ) -> None:
         """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
-        self.launcher, self.fleet, self.paths = launcher, fleet, paths
+        self.launcher = launcher
+        self.fleet = fleet
+        self.paths = paths
         self._submission = Submission(paths, clock, revision, hardware, sees_nodes)
         self._quotas = quotas or Quotas(paths.durable)
         self._growing = Growing(growths, paths.durable, fleet.scheduled)
-        self._clock, self._grace_seconds, self._watch = clock, grace_seconds, watch
+        self._clock = clock
+        self._grace_seconds = grace_seconds
+        self._watch = watch
 
     def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
         """Take the one step that is due; returns it. `nodes` restricts the choice of nodes (a trial's slot).
@@ -73,8 +77,8 @@ class TrainingControl:
         run: str = "",
     ) -> Action:
         """Take the one step that is due on these facts, as `advance` does. Read the facts anew after it."""
-        seen, job, older, chosen = self._observe(store, facts, nodes)
-        action = decide(seen)
+        observation, job, older, chosen = self._observe(store, facts, nodes)
+        action = decide(observation)
         match action:
             case Action.CLAIM:
                 store.claim(facts.incarnation + 1, chosen, _cause(facts), by)
@@ -87,7 +91,7 @@ class TrainingControl:
             case Action.RECORD:
                 self._record(store, facts, job, by)
             case Action.GIVE_UP:
-                store.want("stop", by, f"{seen.exhausted}; {_cause(facts)}", by_platform=True)
+                store.want("stop", by, f"{observation.exhausted}; {_cause(facts)}", by_platform=True)
             case Action.WAIT | Action.DONE:
                 pass
         return action
@@ -99,15 +103,18 @@ class TrainingControl:
         """
         if facts.claim is None or not facts.running:
             return None
-        status, nodes = self.status(facts), fleet if isinstance(fleet, Mapping) else by_name(fleet)
+        status = self.status(facts)
+        nodes = fleet if isinstance(fleet, Mapping) else by_name(fleet)
         if faults.lost(status, nodes):  # only then is it worth reading who takes part
             members = None if facts.specification.script else facts.nodes
-            if lost := faults.lost(status, nodes, members, facts.terms.min_nodes):
+            if lost := faults.lost(status, nodes, members, facts.run_policy.min_nodes):
                 return lost
         match status.state:
             case JobState.PENDING:
                 pre_empted = faults.pre_empted(status, facts.begun)
-                return pre_empted or faults.stranded(status, facts.claim.nodes, nodes.values(), facts.terms.min_nodes)
+                return pre_empted or faults.stranded(
+                    status, facts.claim.nodes, nodes.values(), facts.run_policy.min_nodes
+                )
             case JobState.RUNNING:
                 return self._hung(facts, status)
             case _:
@@ -123,11 +130,12 @@ class TrainingControl:
         if self._watch.rests(*key):
             return None
         try:
-            sights, deadline = self._watch.look(*key, facts.beats), facts.terms.deadline
+            sights = self._watch.look(*key, facts.beats)
+            deadline = facts.run_policy.deadline
         except OSError:
             self._watch.restart(*key)
             raise
-        least = facts.terms.hang_seconds
+        least = facts.run_policy.hang_seconds
         fault = faults.stuck(status, sights, deadline, least)
         if fault and not is_writable(facts.folder):
             self._watch.restart(*key)
@@ -151,8 +159,9 @@ class TrainingControl:
         """
         if not facts.running:
             return False
-        chosen, incarnation = self._choose(facts, nodes, fault), facts.incarnation
-        if len(chosen) < facts.terms.min_nodes:
+        chosen = self._choose(facts, nodes, fault)
+        incarnation = facts.incarnation
+        if len(chosen) < facts.run_policy.min_nodes:
             return False
         if not incidents.is_diagnosed(store, facts, fault, by):
             return False
@@ -169,7 +178,8 @@ class TrainingControl:
         """
         if not self._growing.is_wanted(facts, fleet) or self.status(facts).state is not JobState.RUNNING:
             return ""
-        chosen, incarnation = self._choose(facts, self._growing.allowed(facts, fleet)), facts.incarnation
+        chosen = self._choose(facts, self._growing.allowed(facts, fleet))
+        incarnation = facts.incarnation
         if self.launcher.take_back(job_name(facts.id, incarnation), set(chosen) - set(facts.nodes)):
             return ""
         if not (new := self._growing.due(facts, chosen)):
@@ -187,7 +197,7 @@ class TrainingControl:
 
         It is reported and nothing else follows: a quota, a node or an image may still come. Raises Unavailable.
         """
-        return self.waiting(facts, facts.terms.pending_seconds) if facts.unfinished else None
+        return self.waiting(facts, facts.run_policy.pending_seconds) if facts.unfinished else None
 
     def waiting(self, facts: TrainingFacts, at_least: float = 0.0) -> Waiting | None:
         """What a wanted training has been waiting for, so many seconds at least; None otherwise. Raises Unavailable."""
@@ -218,7 +228,7 @@ class TrainingControl:
 
     def grace_of(self, facts: TrainingFacts) -> float:
         """Seconds between asking the training's job to stop and killing it."""
-        return float(facts.terms.kubernetes.get("grace_seconds", self._grace_seconds))
+        return float(facts.run_policy.kubernetes.get("grace_seconds", self._grace_seconds))
 
     def _observe(
         self, store: TrainingStore, facts: TrainingFacts, nodes: tuple[str, ...] | None
@@ -228,8 +238,8 @@ class TrainingControl:
         submitted = facts.submitted(facts.incarnation)
         older = self._older_live(facts) if facts.running and not submitted else 0
         chosen = () if facts.running else self._choose(facts, nodes)
-        seen = TrainingObservation(
-            wanted=facts.wanted and not facts.paused,
+        observation = TrainingObservation(
+            should_run=facts.should_run and not facts.paused,
             incarnation=facts.incarnation,
             outcome=facts.ended.outcome if facts.ended else None,
             exhausted="" if facts.running and submitted else budgets.exhausted_by(facts),
@@ -239,9 +249,9 @@ class TrainingControl:
             missing_confirmed=facts.running and self._missing_confirmed(store, facts, job.state),
             older_live=older > 0,
             ready_nodes=len(chosen),
-            min_nodes=facts.terms.min_nodes,
+            min_nodes=facts.run_policy.min_nodes,
         )
-        return seen, job, older, chosen
+        return observation, job, older, chosen
 
     def _older_live(self, facts: TrainingFacts) -> int:
         """The newest earlier incarnation whose job may run, 0 for none.
@@ -258,7 +268,8 @@ class TrainingControl:
 
     def _missing_confirmed(self, store: TrainingStore, facts: TrainingFacts, job: JobState) -> bool:
         """Whether a submitted job has been missing for the grace; records when it was first seen missing."""
-        since, missing = facts.missing_since(facts.incarnation), job is JobState.MISSING
+        since = facts.missing_since(facts.incarnation)
+        missing = job is JobState.MISSING
         if not missing or not facts.submitted(facts.incarnation):
             if since is not None:
                 store.unmark_missing(facts.incarnation)
@@ -277,12 +288,12 @@ class TrainingControl:
         only where it would have fewer nodes otherwise.
         """
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
-        policies = facts.terms.policies
+        policies = facts.run_policy.policies
         doubtful = incidents.suspects_on_record(facts.folder, facts.incarnation, facts.nodes, policies)
         doubtful |= incidents.suspects_of_fault(fault, policies) if fault else frozenset()
-        ready = incidents.avoiding_suspects(ready, doubtful, facts.terms.max_nodes)
+        ready = incidents.avoiding_suspects(ready, doubtful, facts.run_policy.max_nodes)
         if not self.fleet.scheduled:
-            ready = sorted(ready, key=lambda node: node not in facts.nodes)[: facts.terms.max_nodes]
+            ready = sorted(ready, key=lambda node: node not in facts.nodes)[: facts.run_policy.max_nodes]
         return tuple(sorted(ready))
 
     def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
@@ -302,21 +313,23 @@ class TrainingControl:
         """Record the end of an incarnation that left no record of its own."""
         nodes = by_name(self.fleet.nodes()) if job.lost_nodes else {}
         disrupted = job.disrupted or bool(faults.lost_nodes(job.lost_nodes, nodes))
-        end = faults.verdict(facts.wanted, job, disrupted, rank_exit.decisive(facts.folder, facts.incarnation))
-        words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
-        what = (end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind, job.ended_at)
+        end = faults.verdict(facts.should_run, job, disrupted, rank_exit.decisive(facts.folder, facts.incarnation))
+        last_lines = self._last_trainer_lines(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
+        what = (end.outcome, end.reason + last_lines, by, job.nodes, end.disrupted, end.kind, job.ended_at)
         store.record_exit(facts.incarnation, *what)
         incidents.note_if_failed(store, facts.incarnation)
 
-    def _last_words(self, facts: TrainingFacts) -> str:
+    def _last_trainer_lines(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
         logs = self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096)
-        said = {node: [line for line in log.splitlines() if line.startswith("trainer: ")] for node, log in logs.items()}
-        return "".join(f"; {node}: {lines[-1]}" for node, lines in said.items() if lines)
+        trainer_lines = {
+            node: [line for line in log.splitlines() if line.startswith("trainer: ")] for node, log in logs.items()
+        }
+        return "".join(f"; {node}: {lines[-1]}" for node, lines in trainer_lines.items() if lines)
 
     def _start_waits_for(self, facts: TrainingFacts) -> str:
         """What the next incarnation waits for; empty when enough nodes are ready."""
-        return self.held_back(facts) or faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
+        return self.held_back(facts) or faults.too_few(self.fleet.nodes(), facts.run_policy.min_nodes)
 
     def _job_waits_for(self, facts: TrainingFacts) -> str:
         """What a claimed incarnation waits for; empty when its job is not pending."""

@@ -26,7 +26,7 @@ class Action(enum.Enum):
 class TrainingObservation:
     """What is and what should be, at one moment."""
 
-    wanted: bool
+    should_run: bool
     incarnation: int
     """The newest one, 0 before the first."""
     outcome: str | None
@@ -46,35 +46,37 @@ class TrainingObservation:
     min_nodes: int
 
 
-def decide(seen: TrainingObservation) -> Action:
+def decide(observation: TrainingObservation) -> Action:
     """The next action. Unknown is not dead: a job seen missing once is not given up until that is confirmed."""
-    if seen.incarnation == 0 or seen.outcome is not None:
-        return _after_the_end(seen)
-    if seen.older_live:
+    if observation.incarnation == 0 or observation.outcome is not None:
+        return _after_the_end(observation)
+    if observation.older_live:
         return Action.STOP_OLDER
-    if seen.job.live:
+    if observation.job.live:
         # The job exists but no record says that it was submitted: its submitter died half-way. Adopt it.
-        return Action.STOP if not seen.wanted else Action.WAIT if seen.submitted else Action.SUBMIT
-    if seen.job.terminal:
+        return Action.STOP if not observation.should_run else Action.WAIT if observation.submitted else Action.SUBMIT
+    if observation.job.terminal:
         return Action.RECORD
-    if not seen.submitted:
-        return _before_the_start(seen)
-    return Action.RECORD if seen.missing_confirmed else Action.WAIT
+    if not observation.submitted:
+        return _before_the_start(observation)
+    return Action.RECORD if observation.missing_confirmed else Action.WAIT
 
 
-def _before_the_start(seen: TrainingObservation) -> Action:
+def _before_the_start(observation: TrainingObservation) -> Action:
     """The action when an incarnation is claimed and no job of the training runs."""
-    if not seen.wanted:
+    if not observation.should_run:
         return Action.RECORD
-    if seen.exhausted:
+    if observation.exhausted:
         return Action.GIVE_UP
-    return Action.WAIT if seen.held_back else Action.SUBMIT
+    return Action.WAIT if observation.held_back else Action.SUBMIT
 
 
-def _after_the_end(seen: TrainingObservation) -> Action:
+def _after_the_end(observation: TrainingObservation) -> Action:
     """The action when no incarnation runs: start the first or the next one, or nothing."""
-    if seen.outcome == "succeeded" or not seen.wanted:
+    if observation.outcome == "succeeded" or not observation.should_run:
         return Action.DONE
-    if seen.exhausted:
+    if observation.exhausted:
         return Action.GIVE_UP
-    return Action.CLAIM if seen.ready_nodes >= seen.min_nodes and not seen.held_back else Action.WAIT
+    return (
+        Action.CLAIM if observation.ready_nodes >= observation.min_nodes and not observation.held_back else Action.WAIT
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.resources.trainings import records
-from slipway.resources.trainings.records import Desired, MissingJob, RefusedStart, Specification, Terms
+from slipway.resources.trainings.records import Desired, MissingJob, RefusedStart, RunPolicy, Specification
 from slipway.trainer.base import codec
 from slipway.trainer.base.lazy import lazy
 from slipway.trainer.checkpoint.tiers import replicas
@@ -33,7 +33,7 @@ class TrainingFacts:
     """How the newest incarnation ended, None while it has not."""
     jobs: frozenset[str]
     """The names of the records about its jobs."""
-    life: int = 0
+    desired_generation: int = 0
     """The number of the record of what is desired, 0 before the first; duties are closed for it."""
 
     @property
@@ -56,7 +56,7 @@ class TrainingFacts:
         if self.claim is None or self.claim.token.generation == 0:
             return self.nodes
         first = fence.Token(self.incarnation)
-        return next((each.nodes for each in fence.claims(self.folder) if each.token == first), self.nodes)
+        return next((claim.nodes for claim in fence.claims(self.folder) if claim.token == first), self.nodes)
 
     @property
     def running(self) -> bool:
@@ -68,14 +68,14 @@ class TrainingFacts:
         return self.ended is not None and self.ended.outcome == "succeeded"
 
     @property
-    def wanted(self) -> bool:
+    def should_run(self) -> bool:
         """Whether it should run."""
         return self.desired is not None and self.desired.want == "run"
 
     @property
     def unfinished(self) -> bool:
         """Whether it should run and has not succeeded; a training that failed may be started again."""
-        return self.wanted and not self.succeeded
+        return self.should_run and not self.succeeded
 
     @lazy
     def paused(self) -> bool:
@@ -97,14 +97,14 @@ class TrainingFacts:
         return records.read(Specification, self.folder / files.SPECIFICATION)
 
     @lazy
-    def terms(self) -> Terms:
+    def run_policy(self) -> RunPolicy:
         """Raises ValueError for a training that was never proposed."""
-        return records.read(Terms, self.folder / files.TERMS)
+        return records.read(RunPolicy, self.folder / files.TERMS)
 
     @property
     def storage(self) -> Storage:
         """When each tier gets a checkpoint, and which checkpoints it keeps."""
-        return resolved.storage(self.terms.operation.get("storage", {}))
+        return resolved.storage(self.run_policy.operation.get("storage", {}))
 
     def submitted(self, incarnation: int) -> bool:
         """Whether the job of an incarnation is known to have been submitted."""
@@ -116,8 +116,8 @@ class TrainingFacts:
         if name not in self.jobs:
             return None
         path = self.folder / files.JOBS / name
-        found = codec.read_if_whole(path, MissingJob)
-        return found.first_seen if found else path.stat().st_mtime  # of a damaged record, when it was written is left
+        record = codec.read_if_whole(path, MissingJob)
+        return record.first_seen if record else path.stat().st_mtime  # of a damaged record, when it was written is left
 
     @lazy
     def refusal(self) -> RefusedStart | None:
@@ -207,7 +207,7 @@ class TrainingFacts:
 
     def _is_of_an_earlier_life(self, ended: fence.Exit) -> bool:
         """Whether the training was wanted again after this end; by the clock only where no order is on record."""
-        if self.desired is None or not self.wanted:
+        if self.desired is None or not self.should_run:
             return False
         if self.desired.incarnation is None:
             return ended.at < self.desired.at
@@ -236,7 +236,9 @@ class TrainingFacts:
 def unchanged(known: TrainingFacts) -> TrainingFacts:
     """The facts of a training none of whose decisive records has changed; what ranks write is read anew."""
     again = dataclasses.replace(known)
-    again.__dict__.update({name: known.__dict__[name] for name in ("terms", "specification") if name in known.__dict__})
+    again.__dict__.update(
+        {name: known.__dict__[name] for name in ("run_policy", "specification") if name in known.__dict__}
+    )
     return again
 
 
@@ -245,10 +247,11 @@ def read(folder: Path) -> TrainingFacts:
 
     Raises fence.Unreadable where a part cannot be read: nothing may be concluded about the training then.
     """
-    life = newest_desired(folder)
-    desired, claim = desired_of(folder, life), fence.newest_claim(folder)
+    desired_generation = newest_desired(folder)
+    desired = desired_of(folder, desired_generation)
+    claim = fence.newest_claim(folder)
     ended = fence.read_exit(folder, claim.token.incarnation) if claim else None
-    return TrainingFacts(folder, desired, claim, ended, _names(folder / files.JOBS), life)
+    return TrainingFacts(folder, desired, claim, ended, _names(folder / files.JOBS), desired_generation)
 
 
 def read_desired(folder: Path) -> Desired | None:

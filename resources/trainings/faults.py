@@ -73,12 +73,12 @@ class EndVerdict:
     disrupted: bool = False
 
 
-def verdict(wanted: bool, job: Status, disrupted: bool, end: RankEnd | None) -> EndVerdict:
+def verdict(should_run: bool, job: Status, disrupted: bool, end: RankEnd | None) -> EndVerdict:
     """How an incarnation ended, from its job and from what its ranks said of their end, if they said anything.
 
     disrupted: whether its job was evicted or lost a node.
     """
-    if not wanted:
+    if not should_run:
         return EndVerdict("stopped", "asked to stop", causes.ASKED, disrupted)
     if job.state is JobState.MISSING:
         return EndVerdict("failed", "the job object was deleted by hand; it is started again", causes.DELETED)
@@ -166,16 +166,16 @@ def kind_of_hang(sights: Sequence[Sight], apart: Sequence[Sight]) -> str:
 
 def patience(sight: Sight, deadline: Callable[[str], float], least: float | None = None) -> float:
     """Seconds for which a rank may stay at the place where it was seen; arguments as for `stuck`."""
-    is_short = sight.section in SHORT or sight.place.phase == VALIDATING.name or sight.silent > SILENT_SECONDS
-    return _patience_if_silent(sight, deadline, least) if is_short else deadline(sight.place.phase)
+    is_short = sight.section in SHORT or sight.progress.phase == VALIDATING.name or sight.silent > SILENT_SECONDS
+    return _patience_if_silent(sight, deadline, least) if is_short else deadline(sight.progress.phase)
 
 
 def _patience_if_silent(sight: Sight, deadline: Callable[[str], float], least: float | None) -> float:
     """The same for a rank that stands still wherever it is: the least that its patience can become."""
-    given = deadline(sight.place.phase)
-    if least is None or not sight.longest or sight.place.phase not in REPEATED:
-        return given
-    return min(given, max(least, LEARNED * sight.longest))
+    allowed = deadline(sight.progress.phase)
+    if least is None or not sight.longest or sight.progress.phase not in REPEATED:
+        return allowed
+    return min(allowed, max(least, LEARNED * sight.longest))
 
 
 def outside(sights: Sequence[Sight]) -> list[Sight]:
@@ -183,16 +183,16 @@ def outside(sights: Sequence[Sight]) -> list[Sight]:
 
     None where all ranks are alike.
     """
-    behind = min(sight.place.step for sight in sights)
+    behind = min(sight.progress.step for sight in sights)
     signs: Sequence[Callable[[Sight], bool]] = (
         lambda sight: sight.silent > SILENT_SECONDS,
-        lambda sight: sight.place.step == behind,
+        lambda sight: sight.progress.step == behind,
         lambda sight: sight.section != "communication",
     )
     for sign in signs:
-        found = [sight for sight in sights if sign(sight)]
-        if 0 < len(found) < len(sights):
-            return found
+        matching = [sight for sight in sights if sign(sight)]
+        if 0 < len(matching) < len(sights):
+            return matching
     return []
 
 
@@ -206,31 +206,31 @@ def rest(sights: Sequence[Sight], deadline: Callable[[str], float], least: float
 
 def where(sight: Sight) -> str:
     """A rank's phase, or its section of a step, and its progress in words."""
-    place = sight.place
+    rank_place = sight.progress
     if sight.rank is None:
-        return f"{place.phase}, no rank has written a heartbeat"
+        return f"{rank_place.phase}, no rank has written a heartbeat"
     rank = f"rank {sight.rank} on {sight.node}" if sight.node else f"rank {sight.rank}"
     if sight.section:
-        return f"{rank} is in {sight.section} after step {place.step}"
-    unit = PHASES[place.phase].unit if place.phase in PHASES else ""
-    done = f", {_amount(place.done, unit)} done" if unit not in ("", "steps") else ""
-    return f"{rank} is {place.phase} after step {place.step}{done}"
+        return f"{rank} is in {sight.section} after step {rank_place.step}"
+    unit = PHASES[rank_place.phase].unit if rank_place.phase in PHASES else ""
+    done = f", {_amount(rank_place.done, unit)} done" if unit not in ("", "steps") else ""
+    return f"{rank} is {rank_place.phase} after step {rank_place.step}{done}"
 
 
 def _waits_for_a_tier(sight: Sight) -> bool:
     reads = sight.section == "data" and sight.silent <= SILENT_SECONDS
-    return reads or sight.place.phase in STORED
+    return reads or sight.progress.phase in STORED
 
 
 def _named(sights: Sequence[Sight]) -> str:
     """Some ranks in words, and how many more there are."""
-    said = [
+    descriptions = [
         f"rank {sight.rank} on {sight.node or 'an unknown node'}"
         + (f" (silent for {sight.silent:.0f} s)" if sight.silent > SILENT_SECONDS else "")
         for sight in sights[:NAMED]
     ]
     more = [f"{len(sights) - NAMED} more"] if len(sights) > NAMED else []
-    return ", ".join(said + more)
+    return ", ".join(descriptions + more)
 
 
 def _amount(count: int, unit: str) -> str:

@@ -63,7 +63,7 @@ def begin(control: TrainingControl, store: TrainingStore, by: str) -> str:
 def grace_warning(store: TrainingStore) -> str:
     """Why a stop would lose steps: saves take longer than the grace; empty while that is not on record."""
     events = read_sample(store.folder).events
-    return next((str(each["reason"]) for each in reversed(events) if each["event"] == "grace_too_short"), "")
+    return next((str(event["reason"]) for event in reversed(events) if event["event"] == "grace_too_short"), "")
 
 
 def stop(control: TrainingControl, store: TrainingStore, by: str, why: str) -> int:
@@ -98,8 +98,8 @@ def until_ended(store: TrainingStore, control: TrainingControl | None, by: str) 
 def event_line(event: JournalEvent) -> str:
     """An event of the ledger as a line for a person; empty for an event that is not shown."""
     sentence = SENTENCES.get(event["event"])
-    said = sentence(event) if sentence else ""
-    return f"{time.strftime('%H:%M:%S', time.localtime(event['t']))} {said}" if said else ""
+    line = sentence(event) if sentence else ""
+    return f"{time.strftime('%H:%M:%S', time.localtime(event['t']))} {line}" if line else ""
 
 
 def _step(event: JournalEvent) -> str:
@@ -108,7 +108,7 @@ def _step(event: JournalEvent) -> str:
     return f"step {event['step']}: loss {event['loss']:.4f}, {event['seconds']:.3f} s"
 
 
-def _wanted(event: JournalEvent) -> str:
+def _desired_changed(event: JournalEvent) -> str:
     return f"{event['by']} wants the training to {event['want']}" + _because(event.get("why", ""))
 
 
@@ -117,7 +117,7 @@ def _claimed(event: JournalEvent) -> str:
 
 
 def _phase(event: JournalEvent) -> str:
-    return next((said for phase, said in PHASES.items() if phase.name == event["phase"]), "")
+    return next((sentence for phase, sentence in PHASES.items() if phase.name == event["phase"]), "")
 
 
 def _started(event: JournalEvent) -> str:
@@ -153,8 +153,8 @@ def _ended(event: JournalEvent) -> str:
         return f"the start succeeded at step {event['step']}{because}"
     if event["outcome"] == "failed":
         return f"the start failed{because}"
-    left = f"with a checkpoint of step {event['step']}" if event["step"] else "without a checkpoint"
-    return f"the start {event['outcome']} {left}{because}"
+    progress = f"with a checkpoint of step {event['step']}" if event["step"] else "without a checkpoint"
+    return f"the start {event['outcome']} {progress}{because}"
 
 
 def _changed(event: JournalEvent) -> str:
@@ -175,7 +175,7 @@ def _names(nodes: list[str]) -> str:
 
 
 SENTENCES: dict[str, Callable[[JournalEvent], str]] = {
-    "wanted": _wanted,
+    "wanted": _desired_changed,
     "claimed": _claimed,
     "submitted": lambda event: "its job was handed to the launcher",
     "phase": _phase,

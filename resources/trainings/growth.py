@@ -30,7 +30,7 @@ RESTART_SECONDS = 60.0
 """What a restart costs where none was seen."""
 LONGEST_LOOK_SECONDS = 60.0
 """Who looked longer ago than that has not watched: the ages of nodes begin anew."""
-AT_STEPS = frozenset(each.name for each in (phases.TRAINING, phases.VALIDATING, phases.SAVING, phases.COPYING))
+AT_STEPS = frozenset(phase.name for phase in (phases.TRAINING, phases.VALIDATING, phases.SAVING, phases.COPYING))
 """The phases of a rank that has begun with its steps and has not ended."""
 
 
@@ -68,8 +68,8 @@ def pays(prospect: Prospect, pace: Pace) -> bool:
     """
     if pace.seconds_per_step is None or prospect.nodes_then <= prospect.nodes_now:
         return False
-    left = pace.seconds if prospect.steps_left is None else prospect.steps_left * pace.seconds_per_step
-    saved = left * (1 - prospect.nodes_now / prospect.nodes_then)
+    seconds_left = pace.seconds if prospect.steps_left is None else prospect.steps_left * pace.seconds_per_step
+    saved = seconds_left * (1 - prospect.nodes_now / prospect.nodes_then)
     return saved >= PAYS_BACK * (pace.restart_seconds + prospect.steps_unsaved * pace.seconds_per_step)
 
 
@@ -80,7 +80,7 @@ def is_due(prospect: Prospect, pace: Pace) -> bool:
 
 
 @dataclass
-class _Watched:
+class _WatchedIncarnation:
     """What was seen of one incarnation."""
 
     first_look: float
@@ -105,8 +105,9 @@ class GrowthWatch:
     """The observations of one process; any of its threads may look."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._lock = clock, threading.Lock()
-        self._incarnations: dict[Path, tuple[Token, _Watched]] = {}
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._incarnations: dict[Path, tuple[Token, _WatchedIncarnation]] = {}
         self._nodes: dict[Path, _WatchedNodes] = {}
 
     def steady(self, platform: Path, nodes: Iterable[Node]) -> set[str]:
@@ -116,8 +117,8 @@ class GrowthWatch:
         """
         with self._lock:
             now = self._clock()
-            seen = self._nodes.get(platform)
-            known = seen.since if seen and now - seen.looked <= LONGEST_LOOK_SECONDS else {}
+            watched_nodes = self._nodes.get(platform)
+            known = watched_nodes.since if watched_nodes and now - watched_nodes.looked <= LONGEST_LOOK_SECONDS else {}
             since = {node.name: known.get(node.name, now) for node in nodes if node.ready}
             self._nodes[platform] = _WatchedNodes(now, since)
             return {name for name, first in since.items() if now - first >= STEADY_SECONDS}
@@ -130,18 +131,19 @@ class GrowthWatch:
         """
         with self._lock:
             now = self._clock()
-            held = self._incarnations.get(training)
-            if held is None or held[0] != token:
-                held = token, _Watched(now, is_whole=not begun, checkpoint=checkpoint)
-                self._incarnations[training] = held
-            seen = held[1]
-            is_saved, seen.checkpoint = checkpoint != seen.checkpoint, checkpoint
-            if step is not None and seen.first_step is None:
-                seen.first_step, seen.at_first_step = step, now
-                seen.step, seen.at_step = step, now
-            elif step is not None and step > seen.step:
-                seen.step, seen.at_step = step, now
-            return _pace(seen, now, is_saved)
+            stored = self._incarnations.get(training)
+            if stored is None or stored[0] != token:
+                stored = token, _WatchedIncarnation(now, is_whole=not begun, checkpoint=checkpoint)
+                self._incarnations[training] = stored
+            incarnation = stored[1]
+            is_saved = checkpoint != incarnation.checkpoint
+            incarnation.checkpoint = checkpoint
+            if step is not None and incarnation.first_step is None:
+                incarnation.first_step, incarnation.at_first_step = step, now
+                incarnation.step, incarnation.at_step = step, now
+            elif step is not None and step > incarnation.step:
+                incarnation.step, incarnation.at_step = step, now
+            return _pace(incarnation, now, is_saved)
 
 
 GROWTHS = GrowthWatch()
@@ -160,7 +162,7 @@ class Growing:
     def is_wanted(self, facts: TrainingFacts, fleet: Mapping[str, Node]) -> bool:
         """Whether it runs on fewer nodes than it may have, and the fleet has others."""
         self.watch.steady(self.platform, fleet.values())
-        return facts.running and facts.terms.grow and _size(facts) < facts.terms.max_nodes
+        return facts.running and facts.run_policy.grow and _size(facts) < facts.run_policy.max_nodes
 
     def allowed(self, facts: TrainingFacts, fleet: Mapping[str, Node]) -> tuple[str, ...]:
         """The nodes that it has, and those that have been ready for some time."""
@@ -170,7 +172,8 @@ class Growing:
         """The new nodes when it should go on on the chosen ones now; none when it should not."""
         assert facts.claim is not None
         steps = [beat.step for beat in facts.beats if beat.phase in AT_STEPS]
-        step, saved = (max(steps) if steps else None), self._newest(facts)
+        step = max(steps) if steps else None
+        saved = self._newest(facts)
         pace = self.watch.look(facts.folder, facts.claim.token, step, saved.name if saved else "", bool(facts.beats))
         # None of its own nodes may go: they hold what was saved last.
         if step is None or saved is None or not set(facts.nodes) <= set(chosen):
@@ -178,7 +181,7 @@ class Growing:
         total = updates.steps_now(facts)
         prospect = Prospect(
             nodes_now=_size(facts),
-            nodes_then=min(facts.terms.max_nodes, len(chosen)),
+            nodes_then=min(facts.run_policy.max_nodes, len(chosen)),
             steps_left=None if total is None else max(0, total - step),
             steps_unsaved=max(0, step - saved.step),
             growths_before=facts.growths,
@@ -192,19 +195,19 @@ class Growing:
 
     def _newest(self, facts: TrainingFacts) -> Commit | None:
         """The newest checkpoint of this incarnation that the next one can read wherever it runs."""
-        found = facts.commits_on(*LASTING) if self.scheduled else facts.commits
-        return found[-1] if found and found[-1].token.incarnation == facts.incarnation else None
+        commits = facts.commits_on(*LASTING) if self.scheduled else facts.commits
+        return commits[-1] if commits and commits[-1].token.incarnation == facts.incarnation else None
 
 
-def _pace(seen: _Watched, now: float, is_saved: bool) -> Pace:
-    if seen.first_step is None:
+def _pace(incarnation: _WatchedIncarnation, now: float, is_saved: bool) -> Pace:
+    if incarnation.first_step is None:
         return Pace(0.0, None, is_saved, RESTART_SECONDS)
-    steps = seen.step - seen.first_step
-    each = (seen.at_step - seen.at_first_step) / steps if steps > 0 else None
-    restart = seen.at_first_step - seen.first_look if seen.is_whole else RESTART_SECONDS
-    return Pace(now - seen.at_first_step, each, is_saved, restart)
+    steps = incarnation.step - incarnation.first_step
+    seconds_per_step = (incarnation.at_step - incarnation.at_first_step) / steps if steps > 0 else None
+    restart = incarnation.at_first_step - incarnation.first_look if incarnation.is_whole else RESTART_SECONDS
+    return Pace(now - incarnation.at_first_step, seconds_per_step, is_saved, restart)
 
 
 def _size(facts: TrainingFacts) -> int:
     """How many nodes its job takes, as `slipway.resources.trainings.job` says it."""
-    return min(facts.terms.max_nodes, len(facts.nodes))
+    return min(facts.run_policy.max_nodes, len(facts.nodes))

@@ -60,7 +60,7 @@ FROM_THE_BEGINNING = (
 OTHERWISE = "read the evidence, put right what it shows, then `slipway resume {id}`"
 RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
-WHOLE = 2000
+LONGEST_CAUSE = 2000
 """So many characters of a cause are shown where it stands alone: a sentence about many ranks, and not a log."""
 UNKNOWN = "unknown cause"
 """What a person reads in place of the class of a cause where the platform knows none."""
@@ -73,8 +73,8 @@ def to_do(kind: str, recipe: str, training: str, checkpoint: int) -> str:
 
     checkpoint: the step of its newest one; 0 without one.
     """
-    words = FROM_THE_BEGINNING if kind == causes.DIVERGED and not checkpoint else TODO.get(kind, OTHERWISE)
-    return words.format(recipe=recipe, id=training)
+    advice_text = FROM_THE_BEGINNING if kind == causes.DIVERGED and not checkpoint else TODO.get(kind, OTHERWISE)
+    return advice_text.format(recipe=recipe, id=training)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,8 @@ def of(store: TrainingStore, facts: TrainingFacts) -> list[IncidentReport]:
     records = incidents.read_all(store, facts)
     if not records:
         return []
-    claims, costs = fence.claims(store.folder), accounts.interruption_costs(store.folder)
+    claims = fence.claims(store.folder)
+    costs = accounts.interruption_costs(store.folder)
     return [report(store, facts, claims, costs, record) for record in records]
 
 
@@ -151,11 +152,11 @@ def of_all(stores: Iterable[TrainingStore], since: float = 0.0) -> list[Incident
 
     A training whose records cannot be read has none here; its summary says so.
     """
-    found: list[IncidentReport] = []
+    reports: list[IncidentReport] = []
     for store in stores:
         with contextlib.suppress(ValueError, OSError):
-            found += [each for each in of(store, store.read()) if each.at >= since]
-    return sorted(found, key=lambda each: each.at)
+            reports += [report_of_one for report_of_one in of(store, store.read()) if report_of_one.at >= since]
+    return sorted(reports, key=lambda report_of_one: report_of_one.at)
 
 
 def report(
@@ -167,12 +168,12 @@ def report(
 ) -> IncidentReport:
     """One incident; `costs` are the training's, by token (`accounts.interruption_costs`). Raises OSError."""
     token = Token.parse(record.token)
-    later = sorted((claim for claim in claims if claim.token > token), key=lambda each: each.token)
+    later = sorted((claim for claim in claims if claim.token > token), key=lambda claim: claim.token)
     following = later[0] if later and not record.survived else None
-    found = folder.manifests(store.folder, record.id)
+    manifests = folder.manifests(store.folder, record.id)
     last_step = _last_step(store.folder, token)
     done = max(record.step, last_step)
-    after = _beginning(store.folder, following.token) if following else {}
+    after = _first_events(store.folder, following.token) if following else {}
     stepped = "stepped" in after
     state = OVER if record.survived or stepped else _state(facts, following)
     if refusals.is_open(facts, record):
@@ -180,7 +181,7 @@ def report(
     known = not record.survived and (stepped or state == OVER) and record.token in costs
     charged = costs[record.token].lost if known else {}
     seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
-    suspected = tuple(suspects(found, heartbeat.read(store.folder, token))) if found else ()
+    suspected = tuple(suspects(manifests, heartbeat.read(store.folder, token))) if manifests else ()
     return IncidentReport(
         id=record.id,
         recipe=facts.specification.recipe,
@@ -205,16 +206,16 @@ def report(
         resumed_from=_resumed_from(after),
         resumed_by=following.by if following else "",
         todo=_todo(record.kind, facts) if state == WAITING else "",
-        kernel=tuple(f"{each.node}: {said}" for each in found for said in each.kernel),
-        evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
-        lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},
+        kernel=tuple(f"{manifest.node}: {line}" for manifest in manifests for line in manifest.kernel),
+        evidence=tuple(f"{manifest.node}/{name}" for manifest in manifests for name in sorted(manifest.files)),
+        lacking={f"{manifest.node}: {what}": why for manifest in manifests for what, why in manifest.lacking.items()},
     )
 
 
 def is_stopped_by_person(facts: TrainingFacts) -> bool:
     """Whether a person asked that the training run no more; not where the platform gave it up or a sweep ended it."""
     wish = facts.desired
-    if wish is None or facts.wanted:
+    if wish is None or facts.should_run:
         return False
     if wish.by_platform is None:  # an earlier version: a command that gave a training up did so in a person's name
         named = wish.by.endswith("by hand") or "was cancelled" in wish.why
@@ -236,7 +237,7 @@ def headline(report: IncidentReport) -> str:
 def happened(report: IncidentReport) -> str:
     """What happened, where and after which step, in one line."""
     named = [*report.nodes, *(f"rank {rank}" for rank in report.ranks)]
-    where = ", ".join(each for each in named if each not in report.cause)
+    where = ", ".join(name for name in named if name not in report.cause)
     cause, at = first_line(report.cause), f"after step {report.step:,}"
     return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f', {at}'}"
 
@@ -288,18 +289,18 @@ def when(at: float) -> str:
 
 def _todo(kind: str, facts: TrainingFacts) -> str:
     """What a person is to do about one that waits: given up, or wanted still, so that it goes on by itself."""
-    words = to_do(kind, facts.specification.recipe, facts.id, facts.newest_step)
+    action = to_do(kind, facts.specification.recipe, facts.id, facts.newest_step)
     resumed = ", then `slipway resume"
-    return f"{words.partition(resumed)[0]}; it is tried again by itself" if facts.wanted else words
+    return f"{action.partition(resumed)[0]}; it is tried again by itself" if facts.should_run else action
 
 
 def _action(facts: TrainingFacts, record: IncidentRecord, state: str, following: Claim | None) -> str:
     """What was done about it: the record has what was meant to be, when the incident was noticed."""
     wish = facts.desired
-    if state == WAITING and wish is not None and wish.by_platform and not facts.wanted:
+    if state == WAITING and wish is not None and wish.by_platform and not facts.should_run:
         return f"the training was given up: {wish.why}"
     planned = following is not None or state not in NOT_DONE or record.action.startswith(("nothing", "is given up"))
-    if state == WAITING and facts.wanted:
+    if state == WAITING and facts.should_run:
         return record.action if record.kind == causes.PLATFORM else HELD_BACK
     return record.action if planned else NOT_DONE[state]
 
@@ -315,7 +316,7 @@ def _steps_lost(
     for claim in later[1:]:
         if "stepped" in after:
             break
-        after = _beginning(store, claim.token)
+        after = _first_events(store, claim.token)
     if "stepped" not in after:
         return None
     return max(0, done - (_resumed_from(after) or 0)) if last_step else 0
@@ -332,9 +333,9 @@ def _state(facts: TrainingFacts, following: Claim | None) -> str:
         return OVER  # what followed was interrupted itself: that is another incident
     if facts.succeeded:
         return OVER
-    if facts.wanted and following is None and budgets.held_by(facts):
+    if facts.should_run and following is None and budgets.held_by(facts):
         return WAITING
-    if facts.wanted:
+    if facts.should_run:
         return RECOVERING if following is None or facts.ended is None else OVER
     return STOPPED if is_stopped_by_person(facts) else WAITING
 
@@ -348,20 +349,20 @@ def _last_step(store: Path, token: Token) -> int:
     return 0
 
 
-def _beginning(store: Path, token: Token) -> dict[str, JournalEvent]:
+def _first_events(store: Path, token: Token) -> dict[str, JournalEvent]:
     """The first restore and the first step under a token, as `restored` and `stepped`."""
-    found: dict[str, JournalEvent] = {}
+    events: dict[str, JournalEvent] = {}
     for event in journal.read(store / files.LEDGER / f"{token}.rank-0.jsonl", 0, BEGINNING_BYTES).events:
         if event["event"] in ("restored", "step"):
-            found.setdefault("stepped" if event["event"] == "step" else "restored", event)
-    return found
+            events.setdefault("stepped" if event["event"] == "step" else "restored", event)
+    return events
 
 
 def _page_head(report: IncidentReport) -> str:
     todo = report.todo or ("nothing" if report.state == OVER else "nothing: it recovers by itself")
     rows = {
         "when": f"{when(report.at)}, after step {report.step:,}",
-        "cause": f"{report.kind or UNKNOWN}: {first_line(report.cause, WHOLE)}",
+        "cause": f"{report.kind or UNKNOWN}: {first_line(report.cause, LONGEST_CAUSE)}",
         "noticed by": report.noticed_by,
         "nodes": ", ".join(report.nodes) or "not known",
         "ranks": ", ".join(map(str, report.ranks)) or "not known",
@@ -383,40 +384,45 @@ def _cost_lines(report: IncidentReport) -> str:
 
 
 def _suspect_lines(report: IncidentReport) -> str:
-    rows = [f"- rank {each.rank}{f' on {each.node}' if each.node else ''}: {each.why}" for each in report.suspects]
+    rows = [
+        f"- rank {suspect.rank}{f' on {suspect.node}' if suspect.node else ''}: {suspect.why}"
+        for suspect in report.suspects
+    ]
     return "\n".join(["## Suspects", "", *rows]) if rows else ""
 
 
 def _evidence_lines(store: TrainingStore, report: IncidentReport) -> str:
-    found = folder.manifests(store.folder, report.id)
-    ends = {} if found else kept_tails(store, report.incarnation)
-    parts = [f"## Evidence\n\nIn `{incident_records.evidence(store.folder, report.id)}`."] if found else []
-    if ranks := [(each, rank) for each in found for rank in each.ranks]:
+    manifests = folder.manifests(store.folder, report.id)
+    ends = {} if manifests else kept_tails(store, report.incarnation)
+    parts = [f"## Evidence\n\nIn `{incident_records.evidence(store.folder, report.id)}`."] if manifests else []
+    if ranks := [(manifest.node, rank) for manifest in manifests for rank in manifest.ranks]:
         rows = [
-            f"| {rank.rank} | {each.node} | {rank.state} | {_cell(rank.exchange or '-')} | {_cell(rank.where or '-')} |"
-            for each, rank in ranks
+            f"| {rank.rank} | {node} | {rank.state} | {_cell(rank.exchange or '-')} | {_cell(rank.where or '-')} |"
+            for node, rank in ranks
         ]
         parts.append(
             "\n".join(["| rank | node | state | exchange | innermost call |", "|---:|---|---|---|---|", *rows])
         )
-    parts += _stacks(store, report, found)
-    chosen = [each.node for each in found if not report.nodes or each.node in report.nodes] or [e.node for e in found]
+    parts += _stacks(store, report, manifests)
+    chosen = [manifest.node for manifest in manifests if not report.nodes or manifest.node in report.nodes] or [
+        e.node for e in manifests
+    ]
     parts += [_block(f"End of the log of {node}", _log(store, report, node), LOG_LINES) for node in chosen[:NODES]]
     parts += [_block(f"End of the log of {node}", log, LOG_LINES) for node, log in list(ends.items())[:NODES]]
     if report.kernel:
-        parts.append("\n".join(["What the kernels logged:", "", *(f"- {said}" for said in report.kernel)]))
+        parts.append("\n".join(["What the kernels logged:", "", *(f"- {line}" for line in report.kernel)]))
     if report.lacking:
         rows = [f"- {what}: {why}" for what, why in report.lacking.items()]
         parts.append("\n".join(["What could not be had:", "", *rows]))
     return "\n\n".join(part for part in parts if part)
 
 
-def _stacks(store: TrainingStore, report: IncidentReport, found: list[DiagnosisManifest]) -> Iterator[str]:
+def _stacks(store: TrainingStore, report: IncidentReport, manifests: list[DiagnosisManifest]) -> Iterator[str]:
     """The stack of the thread that trains, of the suspects and the ranks named first."""
-    first = {*report.ranks, *(each.rank for each in report.suspects)}
+    first = {*report.ranks, *(suspect.rank for suspect in report.suspects)}
     sections = []
-    for each in found:
-        written = folder.text(store.folder, report.id, each.node, "stacks.txt")
+    for manifest in manifests:
+        written = folder.text(store.folder, report.id, manifest.node, "stacks.txt")
         for section in re.split(r"(?m)^=== ", written)[1:]:
             title, _, body = section.partition("\n")
             rank = int(re.findall(r"\d+", title)[0])
@@ -428,9 +434,9 @@ def _stacks(store: TrainingStore, report: IncidentReport, found: list[DiagnosisM
 def _training_thread(body: str) -> str:
     """The part of a dump that is of the main thread: the last one whose outermost call is not a thread's start."""
     threads = re.split(r"(?m)^(?=(?:Current thread|Thread) 0x)", body)
-    main = [each for each in threads if each.strip() and "in _bootstrap\n" not in each and "File " in each]
-    fatal = [each for each in threads if each.startswith("Fatal Python error")]
-    return "\n".join([*(each.strip() for each in fatal), (main[-1] if main else body).strip()])
+    main = [thread for thread in threads if thread.strip() and "in _bootstrap\n" not in thread and "File " in thread]
+    fatal = [thread for thread in threads if thread.startswith("Fatal Python error")]
+    return "\n".join([*(thread.strip() for thread in fatal), (main[-1] if main else body).strip()])
 
 
 def _log(store: TrainingStore, report: IncidentReport, node: str) -> str:
@@ -438,10 +444,12 @@ def _log(store: TrainingStore, report: IncidentReport, node: str) -> str:
 
 
 def _block(title: str, content: str, lines: int, from_end: bool = True) -> str:
-    kept = [line for line in content.rstrip().splitlines() if not _IN_C.match(line)]
-    kept = kept[-lines:] if from_end else kept[:lines]
+    shown_lines = [line for line in content.rstrip().splitlines() if not _IN_C.match(line)]
+    shown_lines = shown_lines[-lines:] if from_end else shown_lines[:lines]
     return (
-        "\n".join([f"{title}:", "", "```", *(line.replace("```", "'''")[:300] for line in kept), "```"]) if kept else ""
+        "\n".join([f"{title}:", "", "```", *(line.replace("```", "'''")[:300] for line in shown_lines), "```"])
+        if shown_lines
+        else ""
     )
 
 

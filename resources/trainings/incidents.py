@@ -28,7 +28,7 @@ DIAGNOSIS_SECONDS = 5.0
 """How long an incarnation that hangs is left alone at least for its nodes to say where the ranks are."""
 RESTARTS = "a new incarnation goes on from the newest checkpoint"
 _RANK = re.compile(r"\brank (\d+)\b")
-_asked: dict[tuple[Path, str], float] = {}
+_first_asked_at: dict[tuple[Path, str], float] = {}
 """Since when this process waits for the nodes of an incident, by its own monotonic clock."""
 
 
@@ -40,16 +40,17 @@ def is_diagnosed(store: TrainingStore, facts: TrainingFacts, fault: TrainingFaul
     """
     if fault.kind != causes.HUNG or facts.claim is None:
         return True
-    id, now = str(facts.claim.token), time.monotonic()
+    id = str(facts.claim.token)
+    now = time.monotonic()
     try:
         requests.ask(store.folder, id, fault.cause, by)
         have_answered = set(fault.nodes) <= set(folder.nodes(store.folder, id))
     except OSError:
         return True
-    since = _asked.setdefault((store.folder, id), now)
+    since = _first_asked_at.setdefault((store.folder, id), now)
     if not have_answered and now - since < DIAGNOSIS_SECONDS:
         return False
-    del _asked[store.folder, id]
+    del _first_asked_at[store.folder, id]
     return True
 
 
@@ -75,16 +76,16 @@ def note_if_failed(store: TrainingStore, incarnation: int) -> None:
         note_failure(store, ended)
 
 
-def lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[Exit]:
+def failures_without_record(store: TrainingStore, failures: Iterable[Exit]) -> list[Exit]:
     """Of the failed incarnations, those whose last generation has no record. Raises OSError."""
-    return [each for _, each in _lacking(store, failures)]
+    return [failure for _, failure in _failures_without_record(store, failures)]
 
 
 def suspected(store: Path, id: str) -> list[Suspect]:
     """The ranks on which the fault may lie, as far as the nodes left evidence. Raises OSError."""
     token = Token.parse(".".join(id.split(".")[:2]))
-    found = folder.manifests(store, id)
-    return suspects(found, heartbeat.read(store, token)) if found else []
+    manifests = folder.manifests(store, id)
+    return suspects(manifests, heartbeat.read(store, token)) if manifests else []
 
 
 def began_with(
@@ -95,12 +96,14 @@ def began_with(
     A hang of ranks that are all alike began with none of them, as far as is known; the only node is known all the same.
     """
     end = rank_exit.decisive(store, token.incarnation)
-    said = ended.reason.partition(APART)[2] if ended.reason.startswith(HANGS) else ended.reason
-    ranks = [each.rank for each in suspected] or ([end.rank] if end else [int(each) for each in _RANK.findall(said)])
-    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", said)]
+    reason = ended.reason.partition(APART)[2] if ended.reason.startswith(HANGS) else ended.reason
+    ranks = [suspect.rank for suspect in suspected] or (
+        [end.rank] if end else [int(rank) for rank in _RANK.findall(reason)]
+    )
+    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", reason)]
     if ended.reason.startswith(HANGS) and len(ended.nodes) == 1:
         named = list(ended.nodes)
-    nodes = [each.node for each in suspected if each.node] or ([end.node] if end else named)
+    nodes = [suspect.node for suspect in suspected if suspect.node] or ([end.node] if end else named)
     return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
 
 
@@ -109,15 +112,15 @@ def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]
 
     Raises OSError.
     """
-    found = {}
+    by_id = {}
     for name in incidents.names(store.folder):
         path = files.named(store.folder, files.INCIDENTS, name)
         if (record := codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)) is not None:
-            found[name] = record
-    for token, ended in _lacking(store, facts.failures):
+            by_id[name] = record
+    for token, ended in _failures_without_record(store, facts.failures):
         record = _of_exit(store.folder, token, ended, RESTARTS)
-        found.setdefault(record.id, record)
-    return [found[name] for name in sorted(found)]
+        by_id.setdefault(record.id, record)
+    return [by_id[name] for name in sorted(by_id)]
 
 
 def suspects_of_fault(fault: TrainingFault, policies: Mapping[str, str]) -> frozenset[str]:
@@ -132,7 +135,7 @@ def suspects_on_record(
 
     An incident that cannot be decoded names none, and neither does one that names all of several nodes.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for id in incidents.names(folder, incarnation):
         try:
             incident = incidents.read(folder, id)
@@ -140,22 +143,23 @@ def suspects_on_record(
             continue
         names_all = len(ran_on) > 1 and set(ran_on) <= set(incident.nodes)
         if causes.answer(incident.kind, policies) == causes.REPLACE and not names_all:
-            found.update(incident.nodes)
-    return frozenset(found)
+            names.update(incident.nodes)
+    return frozenset(names)
 
 
-def avoiding_suspects(ready: Sequence[str], suspects: Collection[str], wanted: int) -> list[str]:
+def avoiding_suspects(ready: Sequence[str], suspects: Collection[str], node_count: int) -> list[str]:
     """The ready nodes without the suspects, unless the training would have fewer nodes then."""
     others = [node for node in ready if node not in suspects]
-    return others if len(others) >= min(wanted, len(ready)) else list(ready)
+    return others if len(others) >= min(node_count, len(ready)) else list(ready)
 
 
-def _lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[tuple[Token, Exit]]:
+def _failures_without_record(store: TrainingStore, failures: Iterable[Exit]) -> list[tuple[Token, Exit]]:
     """The same, each with its last generation."""
     failures = list(failures)
-    tokens, names = _last_tokens(store.folder) if failures else {}, set(incidents.names(store.folder))
-    found = [(tokens.get(each.incarnation, Token(each.incarnation)), each) for each in failures]
-    return [(token, each) for token, each in found if str(token) not in names]
+    tokens = _last_tokens(store.folder) if failures else {}
+    names = set(incidents.names(store.folder))
+    last_failures = [(tokens.get(failure.incarnation, Token(failure.incarnation)), failure) for failure in failures]
+    return [(token, failure) for token, failure in last_failures if str(token) not in names]
 
 
 def _of_exit(store: Path, token: Token, ended: Exit, action: str) -> IncidentRecord:

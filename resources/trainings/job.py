@@ -56,12 +56,14 @@ def job(
 
     Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used.
     """
-    nodes, specification, terms = facts.offered, facts.specification, facts.terms
+    nodes = facts.offered
+    specification = facts.specification
+    run_policy = facts.run_policy
     assert facts.claim is not None, "an incarnation is claimed before its job is made"
     script = specification.script
     if key_file := facts.storage.key_file:
         encryption.read_key(Path(key_file))
-    size = min(terms.max_nodes, len(nodes))
+    size = min(run_policy.max_nodes, len(nodes))
     incarnation = str(facts.incarnation)
     return Job(
         name=job_name(facts.id, facts.incarnation),
@@ -70,16 +72,16 @@ def job(
         config=with_fabric(configuration(facts, paths), fabric),
         nodes=nodes,
         size=size,
-        least=min(terms.min_nodes, size),
+        least=min(run_policy.min_nodes, size),
         prefer=_holders(nodes, specification.snapshot, paths.durable),
-        ranks_per_node=terms.ranks_per_node,
+        ranks_per_node=run_policy.ranks_per_node,
         environment={
             "SLIPWAY_INCARNATION": incarnation,
             **({REVISION: revision} if revision else {}),  # else the image says its own
             **({"SLIPWAY_GRACE_SECONDS": f"{grace:g}"} if grace else {}),
         },
         labels={"training": facts.id, "incarnation": incarnation, **({"run": run} if run else {})},
-        kubernetes=terms.kubernetes,
+        kubernetes=run_policy.kubernetes,
     )
 
 
@@ -87,16 +89,17 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
     """The configuration that a training's processes read: its numbers, how it runs, and where."""
     from slipway.trainer.script import FORMAT  # imports numpy, which is not needed where only a job's name is asked
 
-    specification, terms = facts.specification, facts.terms
+    specification = facts.specification
+    run_policy = facts.run_policy
     placement = {
         "store": str(facts.folder),
         "durable": str(paths.durable),
         "nvme": paths.nvme,
         "backup": paths.backup,
         "origins": list(paths.origins),
-        "staging": terms.staging,
-        "nvme_gigabytes": terms.nvme_gigabytes,
-        "init": terms.init,
+        "staging": run_policy.staging,
+        "nvme_gigabytes": run_policy.nvme_gigabytes,
+        "init": run_policy.init,
     }
     branch: dict[str, object] = {}
     if parent := specification.branch:
@@ -107,8 +110,8 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
         "format": FORMAT if specification.script else resolved.FORMAT,
         "training": facts.id,
         "snapshot": specification.snapshot,
-        **specification.numbers,
-        **terms.operation,
+        **specification.identity_config,
+        **run_policy.operation,
         **branch,
         "placement": placement,
     }
@@ -137,30 +140,30 @@ def keep_code(code: Path, durable: Path) -> str:
     """
     files = _code_files(code)
     name = _code_digest(files)
-    place = _code_place(durable, name)
-    if not _is_whole(place):
-        with lock.exclusive(place.parent):
-            if not _is_whole(place):
-                _put_aside(place)
-                _write_code(files, place)
+    target = _code_place(durable, name)
+    if not _is_whole(target):
+        with lock.exclusive(target.parent):
+            if not _is_whole(target):
+                _put_aside(target)
+                _write_code(files, target)
     return name
 
 
 def code_folder(name: str, durable: Path) -> Path:
     """The folder of the code of this digest, verified. Raises ValueError when it is gone or changed."""
-    place = _code_place(durable, name)
-    if not place.is_dir():
-        raise ValueError(f"{place}: found nothing, expected the code of the training: materialise its recipe again")
-    verify.check_digest("code of the digest", _code_digest(_code_files(place)), name, place)
-    return place
+    path = _code_place(durable, name)
+    if not path.is_dir():
+        raise ValueError(f"{path}: found nothing, expected the code of the training: materialise its recipe again")
+    verify.check_digest("code of the digest", _code_digest(_code_files(path)), name, path)
+    return path
 
 
 def _holders(nodes: tuple[str, ...], snapshot: str, durable: Path) -> tuple[str, ...]:
     """Those of the nodes that hold the snapshot's shards."""
     holders = [receipts.holders(durable, snapshot)]
     if not holders[0]:
-        holders = [receipts.holders(durable, each) for each in _staged(snapshot, durable)]
-    return tuple(node for node in nodes if all(node in each for each in holders))
+        holders = [receipts.holders(durable, part) for part in _staged(snapshot, durable)]
+    return tuple(node for node in nodes if all(node in holding_nodes for holding_nodes in holders))
 
 
 def _staged(snapshot: str, durable: Path) -> list[str]:
@@ -173,18 +176,18 @@ def _staged(snapshot: str, durable: Path) -> list[str]:
         return [snapshot]  # the trainer tells what is wrong with it
 
 
-def _is_whole(place: Path) -> bool:
+def _is_whole(path: Path) -> bool:
     """Whether the code of this digest is kept, every byte of it. Raises OSError when it cannot be read."""
     try:
-        return _code_digest(_code_files(place)) == place.name
+        return _code_digest(_code_files(path)) == path.name
     except (ValueError, FileNotFoundError):
         return False
 
 
-def _put_aside(place: Path) -> None:
+def _put_aside(path: Path) -> None:
     """Move what is not the code of its digest out of the way; a person may want to look into it."""
-    if os.path.lexists(place):
-        place.rename(place.with_name(f".torn-{place.name}-{time.time_ns()}"))
+    if os.path.lexists(path):
+        path.rename(path.with_name(f".torn-{path.name}-{time.time_ns()}"))
 
 
 def _code_files(code: Path) -> dict[str, CodeFile]:
@@ -192,9 +195,9 @@ def _code_files(code: Path) -> dict[str, CodeFile]:
     sizes = _code_sizes(code)
     size = sum(sizes.values())
     if not sizes or len(sizes) > CODE_FILES or size > CODE_MEGABYTES * 1e6:
-        found = f"{len(sizes)} files of {size / 1e6:.0f} MB"
+        sizes_text = f"{len(sizes)} files of {size / 1e6:.0f} MB"
         raise ValueError(
-            f"{code}: found {found}, expected code: 1 to {CODE_FILES} files of {CODE_MEGABYTES} MB at most"
+            f"{code}: found {sizes_text}, expected code: 1 to {CODE_FILES} files of {CODE_MEGABYTES} MB at most"
         )
     root = code if code.is_dir() else code.parent
     return {str(path.relative_to(root)): _code_file(path) for path in sizes}
@@ -202,16 +205,17 @@ def _code_files(code: Path) -> dict[str, CodeFile]:
 
 def _code_sizes(code: Path) -> dict[Path, int]:
     """The bytes of each plain file, by name, without what Python compiled and names that begin with a dot."""
-    sizes, ahead = dict[Path, int](), [code]
+    sizes = dict[Path, int]()
+    ahead = [code]
     while ahead:
         path = ahead.pop()
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
             raise ValueError(f"{path}: found a symbolic link, expected a file or a folder: links are not followed")
-        if stat.S_ISDIR(found.st_mode):
-            ahead += sorted((each for each in path.iterdir() if not _is_passed_over(each.name)), reverse=True)
-        elif stat.S_ISREG(found.st_mode):
-            sizes[path] = found.st_size
+        if stat.S_ISDIR(status.st_mode):
+            ahead += sorted((child for child in path.iterdir() if not _is_passed_over(child.name)), reverse=True)
+        elif stat.S_ISREG(status.st_mode):
+            sizes[path] = status.st_size
     return sizes
 
 
@@ -233,13 +237,13 @@ def _code_digest(files: Mapping[str, CodeFile]) -> str:
     )
 
 
-def _write_code(files: Mapping[str, CodeFile], place: Path) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
+def _write_code(files: Mapping[str, CodeFile], target: Path) -> None:
+    temporary = Path(tempfile.mkdtemp(prefix=".", dir=target.parent))
     try:
         for name, file in files.items():
             atomic.write(temporary / name, [file.data], 0o755 if file.executable else 0o644)
         temporary.chmod(0o755)
-        atomic.show(temporary, place)  # where another host has kept the same code meanwhile, that stays
+        atomic.show(temporary, target)  # where another host has kept the same code meanwhile, that stays
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -68,20 +68,21 @@ class LogSource:
 def lines(source: LogSource) -> Iterator[LogLine]:
     """The lines of one source, in their order. Pure."""
     done = sorted((moment, step) for step, moment in source.steps.items())
-    at, lone = source.begun, next(iter(source.ranks)) if len(source.ranks) == 1 else None
+    at = source.begun
+    lone = next(iter(source.ranks)) if len(source.ranks) == 1 else None
     for text in source.text.splitlines():
         at = max(at, _stamp(text) or _of_step(text, source.steps) or at)
         named = _RANK.search(text)
         rank = int(named[1] or named[2]) if named else lone
-        place = bisect_right(done, at, key=lambda each: each[0])
-        yield LogLine(at, source.incarnation, source.node, rank, text, done[place - 1][1] if place else None)
+        index = bisect_right(done, at, key=lambda entry: entry[0])
+        yield LogLine(at, source.incarnation, source.node, rank, text, done[index - 1][1] if index else None)
 
 
 def merged(sources: Iterable[LogSource], since: float = 0.0, rank: int | None = None, grep: str = "") -> list[LogLine]:
     """The lines of all sources in the order of time, those of one node in their own; only what was asked for. Pure."""
-    found = [each for source in sources for each in lines(source)]
-    wanted = (each for each in found if each.at >= since and rank in (None, each.rank) and grep in each.text)
-    return sorted(wanted, key=lambda each: (each.incarnation, each.at))
+    all_lines = [line for source in sources for line in lines(source)]
+    matching = (line for line in all_lines if line.at >= since and rank in (None, line.rank) and grep in line.text)
+    return sorted(matching, key=lambda line: (line.incarnation, line.at))
 
 
 def sources(
@@ -97,43 +98,45 @@ def sources(
         expected = f"one from 1 to {newest}" if newest else "none: it has not been started yet"
         raise ValueError(f"training {store.id}: found incarnation {incarnation}, expected {expected}")
     claims = fence.claims(store.folder)
-    found: list[LogSource] = []
+    log_sources: list[LogSource] = []
     for number in range(1, newest + 1) if incarnation is None else [incarnation]:
         texts = launcher.logs(job_name(store.id, number), size) or kept_tails(store, number)
-        own = [each for each in claims if each.token.incarnation == number]
-        begun = min((each.at for each in own), default=0.0)
-        steps, ranks = _steps(store.folder, own), _ranks(facts, own)
-        found += [
+        own = [claim for claim in claims if claim.token.incarnation == number]
+        begun = min((claim.at for claim in own), default=0.0)
+        steps = _steps(store.folder, own)
+        ranks = _ranks(facts, own)
+        log_sources += [
             LogSource(number, node, text, begun, steps, frozenset(ranks.get(node, ()))) for node, text in texts.items()
         ]
-    return found
+    return log_sources
 
 
 class LogFollower:
     """What sources have written since they were last asked, in whole lines."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], str] = {}
+        self._texts: dict[tuple[int, str], str] = {}
         self._last: dict[tuple[int, str], float] = {}
 
     def new(self, sources: Iterable[LogSource], last: bool = False) -> list[LogSource]:
         """The sources with what is new of each, the first time all; the `last` time also a line that is not whole."""
-        found = []
-        for each in sources:
-            key, whole = (each.incarnation, each.node), each.text if last else each.text[: each.text.rfind("\n") + 1]
-            fresh = after(whole, self._seen.get(key, ""))
-            source = replace(each, text=fresh, begun=max(each.begun, self._last.get(key, 0.0)))
-            self._seen[key] = whole
+        new_sources = []
+        for log_source in sources:
+            key = (log_source.incarnation, log_source.node)
+            complete = log_source.text if last else log_source.text[: log_source.text.rfind("\n") + 1]
+            fresh = after(complete, self._texts.get(key, ""))
+            source = replace(log_source, text=fresh, begun=max(log_source.begun, self._last.get(key, 0.0)))
+            self._texts[key] = complete
             self._last[key] = max((line.at for line in lines(source)), default=source.begun)
-            found.append(source)
-        return found
+            new_sources.append(source)
+        return new_sources
 
 
 def after(text: str, before: str) -> str:
     """What of `text`, the end of a log, was not in `before`, its end at an earlier moment. Pure."""
     mark = before[-MARK_CHARACTERS:]
-    place = text.rfind(mark)
-    return text if place < 0 else text[place + len(mark) :] if mark else text
+    position = text.rfind(mark)
+    return text if position < 0 else text[position + len(mark) :] if mark else text
 
 
 def keep_tails(store: TrainingStore, incarnation: int, launcher: Launcher) -> None:
@@ -142,8 +145,8 @@ def keep_tails(store: TrainingStore, incarnation: int, launcher: Launcher) -> No
     if path.exists():
         return
     with contextlib.suppress(Unavailable):
-        if found := launcher.logs(job_name(store.id, incarnation), TAIL_BYTES):
-            codec.create_only(path, found)
+        if texts := launcher.logs(job_name(store.id, incarnation), TAIL_BYTES):
+            codec.create_only(path, texts)
 
 
 def kept_tails(store: TrainingStore, incarnation: int) -> Mapping[str, str]:
@@ -153,18 +156,18 @@ def kept_tails(store: TrainingStore, incarnation: int) -> Mapping[str, str]:
 
 def _stamp(text: str) -> float | None:
     """The time with which a line begins; one without a zone is taken as UTC."""
-    found = _STAMP.match(text)
-    if found is None:
+    match = _STAMP.match(text)
+    if match is None:
         return None
     with contextlib.suppress(ValueError):
-        said = datetime.fromisoformat(found[1].replace(",", ".") + (found[2] or ""))
-        return (said if said.tzinfo else said.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(match[1].replace(",", ".") + (match[2] or ""))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return None
 
 
 def _of_step(text: str, steps: Mapping[int, float]) -> float | None:
-    found = _STEP.search(text)
-    return steps.get(int(found[1])) if found else None
+    match = _STEP.search(text)
+    return steps.get(int(match[1])) if match else None
 
 
 def _steps(store: Path, claims: Iterable[fence.Claim]) -> dict[int, float]:
@@ -174,17 +177,17 @@ def _steps(store: Path, claims: Iterable[fence.Claim]) -> dict[int, float]:
         path = store / files.LEDGER / f"{claim.token}.rank-0.jsonl"
         with contextlib.suppress(FileNotFoundError):
             events = journal.read(path, max(0, path.stat().st_size - LEDGER_BYTES)).events
-            known |= {int(each["step"]): float(each["t"]) for each in events if each["event"] == "step"}
+            known |= {int(event["step"]): float(event["t"]) for event in events if event["event"] == "step"}
     return known
 
 
 def _ranks(facts: TrainingFacts, claims: Iterable[fence.Claim]) -> dict[str, set[int]]:
     """The ranks of each node under an incarnation, by their last heartbeats."""
-    found: dict[str, set[int]] = {}
+    ranks_by_node: dict[str, set[int]] = {}
     for claim in claims:
         for beat in heartbeat.read(facts.folder, claim.token):
-            found.setdefault(beat.node, set()).add(beat.rank)
-    return found
+            ranks_by_node.setdefault(beat.node, set()).add(beat.rank)
+    return ranks_by_node
 
 
 def _tails_path(store: TrainingStore, incarnation: int) -> Path:

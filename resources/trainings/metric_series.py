@@ -23,7 +23,7 @@ from slipway.trainer.base import atomic, codec, journal
 from slipway.trainer.base.journal import JournalEvent
 from slipway.trainer.record import ledger
 
-KEPT = "curves.json"
+CURVES_FILE = "curves.json"
 FORMAT = "slipway.curves/1"
 MOST = 1000
 """Buckets at most: no screen shows more."""
@@ -83,8 +83,8 @@ class StagedPart:
     @property
     def seconds_left(self) -> float | None:
         """None while nothing was seen to move."""
-        passed, moved = self.at - self.begun_at, self.bytes - self.begun_bytes
-        return (self.total_bytes - self.bytes) * passed / moved if passed > 0 and moved > 0 else None
+        passed, progressed = self.at - self.begun_at, self.bytes - self.begun_bytes
+        return (self.total_bytes - self.bytes) * passed / progressed if passed > 0 and progressed > 0 else None
 
 
 @dataclass
@@ -115,7 +115,7 @@ class CurveFold:
     """By node, in this start."""
     started: str = ""
     """The token of the start whose steps were read last."""
-    advice: str = ""
+    bound: str = field(default="", metadata={codec.KEY: "advice"})
     """What bounds the steps, and what to do; empty before it was said."""
     datasets: dict[str, dict[str, float]] = field(default_factory=dict)
     """By dataset of a mix, the tokens and the passes that were read; empty for a training on one dataset."""
@@ -153,14 +153,15 @@ class CurveFold:
                     step = int(event.get("step") or self.last.get("step", 0))
                     self._mark(step, str(event.get("kind", "incident")), str(event.get("cause", "")), event["t"])
                 case "bound":
-                    self.advice = str(event.get("advice", ""))
+                    self.bound = str(event.get("advice", ""))
                 case "mixed":
                     self.datasets = event["datasets"]
                 case "staged":
                     self._add_staging(event)
 
     def _add_step(self, event: JournalEvent) -> None:
-        step, own = int(event["step"]), event.get("figures", {})
+        step = int(event["step"])
+        own = event.get("figures", {})
         figures = {name: event[name] for name in FIGURES if name in event} | dict(list(own.items())[:MOST_OWN])
         values = {name: float(value) for name, value in figures.items() if _is_finite(value)}
         self._reach(step)
@@ -183,7 +184,8 @@ class CurveFold:
     def _add_validation(self, event: JournalEvent) -> None:
         if not _is_finite(event.get("loss")):
             return
-        step, loss = int(event["step"]), float(event["loss"])
+        step = int(event["step"])
+        loss = float(event["loss"])
         if not self.buckets or self.buckets[-1] < step // self.width:
             self._reach(step)
         self._add_value(VALIDATION, loss)
@@ -215,7 +217,7 @@ class CurveFold:
         """Make one bucket of two neighbours."""
         self.width *= 2
         numbers = [bucket // 2 for bucket in self.buckets]
-        first = [place for place, number in enumerate(numbers) if place == 0 or numbers[place - 1] != number]
+        first = [index for index, number in enumerate(numbers) if index == 0 or numbers[index - 1] != number]
         spans = list(zip(first, [*first[1:], len(numbers)], strict=True))
         self.buckets = [numbers[begin] for begin, _ in spans]
         self.lows = [_least(self.lows[begin:end]) for begin, end in spans]
@@ -246,17 +248,20 @@ class CurveFold:
         self.marks = [*self.marks[1 - MOST_MARKS :], CurveMark(step, kind, text.split("\n")[0][:200], float(at))]
 
     def _add_staging(self, event: JournalEvent) -> None:
-        node, done, total, at = event["node"], int(event["bytes"]), int(event["total_bytes"]), float(event["t"])
+        node = event["node"]
+        done = int(event["bytes"])
+        total = int(event["total_bytes"])
+        at = float(event["t"])
         before = self.staged.get(node)
         goes_on = before is not None and before.total_bytes == total and before.bytes <= done
         first = (before.begun_bytes, before.begun_at) if before is not None and goes_on else (done, at)
         self.staged[node] = StagedPart(done, total, at, *first)
 
 
-def kept(folder: Path) -> CurveFold:
+def stored_curves(folder: Path) -> CurveFold:
     """The folds that were kept of the training in `folder`; empty ones where there are none."""
     with contextlib.suppress(OSError, ValueError):
-        return codec.read(folder / KEPT, CurveFold, FORMAT)
+        return codec.read(folder / CURVES_FILE, CurveFold, FORMAT)
     return CurveFold()
 
 
@@ -279,7 +284,7 @@ def read_on(folder: Path, fold: CurveFold) -> int:
 
 def keep(folder: Path, fold: CurveFold) -> None:
     """Keep the folds for the next reader. Raises OSError."""
-    atomic.replace(folder / KEPT, codec.encode(fold, FORMAT), lasting=False)
+    atomic.replace(folder / CURVES_FILE, codec.encode(fold, FORMAT), lasting=False)
 
 
 @dataclass(frozen=True)
@@ -292,8 +297,8 @@ class LedgerSample:
     @functools.cached_property
     def steps(self) -> list[JournalEvent]:
         """The events of steps, by step; of a step that was repeated, the one of the later incarnation."""
-        found = {event["step"]: event for event in self.events if event["event"] == "step"}
-        return [found[step] for step in sorted(found)]
+        by_step = {event["step"]: event for event in self.events if event["event"] == "step"}
+        return [by_step[step] for step in sorted(by_step)]
 
     @property
     def seconds(self) -> float:
@@ -302,15 +307,15 @@ class LedgerSample:
         return max(times) - min(times) if times else 0.0
 
     @property
-    def advice(self) -> str:
+    def bound(self) -> str:
         """What bounds the steps, and what to do; empty before it was said."""
         return next((str(event["advice"]) for event in reversed(self.events) if event["event"] == "bound"), "")
 
     @property
     def staging(self) -> str:
         """What a node last held of the snapshot, and the sizes that led to it; empty where nothing is on record."""
-        held = [f"{event['kind']}: {event['why']}" for event in self.events if event["event"] == "staging"]
-        return held[-1] if held else ""
+        messages = [f"{event['kind']}: {event['why']}" for event in self.events if event["event"] == "staging"]
+        return messages[-1] if messages else ""
 
     @property
     def datasets(self) -> dict[str, dict[str, float]]:
@@ -321,8 +326,8 @@ class LedgerSample:
 def read_sample(folder: Path) -> LedgerSample:
     """A sample of the ledger of the training in `folder`. Raises OSError."""
     sizes = {path: path.stat().st_size for path in ledger.segments(folder)}
-    whole = sum(sizes.values()) <= WHOLE_BYTES
-    if whole:
+    is_small = sum(sizes.values()) <= WHOLE_BYTES
+    if is_small:
         return LedgerSample(tuple(event for path in sizes for event in journal.read(path).events))
     total = sum(sizes.values())
     sampled = (_sampled(path, size, WHOLE_BYTES * size // total) for path, size in sizes.items())
@@ -347,15 +352,17 @@ def _sampled(path: Path, size: int, budget: int) -> Iterator[bytes]:
     pieces = max(1, (budget - 2 * end) // SAMPLE_BYTES)
     stride = max(SAMPLE_BYTES, (size - 2 * end) // pieces)
     between = ((at, SAMPLE_BYTES) for at in range(end, max(end, size - end - SAMPLE_BYTES), stride))
-    descriptor, seen, read_to = os.open(path, os.O_RDONLY), 0, 0
+    descriptor = os.open(path, os.O_RDONLY)
+    covered_to = 0
+    read_to = 0
     try:
         for at, length in ((0, end), *between, (max(0, size - end), end)):
             # A piece ends within a line, and begins within one, unless it touches the last one and goes on there.
-            begun = read_to if at <= seen else at
+            begun = read_to if at <= covered_to else at
             if at + length <= begun:
                 continue
             data = os.pread(descriptor, at + length - begun, begun)
-            seen = begun + len(data)
+            covered_to = begun + len(data)
             first = 0 if begun == read_to else data.find(b"\n") + 1
             last = data.rfind(b"\n") + 1
             yield from (line for line in data[first:last].split(b"\n") if line)

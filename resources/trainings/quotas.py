@@ -19,7 +19,7 @@ from types import MappingProxyType
 from slipway.resources.trainings import records
 from slipway.resources.trainings.accounts import CostShare, cost_if_any
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.records import RunPolicy
 from slipway.resources.trainings.store import Trainings, TrainingStore, trials_below
 from slipway.trainer.record import files, ledger
 
@@ -41,7 +41,7 @@ NO_QUOTAS: Mapping[str, Quota] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class QuotaStanding:
+class QuotaStatus:
     """How much of a quota is used in the period of now."""
 
     owner: str
@@ -53,7 +53,7 @@ class QuotaStanding:
     """Rank-hours."""
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Rank-hours; 0 once as many are used as the quota has, or more."""
         return max(0.0, self.quota.rank_hours - self.used)
 
@@ -62,7 +62,7 @@ class QuotaStanding:
         """What is used and left, and until when, for a person."""
         return (
             f"the quota of {self.owner}: {self.used:,.1f} of {self.quota.rank_hours:,.1f} rank-hours of this "
-            f"{self.quota.per} are used, {self.left:,.1f} are left until {self.ends} 00:00 UTC"
+            f"{self.quota.per} are used, {self.remaining:,.1f} are left until {self.ends} 00:00 UTC"
         )
 
 
@@ -108,29 +108,30 @@ class Quotas:
 
     def __init__(self, durable: Path, quotas: Mapping[str, Quota] = NO_QUOTAS) -> None:
         """`quotas` are by owner; whoever has none may use what there is."""
-        self._durable, self._quotas = durable, quotas
+        self._durable = durable
+        self._quotas = quotas
 
     def holds_back(self, facts: TrainingFacts, now: float) -> str:
         """Why a training may not begin at `now`, in seconds since the epoch; empty where it may.
 
         Raises Unreadable and OSError when the trainings cannot be listed.
         """
-        owner = facts.terms.owner if self._quotas and is_new_start(facts) else ""
+        owner = facts.run_policy.owner if self._quotas and is_new_start(facts) else ""
         standing = self.standing(owner, now) if owner in self._quotas else None
-        return standing.sentence if standing and not standing.left else ""
+        return standing.sentence if standing and not standing.remaining else ""
 
     def used_up(self, owner: str, now: float) -> bool:
         """Whether an owner may begin nothing at `now`. Raises as `holds_back`."""
-        return owner in self._quotas and not self.standing(owner, now).left
+        return owner in self._quotas and not self.standing(owner, now).remaining
 
-    def standing(self, owner: str, now: float) -> QuotaStanding:
+    def standing(self, owner: str, now: float) -> QuotaStatus:
         """How much of the owner's quota is used. Raises as `holds_back`, and KeyError for an owner without one."""
         quota = self._quotas[owner]
         begins, ends = period(datetime.datetime.fromtimestamp(now, datetime.UTC).date(), quota.per)
         used = (hours for (whose, day), hours in self._used(now).items() if whose == owner and begins <= day < ends)
-        return QuotaStanding(owner, quota, begins, ends, sum(used))
+        return QuotaStatus(owner, quota, begins, ends, sum(used))
 
-    def standings(self, now: float) -> list[QuotaStanding]:
+    def standings(self, now: float) -> list[QuotaStatus]:
         """The same for all owners with a quota, by name."""
         return [self.standing(owner, now) for owner in sorted(self._quotas)]
 
@@ -154,16 +155,17 @@ class Quotas:
     def _of(self, store: TrainingStore, known: _Known, now: float) -> Iterator[tuple[str, datetime.date, float]]:
         """What one training used; nothing where its records cannot be read, as its account says nothing either."""
         try:
-            whose = records.read(Terms, store.folder / files.TERMS).owner
+            whose = records.read(RunPolicy, store.folder / files.TERMS).owner
             if whose not in self._quotas:
                 return
             sizes = [path.stat().st_size for path in ledger.segments(store.folder)]
-            size, held = (len(sizes), sum(sizes)), known.shares.get(store.folder)
+            size = (len(sizes), sum(sizes))
+            stored = known.shares.get(store.folder)
             runs = store.newest_claim() is not None and store.exit() is None
         except (ValueError, OSError):
             return
-        if held is None or held[0] != size or runs:  # what runs uses more without a word
+        if stored is None or stored[0] != size or runs:  # what runs uses more without a word
             cost = cost_if_any(store.folder, now)
-            held = known.shares[store.folder] = size, cost.shares if cost else ()
-        for each in held[1]:
-            yield whose, each.day, each.rank_hours
+            stored = known.shares[store.folder] = size, cost.shares if cost else ()
+        for share in stored[1]:
+            yield whose, share.day, share.rank_hours

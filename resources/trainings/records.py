@@ -1,6 +1,6 @@
 """Training records: what the platform writes about a training, one small JSON file each; the trainer has its own.
 
-A specification is written once and never changed. Terms may be replaced: `term_changes` says what differs between two
+A specification is written once and never changed. Terms may be replaced: `policy_changes` says what differs between two
 of them, by name, and `takes_effect` when that holds. Of the numbered files of what is desired, the last one holds. Each
 has a copy (`slipway.trainer.record.mirrored_record`): without them a training could not go on.
 """
@@ -28,7 +28,7 @@ AT_ONCE = (
 )
 """Terms that the control plane reads at every decision; a job has all others from its start."""
 PASSED_OVER = ("origin", "edition")
-TermChanges = dict[str, tuple[Any, Any]]
+PolicyChanges = dict[str, tuple[Any, Any]]
 """By the dotted name of a term, its value before and its value now; None for one that is not there."""
 
 
@@ -56,7 +56,7 @@ class Specification:
     """Everything that decides what a training computes."""
 
     recipe: str
-    numbers: Mapping[str, Any]
+    identity_config: Mapping[str, Any] = field(metadata={codec.KEY: "numbers"})
     """The resolved sections of the configuration: `resolved.SECTIONS`, or `ScriptSettings`."""
     snapshot: str
     """SHA-256 of the dataset snapshot's manifest."""
@@ -70,20 +70,21 @@ class Specification:
     @property
     def script(self) -> Mapping[str, Any] | None:
         """The command and the code of a training whose loop is the user's; None for one of our models."""
-        script: Mapping[str, Any] | None = self.numbers.get("script")
+        script: Mapping[str, Any] | None = self.identity_config.get("script")
         return script
 
     @property
     def id(self) -> str:
         """The logical id, which outlives every run and every job of the training."""
         decisive = dataclasses.asdict(self)
+        decisive["numbers"] = decisive.pop("identity_config")
         if self.branch is None:  # such a training has the id that it had before there were branches
             del decisive["branch"]
         return f"{self.recipe}-{digest.sha256(atomic.canonical_json(decisive))[:12]}"
 
 
 @dataclass(frozen=True)
-class Terms:
+class RunPolicy:
     """Where a training may run and how it recovers: what may change while its id stays the same."""
 
     min_nodes: int
@@ -185,7 +186,7 @@ def create(value: Specification | Desired, path: Path) -> bool:
     return mirrored_record.create_only(path, value, FORMAT)
 
 
-def replace(value: Terms, path: Path) -> None:
+def replace(value: RunPolicy, path: Path) -> None:
     """Write terms in place of those that were there. Raises OSError."""
     mirrored_record.replace(path, value, FORMAT)
 
@@ -198,19 +199,19 @@ def read(kind: type[Record], path: Path) -> Record:
     return record
 
 
-def term_changes(old: Terms, new: Terms) -> TermChanges:
+def policy_changes(old: RunPolicy, new: RunPolicy) -> PolicyChanges:
     """What differs, without the origin, which is history, and the edition, which counts changes."""
-    before, now = (dict(_flat("", _shown_pair(each))) for each in (old, new))
+    before, now = (dict(_flat("", _shown_pair(version))) for version in (old, new))
     names = [*before, *(name for name in now if name not in before)]
     return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}
 
 
-def changes_sentence(changed: TermChanges) -> str:
+def changes_sentence(changed: PolicyChanges) -> str:
     """The changes in one line for a person."""
     return ", ".join(f"{name}: {_value_word(old)} to {_value_word(new)}" for name, (old, new) in changed.items())
 
 
-def takes_effect(changed: TermChanges) -> str:
+def takes_effect(changed: PolicyChanges) -> str:
     """When they take effect: what a running job was started with holds until its training is started again."""
     later = [name for name in changed if name not in AT_ONCE]
     if not later:
@@ -220,8 +221,8 @@ def takes_effect(changed: TermChanges) -> str:
     return f"at once, but {', '.join(later)} when the next incarnation starts"
 
 
-def _shown_pair(terms: Terms) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(terms).items() if name not in PASSED_OVER}
+def _shown_pair(run_policy: RunPolicy) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(run_policy).items() if name not in PASSED_OVER}
 
 
 def _flat(above: str, value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -39,9 +39,9 @@ def pause(facts: TrainingFacts, now: float) -> str:
     if refusal is None:
         return ""
     passed = now - refusal.at
-    left = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(refusal.count - 1, 10)) - passed
+    seconds_left = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(refusal.count - 1, 10)) - passed
     # A clock that is behind the one of who recorded the refusal says nothing.
-    return waits_for(refusal) if left > 0 and passed >= 0 else ""
+    return waits_for(refusal) if seconds_left > 0 and passed >= 0 else ""
 
 
 def waits_for(refusal: RefusedStart) -> str:
@@ -51,7 +51,7 @@ def waits_for(refusal: RefusedStart) -> str:
 
 def is_open(facts: TrainingFacts, record: IncidentRecord) -> bool:
     """Whether an incident is the one for which the training waits now."""
-    refusal = facts.refusal if facts.wanted else None
+    refusal = facts.refusal if facts.should_run else None
     of_this_start = facts.claim is not None and record.token == str(facts.claim.token)
     return (
         record.kind == causes.PLATFORM

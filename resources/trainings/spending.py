@@ -78,22 +78,23 @@ class SpentSum:
 
 def sums(lines: Iterable[LineT], what: Callable[[LineT], str], prices: Prices | None) -> list[SpentSum]:
     """The sum of each thing that `what` names, the largest first; lines of which it names nothing are left out."""
-    found: dict[str, list[LineT]] = {}
+    by_name: dict[str, list[LineT]] = {}
     for line in lines:
         if name := what(line):
-            found.setdefault(name, []).append(line)
-    return sorted((_sum(name, own, prices) for name, own in found.items()), key=lambda each: -each.rank_hours)
+            by_name.setdefault(name, []).append(line)
+    return sorted((_sum(name, own, prices) for name, own in by_name.items()), key=lambda spent: -spent.rank_hours)
 
 
 def _sum(name: str, lines: Iterable[LineT], prices: Prices | None) -> SpentSum:
-    hours, money = {False: 0.0, True: 0.0}, [0.0, 0.0, 0.0]
+    hours = {False: 0.0, True: 0.0}
+    money = [0.0, 0.0, 0.0]
     for line in lines:
         hours[line.spot] += line.rank_hours
         if prices is not None:
             price = prices.of(line.subject.team)
             own = price.spot if line.spot else price.on_demand
-            for place, each in enumerate((own, price.on_demand, price.spot)):
-                money[place] += line.rank_hours * each
+            for index, price_per_hour in enumerate((own, price.on_demand, price.spot)):
+                money[index] += line.rank_hours * price_per_hour
     return SpentSum(name, hours[False], hours[True], *(money if prices is not None else ()))
 
 
@@ -137,25 +138,29 @@ class SpendingReader:
     def _of(self, store: TrainingStore, begin: float, now: float) -> _Known | None:
         """What one training spent; None for one that ended before `begin`, or was never wanted."""
         stats = [path.stat() for path in ledger.segments(store.folder)]
-        size, held = (len(stats), sum(each.st_size for each in stats)), self._known.get(store.folder)
+        size = (len(stats), sum(stat.st_size for stat in stats))
+        known = self._known.get(store.folder)
         runs = store.newest_claim() is not None and store.exit() is None
-        if not runs and max((each.st_mtime for each in stats), default=0.0) < begin:
+        if not runs and max((stat.st_mtime for stat in stats), default=0.0) < begin:
             return None
-        if held is None or held.size != size or runs:
-            held = self._known[store.folder] = _read(store, size, now)
-        return held
+        if known is None or known.size != size or runs:
+            known = self._known[store.folder] = _read(store, size, now)
+        return known
 
 
 def _read(store: TrainingStore, size: tuple[int, int], now: float) -> _Known:
-    found = accounts.of_if_any(store.folder, now)
-    if found is None:
+    known = accounts.of_if_any(store.folder, now)
+    if known is None:
         return _Known(size)
-    account, held = found[0], cost_of(store.folder, found[0])
+    account = known[0]
+    cost = cost_of(store.folder, known[0])
     subject = cost_subject(store)
-    subject = dataclasses.replace(subject, team=subject.team or held.owner)
-    lines = (SpentLine(store.id, subject, held.spot, each.day, each.bucket, each.rank_hours) for each in held.shares)
+    subject = dataclasses.replace(subject, team=subject.team or cost.owner)
+    lines = (
+        SpentLine(store.id, subject, cost.spot, share.day, share.bucket, share.rank_hours) for share in cost.shares
+    )
     lost = (
-        InterruptionLine(store.id, subject, held.spot, each.kind or "not known", held.lost_to(each))
-        for each in account.interruptions
+        InterruptionLine(store.id, subject, cost.spot, interruption.kind or "not known", cost.lost_to(interruption))
+        for interruption in account.interruptions
     )
     return _Known(size, tuple(lines), tuple(lost))

@@ -9,7 +9,7 @@ else.
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipway.resources.errors import Unavailable
@@ -36,7 +36,7 @@ HANG_SECONDS, HANG_TIMES = 5.0, 3.0
 """A step looks like a hang after so long at the earliest, and after so many times the longest of the last ones."""
 STILL_SECONDS = 30.0
 """Where something else than steps is counted, a rank looks like a hang that has moved nothing for so long."""
-WORDS = {
+PHASE_TEXTS = {
     "starting": "starting: its processes come up and meet",
     "staging": "staging the snapshot on its nodes",
     "building": "building the model",
@@ -58,7 +58,7 @@ class TrainingStatus:
     state: str
     """One word: offered, waiting, starting, a phase's name, running, hanging, stopping, restarting, finished, failed,
     stopped or paused."""
-    words: str
+    summary: str
     """The same in a sentence for a person, with how far it is."""
     step: int
     steps: int | None
@@ -81,31 +81,32 @@ class TrainingStatus:
         return self.state in LIVE
 
 
-def status_of(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], waits: str = "") -> TrainingStatus:
+def status_of(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], wait: str = "") -> TrainingStatus:
     """Where the training stands.
 
     sights: its ranks, by the watch of who looks; needed only while it runs. waits: what a start waits for, where known.
     Raises Unreadable.
     """
-    ended, steps = facts.ended, updates.steps_now(facts)
+    ended = facts.ended
+    steps = updates.steps_now(facts)
     checkpoint = facts.newest_step
     done = int(fold.last.get("step", 0)) if facts.running or _failed(facts) else 0  # else it goes on from a checkpoint
     reached = max(checkpoint, done, ended.step if ended else 0)
-    state, words = _state(facts, fold, sights, reached, steps, checkpoint, waits)
-    left = (
+    state, sentence = _state(facts, fold, sights, reached, steps, checkpoint, wait)
+    seconds_left = (
         fold.pace * (steps - reached)
         if steps and fold.pace and state in (RUNNING, "validating", "committing")
         else None
     )
     return TrainingStatus(
         state=state,
-        words=f"{words}, {duration(left)} left" if left is not None else words,
+        summary=f"{sentence}, {duration(seconds_left)} left" if seconds_left is not None else sentence,
         step=reached,
         steps=steps,
         checkpoint=checkpoint,
         incarnation=facts.incarnation,
         nodes=facts.nodes,
-        seconds_left=left,
+        seconds_left=seconds_left,
         loss=fold.last.get("loss"),
         best_loss=fold.best.get("loss"),
         best_step=int(fold.best["step"]) if fold.best else None,
@@ -118,7 +119,7 @@ def hang_after(sight: Sight) -> float:
 
     A process whose heartbeat stands still looks like one wherever it is; uncounted phases have no other sign.
     """
-    phase = sight.place.phase
+    phase = sight.progress.phase
     if sight.silent > SILENT_SECONDS:
         return SILENT_SECONDS
     if phase == TRAINING.name and sight.section in SHORT:
@@ -165,25 +166,29 @@ class KeptWait:
 
     incarnation: int
     """The newest incarnation, 0 before the first."""
-    life: int
+    desired_generation: int = field(metadata={codec.KEY: "life"})
     reason: str
     """Empty once it waits no more."""
 
 
 def keep_wait(facts: TrainingFacts, reason: str) -> None:
     """Keep the reason where it is a new one. Raises OSError."""
-    wait = KeptWait(facts.incarnation, facts.life, reason)
-    held = _read_wait(facts.folder)
-    if wait != held and (reason or held is not None):
+    wait = KeptWait(facts.incarnation, facts.desired_generation, reason)
+    stored = _read_wait(facts.folder)
+    if wait != stored and (reason or stored is not None):
         atomic.replace(facts.folder / WAIT_FILE, codec.encode(wait, WAIT_FORMAT), lasting=False)
 
 
 def wait_reason(facts: TrainingFacts) -> str:
     """What the training waits for; empty where nothing is known, and for one that runs or is over."""
-    held = _read_wait(facts.folder)
-    if held is None or not facts.unfinished or (facts.running and facts.begun):
+    stored = _read_wait(facts.folder)
+    if stored is None or not facts.unfinished or (facts.running and facts.begun):
         return ""
-    return held.reason if (held.incarnation, held.life) == (facts.incarnation, facts.life) else ""
+    return (
+        stored.reason
+        if (stored.incarnation, stored.desired_generation) == (facts.incarnation, facts.desired_generation)
+        else ""
+    )
 
 
 def node_shortage(facts: TrainingFacts, fleet: Iterable[Node], coming: int = 0) -> int:
@@ -191,9 +196,9 @@ def node_shortage(facts: TrainingFacts, fleet: Iterable[Node], coming: int = 0) 
 
     coming: nodes that are there and will be ready by themselves, since they are being measured.
     """
-    waits = facts.wanted and facts.unfinished and not facts.paused and not facts.running
+    is_waiting = facts.should_run and facts.unfinished and not facts.paused and not facts.running
     ready = sum(node.ready for node in fleet)
-    return max(0, facts.terms.max_nodes - coming) if waits and ready < facts.terms.min_nodes else 0
+    return max(0, facts.run_policy.max_nodes - coming) if is_waiting and ready < facts.run_policy.min_nodes else 0
 
 
 def _state(
@@ -203,7 +208,7 @@ def _state(
     reached: int,
     steps: int | None,
     checkpoint: int,
-    waits: str,
+    wait: str,
 ) -> tuple[str, str]:
     """The state, and the words for it."""
     of_steps = f"step {reached:,} of {steps:,}" if steps else f"step {reached:,}"
@@ -212,18 +217,20 @@ def _state(
         start = f"slipway run {facts.specification.recipe}, or materialise it in Dagster"
         return OFFERED, f"offered, not started: to start it, {start}"
     if facts.claim is None:
-        return (WAITING, _waiting(waits)) if facts.wanted else (STOPPED, "stopped before it started: resume begins it")
+        return (
+            (WAITING, _waiting(wait)) if facts.should_run else (STOPPED, "stopped before it started: resume begins it")
+        )
     if ended is None:
-        if not facts.wanted:
+        if not facts.should_run:
             return STOPPING, f"stopping at {of_steps}, with a checkpoint"
-        return _running(facts, fold, sights, of_steps, waits)
+        return _running(facts, fold, sights, of_steps, wait)
     if ended.outcome == "succeeded":
         return FINISHED, f"finished at {of_steps}"
     if facts.paused:
         return PAUSED, f"paused at {of_steps}: it has done what it was granted"
     if _restarts(facts):
         return RESTARTING, f"restarting from step {checkpoint:,}: {_short(ended.reason)}" + (
-            f"; waiting: {_short(waits)}" if waits else ""
+            f"; waiting: {_short(wait)}" if wait else ""
         )
     goes = "; its checkpoints were given up for removal, and stay if it is resumed" if facts.let_go else ""
     if ended.outcome == "failed":
@@ -236,7 +243,7 @@ def _state(
 
 def _restarts(facts: TrainingFacts) -> bool:
     """Whether a further incarnation is due."""
-    return facts.wanted and not budgets.exhausted_by(facts)
+    return facts.should_run and not budgets.exhausted_by(facts)
 
 
 def _failed(facts: TrainingFacts) -> bool:
@@ -245,41 +252,43 @@ def _failed(facts: TrainingFacts) -> bool:
 
 
 def _running(
-    facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], of_steps: str, waits: str
+    facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], of_steps: str, wait: str
 ) -> tuple[str, str]:
     """The state of an incarnation that is claimed and has not ended."""
     ranks = [sight for sight in sights if sight.rank is not None]
     if not ranks:
-        if waits:
-            return WAITING, _waiting(waits)
+        if wait:
+            return WAITING, _waiting(wait)
         return (
             STARTING,
             f"starting: its job is {'coming up' if facts.submitted(facts.incarnation) else 'being submitted'}",
         )
-    last = min(ranks, key=lambda sight: (_order(sight.place.phase), sight.place.step, sight.place.done))
+    last = min(ranks, key=lambda sight: (_order(sight.progress.phase), sight.progress.step, sight.progress.done))
     hung = [sight for sight in ranks if sight.age >= hang_after(sight)]
     if hung:
         worst = max(hung, key=lambda sight: sight.age)
-        limit = facts.terms.deadline(worst.place.phase)
+        limit = facts.run_policy.deadline(worst.progress.phase)
         return HANGING, (
             f"hanging for {duration(worst.age)} at {of_steps}: {where(worst)}"
             + (f", silent for {duration(worst.silent)}" if worst.silent > SILENT_SECONDS else "")
             + f"; it is restarted after {duration(limit)} at the latest"
         )
-    phase = last.place.phase
+    phase = last.progress.phase
     if phase == TRAINING.name:
         return RUNNING, f"running, {of_steps}"
-    words = WORDS.get(phase, phase)
+    phase_text = PHASE_TEXTS.get(phase, phase)
     if phase == STAGING.name:
-        return phase, f"{words}{_staged(fold.staged, facts.nodes)}"
-    done = f", {_amount(last.place.done, PHASES[phase].unit)} so far" if last.place.done and phase in PHASES else ""
+        return phase, f"{phase_text}{_staged(fold.staged, facts.nodes)}"
+    done = (
+        f", {_amount(last.progress.done, PHASES[phase].unit)} so far" if last.progress.done and phase in PHASES else ""
+    )
     waited = f", for {duration(last.age)}" if last.age >= 1 and not done else ""
     at = f", {of_steps}" if phase in ("validating", "committing", "copying") else ""
-    return phase, f"{words}{at}{done}{waited}"
+    return phase, f"{phase_text}{at}{done}{waited}"
 
 
-def _waiting(waits: str) -> str:
-    return f"waiting: {_short(waits)}" if waits else "waiting for its first start"
+def _waiting(wait: str) -> str:
+    return f"waiting: {_short(wait)}" if wait else "waiting for its first start"
 
 
 def _staged(staged: dict[str, StagedPart], nodes: Sequence[str]) -> str:
@@ -287,10 +296,10 @@ def _staged(staged: dict[str, StagedPart], nodes: Sequence[str]) -> str:
     own = {node: part for node, part in staged.items() if node in nodes and part.bytes < part.total_bytes}
     if not own:
         return ""
-    node, part = min(own.items(), key=lambda each: each[1].bytes / max(1, each[1].total_bytes))
-    left = part.seconds_left
+    node, part = min(own.items(), key=lambda item: item[1].bytes / max(1, item[1].total_bytes))
+    seconds_left = part.seconds_left
     return f": {_amount(part.bytes, 'bytes')} of {_amount(part.total_bytes, 'bytes')} on {node}" + (
-        f", {duration(left)} left" if left is not None else ""
+        f", {duration(seconds_left)} left" if seconds_left is not None else ""
     )
 
 
@@ -313,10 +322,12 @@ def _short(text: str) -> str:
 
 def _summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
     facts = store.read()
-    desired, claim, ended = facts.desired, facts.claim, facts.ended
+    desired = facts.desired
+    claim = facts.claim
+    ended = facts.ended
     checkpoint = facts.newest_step
     reached = max([checkpoint, ended.step if ended else 0, *(beat.step for beat in facts.beats)])
-    asked = f"{desired.by}: {desired.why}" if desired else ""
+    request = f"{desired.by}: {desired.why}" if desired else ""
     begun = claim.at if claim else desired.at if desired else None
     return TrainingSummary(
         id=store.id,
@@ -327,7 +338,7 @@ def _summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
         incarnation=facts.incarnation,
         nodes=claim.nodes if claim else (),
         wanted=desired.want if desired else "",
-        why=ended.reason if ended and ended.outcome == "failed" else asked,
+        why=ended.reason if ended and ended.outcome == "failed" else request,
         since=ended.at if ended else begun,
     )
 

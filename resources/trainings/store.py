@@ -39,11 +39,11 @@ from slipway.resources.trainings.records import (
     CheckpointsLetGo,
     Desired,
     MissingJob,
+    PolicyChanges,
+    RunPolicy,
     Specification,
     SubmittedJob,
-    TermChanges,
-    Terms,
-    term_changes,
+    policy_changes,
 )
 from slipway.trainer.base import atomic, codec, journal, listing
 from slipway.trainer.checkpoint.tiers import replicas
@@ -74,9 +74,9 @@ class TrainingStore:
         """What is trained. Raises ValueError for a training that was never proposed."""
         return records.read(Specification, self.folder / files.SPECIFICATION)
 
-    def terms(self) -> Terms:
+    def run_policy(self) -> RunPolicy:
         """Where it may run. Raises ValueError for a training that was never proposed."""
-        return records.read(Terms, self.folder / files.TERMS)
+        return records.read(RunPolicy, self.folder / files.TERMS)
 
     def desired(self) -> Desired | None:
         """What should be now; None before the training was first wanted."""
@@ -98,7 +98,7 @@ class TrainingStore:
         """The ledger, by time."""
         return ledger.read(self.folder)
 
-    def life(self) -> int:
+    def desired_generation(self) -> int:
         """The number of the record of what should be, 0 before the first."""
         return facts.newest_desired(self.folder)
 
@@ -110,8 +110,8 @@ class TrainingStore:
         """
         while True:
             number = facts.newest_desired(self.folder)
-            held = facts.desired_of(self.folder, number)
-            if held is not None and held.want == want:
+            desired = facts.desired_of(self.folder, number)
+            if desired is not None and desired.want == want:
                 return number
             path = files.numbered(self.folder, files.DESIRED, number + 1)
             newest = self._newest_incarnation()
@@ -202,27 +202,31 @@ class TrainingStore:
         writer = re.sub(r"[^A-Za-z0-9]+", "-", by)
         ledger.note(self.folder, fence.Token(incarnation), writer, event, by=by, **fields)
 
-    def change_terms(self, terms: Terms, by: str, source: str = "") -> TermChanges:
-        """Replace the terms where they differ, and write into the ledger what changed, and who changed it and why.
+    def change_run_policy(self, run_policy: RunPolicy, by: str, source: str = "") -> PolicyChanges:
+        """Replace the run policy where it differs, and write into the ledger what changed, and who changed it and why.
 
-        The origin stays, and so does the place of the initial weights unless `terms` have another. Where there are no
-        terms yet, or they are damaged, these are the first. Raises OtherFormat for those of another version.
+        The origin stays, and so does the place of the initial weights unless `run_policy` has another. Where there is
+        none yet, or it is damaged, this is the first. Raises OtherFormat for one of another version.
         """
         path = self.folder / files.TERMS
         try:
-            held = records.read(Terms, path)
+            stored = records.read(RunPolicy, path)
         except codec.OtherFormat:
             raise
         except (ValueError, fence.Unreadable):
-            records.replace(terms, path)
+            records.replace(run_policy, path)
             return {}
-        kept = {"origin": held.origin or terms.origin, "init": terms.init or held.init, "edition": held.edition}
-        wanted = dataclasses.replace(terms, **kept)  # type: ignore[arg-type]
-        if changed := term_changes(held, wanted):
-            records.replace(dataclasses.replace(wanted, edition=held.edition + 1), path)
+        preserved = {
+            "origin": stored.origin or run_policy.origin,
+            "init": run_policy.init or stored.init,
+            "edition": stored.edition,
+        }
+        merged = dataclasses.replace(run_policy, **preserved)  # type: ignore[arg-type]
+        if changed := policy_changes(stored, merged):
+            records.replace(dataclasses.replace(merged, edition=stored.edition + 1), path)
             if claim := self.newest_claim():
-                shown = {name: list(pair) for name, pair in changed.items()}
-                self._note(by, "terms_changed", claim.token.incarnation, changed=shown, source=source)
+                pairs = {name: list(pair) for name, pair in changed.items()}
+                self._note(by, "terms_changed", claim.token.incarnation, changed=pairs, source=source)
         return changed
 
     def set_aside(self, commit: fence.Commit, reason: str) -> None:
@@ -262,7 +266,7 @@ class TrainingStore:
         atomic.create_only(self.folder / files.REPORTED / mark, b"")
 
 
-class Duty(enum.StrEnum):
+class WorkQueue(enum.StrEnum):
     """One duty; its value is the name of its folder on disk."""
 
     RUN = "run"
@@ -280,21 +284,21 @@ class Duty(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class OpenDuty:
+class PendingWork:
     """A duty that is open towards one training, as it was when it was looked up."""
 
     training: str
     files: tuple[Path, ...]
 
     @property
-    def life(self) -> int:
+    def desired_generation(self) -> int:
         """The newest life for which it is open."""
         return max((_parts(path.name)[1] for path in self.files), default=0)
 
-    def close(self, life: int) -> None:
+    def close(self, desired_generation: int) -> None:
         """The duty is done for this life. What was opened for a later one, or after the look-up, stays open."""
         for path in self.files:
-            if _parts(path.name)[1] <= life:
+            if _parts(path.name)[1] <= desired_generation:
                 path.unlink(missing_ok=True)
 
 
@@ -305,14 +309,14 @@ class Trainings:
         self.root = root
 
     def propose(
-        self, specification: Specification, terms: Terms, id: str | None = None, by: str = "proposed again"
+        self, specification: Specification, run_policy: RunPolicy, id: str | None = None, by: str = "proposed again"
     ) -> TrainingStore:
         """Make the training known under its own id (a trial: under the given one).
 
         Proposing again changes its terms where they differ, and nothing else.
         """
         store = self.store(id or specification.id)
-        store.change_terms(terms, by)
+        store.change_run_policy(run_policy, by)
         records.create(specification, store.folder / files.SPECIFICATION)  # last: what has it is proposed whole
         return store
 
@@ -334,68 +338,69 @@ class Trainings:
         """All trainings ever proposed, by id."""
         return map(self.store, self.ids())
 
-    def start(self, store: TrainingStore, by: str, why: str, duties: tuple[Duty, ...] = tuple(Duty)) -> None:
+    def start(self, store: TrainingStore, by: str, why: str, queues: tuple[WorkQueue, ...] = tuple(WorkQueue)) -> None:
         """Record that the training should run, with its checkpoints kept, and open these duties towards it.
 
         The duties are opened first, so that none is ever lost: they are for the life that begins. Raises ValueError,
         before anything is opened, for a training that was not proposed, or only half.
         """
-        store.specification(), store.terms()
+        store.specification(), store.run_policy()
         store.keep_checkpoints()
-        desired, life = store.desired(), store.life()
-        planned = life if desired is not None and desired.want == "run" else life + 1
-        for duty in duties:
-            open_for(self._folder(duty), store.id, planned)
+        desired = store.desired()
+        desired_generation = store.desired_generation()
+        planned = desired_generation if desired is not None and desired.want == "run" else desired_generation + 1
+        for queue in queues:
+            enqueue(self._folder(queue), store.id, planned)
         begun = store.want("run", by, why)
-        for duty in duties if begun != planned else ():  # somebody else wanted it, or stopped it, at the same moment
-            open_for(self._folder(duty), store.id, begun)
+        for queue in queues if begun != planned else ():  # somebody else wanted it, or stopped it, at the same moment
+            enqueue(self._folder(queue), store.id, begun)
 
-    def open(self, id: str, duty: Duty) -> None:
+    def open(self, id: str, queue: WorkQueue) -> None:
         """Have a sensor look after this duty towards a training in its present life, again if it was done."""
-        open_for(self._folder(duty), id, self.store(id).life())
+        enqueue(self._folder(queue), id, self.store(id).desired_generation())
 
-    def opened(self, duty: Duty) -> list[str]:
+    def pending(self, queue: WorkQueue) -> list[str]:
         """The ids of the trainings with this duty open. Raises OSError where that cannot be read."""
-        return [each.training for each in self.with_open(duty)]
+        return [work.training for work in self.pending_work(queue)]
 
-    def with_open(self, duty: Duty) -> list[OpenDuty]:
+    def pending_work(self, queue: WorkQueue) -> list[PendingWork]:
         """What is open of this duty, by id: all that a sensor visits. Raises OSError where that cannot be read."""
-        return openings(self._folder(duty))
+        return pending_work_in(self._folder(queue))
 
-    def owed(self) -> set[str]:
+    def with_pending_work(self) -> set[str]:
         """The ids of the trainings towards which any duty is open. Raises OSError where that cannot be read."""
-        return {id for duty in Duty for id in self.opened(duty)}
+        return {id for queue in WorkQueue for id in self.pending(queue)}
 
-    def is_open(self, id: str, duty: Duty) -> bool:
+    def is_open(self, id: str, queue: WorkQueue) -> bool:
         """Whether this duty towards a training is open."""
-        return id in self.opened(duty)
+        return id in self.pending(queue)
 
-    def has_open_duty(self, id: str) -> bool:
+    def has_pending_work(self, id: str) -> bool:
         """Whether any duty towards a training is open."""
-        return id in self.owed()
+        return id in self.with_pending_work()
 
-    def close(self, id: str, duty: Duty) -> None:
+    def close(self, id: str, queue: WorkQueue) -> None:
         """The duty is done, whatever it was opened for."""
-        for each in self.with_open(duty):
-            if each.training == id:
-                each.close(self.store(id).life())
+        for work in self.pending_work(queue):
+            if work.training == id:
+                work.close(self.store(id).desired_generation())
 
-    def _folder(self, duty: Duty) -> Path:
-        return self.root / ".open" / duty
+    def _folder(self, queue: WorkQueue) -> Path:
+        return self.root / ".open" / queue
 
 
-def open_for(folder: Path, training: str, life: int) -> None:
+def enqueue(folder: Path, training: str, desired_generation: int) -> None:
     """Open the duty of this folder towards a training. Raises OSError."""
-    atomic.create_only(folder / f"{training}@{life:06d}.{uuid.uuid4().hex[:12]}", b"")
+    atomic.create_only(folder / f"{training}@{desired_generation:06d}.{uuid.uuid4().hex[:12]}", b"")
 
 
-def openings(folder: Path) -> list[OpenDuty]:
+def pending_work_in(folder: Path) -> list[PendingWork]:
     """The duties that are open, by training. Raises OSError where that cannot be read."""
-    found: dict[str, list[Path]] = {}
+    paths_by_training: dict[str, list[Path]] = {}
     names = files.entries(folder) or ()
     for name in listing.fitting(folder, names, lambda name: ID.fullmatch(_parts(name)[0]) is not None):
-        found.setdefault(_parts(name)[0], []).append(folder / name)
-    return [OpenDuty(training, tuple(paths)) for training, paths in sorted(found.items())]
+        paths_by_training.setdefault(_parts(name)[0], []).append(folder / name)
+    return [PendingWork(training, tuple(paths)) for training, paths in sorted(paths_by_training.items())]
 
 
 def all_trainings(tiers: "Tiers") -> Trainings:
@@ -430,5 +435,5 @@ def _proposed(folder: Path) -> bool:
 def _parts(name: str) -> tuple[str, int]:
     """The training and the life; a file of the format before has no life, and counts as opened before the first."""
     training, mark, rest = name.rpartition("@")
-    life = rest.partition(".")[0]
-    return (training, int(life)) if mark and life.isdecimal() else (name, 0)
+    desired_generation = rest.partition(".")[0]
+    return (training, int(desired_generation)) if mark and desired_generation.isdecimal() else (name, 0)

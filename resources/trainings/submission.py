@@ -73,8 +73,8 @@ class Submission:
 
     def _note(self, store: TrainingStore, facts: TrainingFacts, error: Exception, by: str) -> None:
         """Record that the start waits, or how the incarnation has ended."""
-        waits = isinstance(error, PlatformFault) or (isinstance(error, DoesNotFit) and facts.has_checkpoint)
-        if waits:
+        is_waiting = isinstance(error, PlatformFault) or (isinstance(error, DoesNotFit) and facts.has_checkpoint)
+        if is_waiting:
             refusals.note(store, facts, str(error), by, self.clock)
             return
         gone = isinstance(error, MissingNodes)
@@ -107,8 +107,8 @@ def check_layout(job: Job, durable: Path, profile: HardwareProfile) -> None:
         profile.check_nodes(job.size, job.ranks_per_node, "placement.nodes")
     except Invalid as fault:
         raise ValueError(f"{fault.field}: {fault}") from None
-    asked = _question(job, config, durable, "cuda")
-    _check_plan(job, config, asked, room.of_profile(profile, _pod_bytes(job.kubernetes)), durable)
+    plan_question = _question(job, config, durable, "cuda")
+    _check_plan(job, config, plan_question, room.of_profile(profile, _pod_bytes(job.kubernetes)), durable)
 
 
 def check_layout_here(job: Job, durable: Path) -> None:
@@ -119,10 +119,10 @@ def check_layout_here(job: Job, durable: Path) -> None:
     config = _model_config(job)
     if config is None or has_gpus():
         return
-    asked = _question(job, config, durable, "cpu")
-    here = room.here(asked.ranks)
-    if may_not_fit(asked, here.rank_bytes):
-        _check_plan(job, config, asked, here, durable)
+    plan_question = _question(job, config, durable, "cpu")
+    machine = room.local_room(plan_question.ranks)
+    if may_not_fit(plan_question, machine.rank_bytes):
+        _check_plan(job, config, plan_question, machine, durable)
 
 
 def has_gpus() -> bool:
@@ -145,7 +145,7 @@ def check_staging(job: Job, durable: Path, hardware: HardwareProfile | None, see
         for node, room in rooms.items():
             holding.choose(placement.staging, need, {node: room})
         return
-    config = codec.build(Config, {name: each for name, each in job.config.items() if name != "format"})
+    config = codec.build(Config, {name: section for name, section in job.config.items() if name != "format"})
     reading = SnapshotReading(snapshot, config.batch, config.run, config.validation, mix=config.mix)
     reading.hold(placement.staging, rooms)
 
@@ -154,7 +154,7 @@ def _model_config(job: Job) -> Config | None:
     """The job's configuration; None for a script, whose memory is its own."""
     if job.config.get("format") != resolved.FORMAT:
         return None
-    return codec.build(Config, {name: each for name, each in job.config.items() if name != "format"})
+    return codec.build(Config, {name: section for name, section in job.config.items() if name != "format"})
 
 
 def _question(job: Job, config: Config, durable: Path, kernels: Kernels) -> Question:
@@ -162,22 +162,22 @@ def _question(job: Job, config: Config, durable: Path, kernels: Kernels) -> Ques
     return question.of_config(config, data, job.size, job.ranks_per_node, kernels)
 
 
-def _check_plan(job: Job, config: Config, asked: Question, where: Room, durable: Path) -> None:
+def _check_plan(job: Job, config: Config, plan_question: Question, where: Room, durable: Path) -> None:
     try:
-        measures = asking.ask(asked, durable / PLANS_FOLDER, MEASURE_SECONDS)
+        measures = asking.ask(plan_question, durable / PLANS_FOLDER, MEASURE_SECONDS)
     except asking.NotPlanned as error:
         log.warning("%s: started without a plan: %s", job.name, error)
         return
-    verdict = judge(asked, measures, where, config.storage)
+    verdict = judge(plan_question, measures, where, config.storage)
     if not verdict.fits:
-        on = f"{job.size} nodes of {where.name}" if where.on_gpu else f"{asked.ranks} ranks on {where.name}"
+        on = f"{job.size} nodes of {where.name}" if where.on_gpu else f"{plan_question.ranks} ranks on {where.name}"
         raise ValueError(f"it does not fit {on}: {'; '.join(verdict.problems)}; slipway plan says what to change")
 
 
 def _pod_bytes(section: Mapping[str, Any]) -> int | None:
     """The memory that the recipe asks for its pods, None when it leaves that to the cluster."""
-    asked = (section.get("resources") or {}).get("memory")
-    return amount(asked) if asked else None
+    memory = (section.get("resources") or {}).get("memory")
+    return amount(memory) if memory else None
 
 
 def _room(placement: Placement, node: str, hardware: HardwareProfile | None, sees_nodes: bool) -> int | None:
@@ -193,7 +193,7 @@ def _room(placement: Placement, node: str, hardware: HardwareProfile | None, see
 def _disk(folder: Path) -> int | None:
     """The bytes of the disk that a folder is on, or will be; None when that cannot be read."""
     try:
-        there = next(each for each in (folder, *folder.parents) if each.exists())
+        there = next(path for path in (folder, *folder.parents) if path.exists())
         return shutil.disk_usage(there).total
     except (OSError, StopIteration):
         return None

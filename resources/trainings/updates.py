@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipway.resources.trainings.facts import TrainingFacts
-from slipway.resources.trainings.records import AT_ONCE, Terms, term_changes
+from slipway.resources.trainings.records import AT_ONCE, RunPolicy, policy_changes
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.base import codec
 from slipway.trainer.base.invalid import Invalid
@@ -66,8 +66,10 @@ class KnownChange:
         return {name: changed.get(name, (None, value)) for name, value in self.fields.items()}
 
 
-def update(store: TrainingStore, changes: Mapping[str, Any], terms: Terms, by: str, why: str) -> list[FieldUpdate]:
-    """Set these fields of a training; `terms` are its terms with them. Returns each, with when it takes effect.
+def update(
+    store: TrainingStore, changes: Mapping[str, Any], run_policy: RunPolicy, by: str, why: str
+) -> list[FieldUpdate]:
+    """Set these fields of a training; `run_policy` is its policy with them. Returns each, with when it takes effect.
 
     Raises ValueError, before anything is written, for a training that has succeeded, and for what cannot be changed.
     """
@@ -75,22 +77,23 @@ def update(store: TrainingStore, changes: Mapping[str, Any], terms: Terms, by: s
     if facts.succeeded:
         again = f"slipway branch {store.id}@STEP"
         raise ValueError(f"training {store.id}: it has succeeded; to continue it otherwise: {again}")
-    before, held = sections_now(facts), facts.terms
+    before = sections_now(facts)
+    before_policy = facts.run_policy
     script = facts.specification.script is not None
     check(changes, before, script)
     in_place = {name: value for name, value in changes.items() if name in changing.IN_PLACE and not script}
     if "run.steps" in changes and not script:
         local = changing.value_of(before, "communication.local_steps") or 1
         _check_steps(changes["run.steps"], _done(facts), local)
-    found = []
+    updates = []
     for name, value in changes.items():
         meaning = means(facts, before, changes) if name == "run.steps" and not script else ""
-        found.append(FieldUpdate(name, changing.value_of(before, name), value, effect(name, script), meaning))
-    if term_changes(held, terms):
-        store.change_terms(terms, by, why)
+        updates.append(FieldUpdate(name, changing.value_of(before, name), value, effect(name, script), meaning))
+    if policy_changes(before_policy, run_policy):
+        store.change_run_policy(run_policy, by, why)
     if in_place:
         recorded.propose(store.folder, in_place, by, why)
-    return found
+    return updates
 
 
 def check(changes: Mapping[str, Any], before: Mapping[str, Any], script: bool = False) -> None:
@@ -124,20 +127,22 @@ def effect(name: str, script: bool = False) -> str:
 
 def means(facts: TrainingFacts, before: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
     """What changes, with another number of steps among them, do to the learning rate."""
-    after = changing.with_fields(before, {name: each for name, each in changes.items() if name in changing.IN_PLACE})
+    after = changing.with_fields(
+        before, {name: field_value for name, field_value in changes.items() if name in changing.IN_PLACE}
+    )
     then, now = (
-        (codec.build(SECTIONS["optimiser"], each["optimiser"], "optimiser"), int(each["run"]["steps"]))
-        for each in (before, after)
+        (codec.build(SECTIONS["optimiser"], sections["optimiser"], "optimiser"), int(sections["run"]["steps"]))
+        for sections in (before, after)
     )
     return schedule.consequence(then, now, _done(facts))
 
 
 def steps_now(facts: TrainingFacts) -> int | None:
     """How many steps it has in all, with what was changed; None for a script, whose steps are its own."""
-    steps: int | None = facts.specification.numbers.get("run", {}).get("steps")
-    for each in known(facts.folder) if steps is not None else ():
-        if "run.steps" in each.fields and not (each.applied and each.applied.refused):
-            steps = int(each.fields["run.steps"])
+    steps: int | None = facts.specification.identity_config.get("run", {}).get("steps")
+    for change in known(facts.folder) if steps is not None else ():
+        if "run.steps" in change.fields and not (change.applied and change.applied.refused):
+            steps = int(change.fields["run.steps"])
     return steps
 
 
@@ -155,8 +160,8 @@ def _check_steps(steps: Any, done: int, local_steps: int) -> None:
 
 def sections_now(facts: TrainingFacts) -> dict[str, Any]:
     """The sections of a training's configuration as they are with all that was asked for."""
-    sections = {**facts.terms.operation, **facts.specification.numbers}
-    values = [each.fields for each in known(facts.folder) if not (each.applied and each.applied.refused)]
+    sections = {**facts.run_policy.operation, **facts.specification.identity_config}
+    values = [change.fields for change in known(facts.folder) if not (change.applied and change.applied.refused)]
     numbers = {name: value for fields in values for name, value in fields.items() if name.split(".")[0] in SECTIONS}
     return changing.with_fields(sections, numbers) if numbers else sections
 

@@ -41,7 +41,7 @@ class Sight:
 
     rank: int | None
     """None before any rank has written a heartbeat."""
-    place: RankPlace
+    progress: RankPlace
     age: float
     """Seconds for which it has been seen there."""
     section: str = ""
@@ -57,7 +57,7 @@ class Sight:
 
 
 @dataclass
-class _Seen:
+class _WatchState:
     """What was seen of one incarnation and generation."""
 
     looked: float
@@ -70,48 +70,49 @@ class ProgressWatch:
     """The observations of one process; any of its threads may look."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._lock = clock, threading.Lock()
-        self._seen: dict[tuple[Path, Token], _Seen] = {}
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._states: dict[tuple[Path, Token], _WatchState] = {}
         self._swept = clock()
 
     def look(self, folder: Path, token: Token, beats: Iterable[Beat]) -> list[Sight]:
         """Take in the heartbeats of a training that runs under `token`; every rank with the age of its place."""
         with self._lock:
             now = self._clock()
-            before = self._seen.get((folder, token), _Seen(now))
+            before = self._states.get((folder, token), _WatchState(now))
             passed = min(now - before.looked, LONGEST_LOOK)
             sights: dict[int | None, Sight] = {
                 beat.rank: _sight(beat, before.sights.get(beat.rank), passed) for beat in beats
             }
-            sights = sights or {None: _unseen(before.sights.get(None), passed)}
+            sights = sights or {None: _without_heartbeat(before.sights.get(None), passed)}
             self._forget(now)
-            self._seen[folder, token] = _Seen(now, sights)
+            self._states[folder, token] = _WatchState(now, sights)
         return list(sights.values())
 
     def rest(self, folder: Path, token: Token, seconds: float) -> None:
         """No look is due for so long: nothing can be over its deadline before."""
         with self._lock:
-            if (seen := self._seen.get((folder, token))) is not None:
-                seen.until = seen.looked + min(seconds, LONGEST_REST)
+            if (state := self._states.get((folder, token))) is not None:
+                state.until = state.looked + min(seconds, LONGEST_REST)
 
     def rests(self, folder: Path, token: Token) -> bool:
         """Whether no look is due yet, so that the heartbeats need not be read."""
         with self._lock:
-            seen = self._seen.get((folder, token))
-            return seen is not None and self._clock() < seen.until
+            state = self._states.get((folder, token))
+            return state is not None and self._clock() < state.until
 
     def restart(self, folder: Path, token: Token) -> None:
         """Count from now: what kept the ranks from writing was no fault of theirs."""
         with self._lock:
-            self._seen.pop((folder, token), None)
+            self._states.pop((folder, token), None)
 
     def _forget(self, now: float) -> None:
         """Forget what nobody looks at any more; of a thousand trainings, not each look goes through all."""
         if now - self._swept < LONGEST_LOOK:
             return
         self._swept = now
-        for key in [key for key, seen in self._seen.items() if now - seen.looked > FORGOTTEN_SECONDS]:
-            del self._seen[key]
+        for key in [key for key, state in self._states.items() if now - state.looked > FORGOTTEN_SECONDS]:
+            del self._states[key]
 
 
 WATCH = ProgressWatch()
@@ -154,15 +155,16 @@ class TrainingTraces:
     """What one process saw of the trainings that it follows."""
 
     clock: Callable[[], float] = time.monotonic
-    _seen: dict[Path, _Followed] = field(default_factory=dict)
+    _followed: dict[Path, _Followed] = field(default_factory=dict)
 
     def is_new(self, folder: Path) -> bool:
         """Whether a look at a training is due; the look counts as taken. Raises OSError."""
-        followed = self._seen.get(folder)
+        followed = self._followed.get(folder)
         if followed is None:
             decisive = tuple(f"{folder}/{name}" for name in DECISIVE)
-            followed = self._seen[folder] = _Followed(decisive, f"{folder}/{files.LEDGER}")
-        now, trace = self.clock(), followed.now()
+            followed = self._followed[folder] = _Followed(decisive, f"{folder}/{files.LEDGER}")
+        now = self.clock()
+        trace = followed.now()
         if trace == followed.trace and now - followed.looked < LOOK_SECONDS:
             return False
         followed.looked, followed.trace = now, trace
@@ -170,17 +172,17 @@ class TrainingTraces:
 
     def forget(self, folder: Path) -> None:
         """Look again the next time, whatever has changed."""
-        self._seen.pop(folder, None)
+        self._followed.pop(folder, None)
 
 
 def _sight(beat: Beat, before: Sight | None, passed: float) -> Sight:
-    age = before.age + passed if before and before.place == beat.place else 0.0
+    age = before.age + passed if before and before.progress == beat.progress else 0.0
     silent = before.silent + passed if before and before.stamp == beat.at else 0.0
     longest = beat.validated if beat.phase == VALIDATING.name else beat.longest
-    return Sight(beat.rank, beat.place, age, beat.section, longest, beat.node, silent, beat.at)
+    return Sight(beat.rank, beat.progress, age, beat.section, longest, beat.node, silent, beat.at)
 
 
-def _unseen(before: Sight | None, passed: float) -> Sight:
+def _without_heartbeat(before: Sight | None, passed: float) -> Sight:
     """No rank has written a heartbeat yet."""
     return Sight(None, RankPlace(STARTING.name, 0), before.age + passed if before else 0.0)
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, all_trainings, all_trials
+from slipway.resources.trainings.store import WorkQueue, all_trainings, all_trials
 
 
 def nodes(tiers: Tiers) -> Iterator[str]:
     """Each such node, once for each job. Raises OSError and ValueError."""
     root = all_trainings(tiers)
     stores = [
-        *map(root.store, root.opened(Duty.RUN)),
+        *map(root.store, root.pending(WorkQueue.RUN)),
         *(each for of in all_trials(tiers).values() for each in of.stores()),
     ]
     for store in stores:

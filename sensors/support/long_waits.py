@@ -20,7 +20,7 @@ def unshown(
     `settled` are the incarnations and periods for which it has one; it grows.
     """
     key = keys.key(facts.specification.recipe, "training")
-    period = int(waiting.seconds // facts.terms.pending_seconds)
+    period = int(waiting.seconds // facts.run_policy.pending_seconds)
     if (waiting.incarnation, period) in settled:
         return []
     shown: dict[str, str | int] = {"outcome": "pending", "incarnation": waiting.incarnation}

@@ -30,23 +30,23 @@ class Logprobs:
         return {
             "tokens": list(self.tokens),
             "token_logprobs": list(self.chances),
-            "top_logprobs": [self._top(place) for place in range(len(self.tokens))],
+            "top_logprobs": [self._top(index) for index in range(len(self.tokens))],
             "text_offset": offsets,
         }
 
-    def _top(self, place: int) -> dict[str, float] | None:
+    def _top(self, index: int) -> dict[str, float] | None:
         """The token there and the likeliest ones; harnesses compare them to see whether it would have been drawn."""
-        best, chance = self.likeliest[place], self.chances[place]
+        best, chance = self.likeliest[index], self.chances[index]
         if best is None or chance is None:
             return None
-        return {self.tokens[place]: chance, **dict(reversed(best))}  # of two tokens with one text the likelier stays
+        return {self.tokens[index]: chance, **dict(reversed(best))}  # of two tokens with one text the likelier stays
 
     def of_chat(self, top: int) -> dict[str, Any]:
         """As chat completions have it, with the `top` likeliest tokens at each place."""
         parts = zip(self.tokens, self.chances, self.likeliest, strict=True)
         return {
             "content": [
-                {**_of_chat(token, chance), "top_logprobs": [_of_chat(*each) for each in (best or ())[:top]]}
+                {**_of_chat(token, chance), "top_logprobs": [_of_chat(*likely) for likely in (best or ())[:top]]}
                 for token, chance, best in parts
             ]
         }
@@ -64,7 +64,7 @@ class AnswerHead:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, text: str, finish: str, usage: Mapping[str, int], logprobs: Logprobs | None) -> dict[str, Any]:
+    def complete(self, text: str, finish: str, usage: Mapping[str, int], logprobs: Logprobs | None) -> dict[str, Any]:
         """The answer as one document."""
         if self.chat:
             choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}}

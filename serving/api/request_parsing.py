@@ -39,7 +39,7 @@ LIKELIEST = 20
 """The most likely tokens that an answer gives at each place, as at OpenAI."""
 COMPLETION_TOKENS = 16
 """OpenAI's default for completions; where fewer fit, these."""
-SHOWN = 80
+MAX_CHARACTERS = 80
 """Characters of a value that a refusal repeats: enough to know it again."""
 ROLES = ("system", "developer", "user", "assistant")
 
@@ -87,10 +87,12 @@ def parse(document: Any, chat: bool) -> Ask:
         raise BadRequest("", f"found {type(document).__name__}, expected a JSON object")
     for name, harmless in UNSUPPORTED.items():
         if not _is_harmless(document.get(name), harmless):
-            raise BadRequest(name, f"found {shown(document[name])}, which this server does not have; leave it out")
+            raise BadRequest(
+                name, f"found {format_value(document[name])}, which this server does not have; leave it out"
+            )
     options = document.get("stream_options")
     if not isinstance(options, dict | None):
-        raise BadRequest("stream_options", f"found {shown(options)}, expected {{include_usage}}")
+        raise BadRequest("stream_options", f"found {format_value(options)}, expected {{include_usage}}")
     newer, older = document.get("max_completion_tokens"), document.get("max_tokens")
     most = older if newer is None else newer
     least = 1 if chat else 0
@@ -98,11 +100,11 @@ def parse(document: Any, chat: bool) -> Ask:
     return Ask(
         chat,
         _messages(document.get("messages")) if chat else _prompt(document.get("prompt")),
-        None if most is None else _whole("max_tokens" if newer is None else "max_completion_tokens", most, least),
+        None if most is None else _integer("max_tokens" if newer is None else "max_completion_tokens", most, least),
         Sampling(
             _number("temperature", document.get("temperature"), 0.0, 2.0, 1.0),
             _number("top_p", document.get("top_p"), 0.0, 1.0, 1.0),
-            None if document.get("seed") is None else _whole("seed", document["seed"], -(2**63)),
+            None if document.get("seed") is None else _integer("seed", document["seed"], -(2**63)),
         ),
         _stops(document.get("stop")),
         _flag("stream", document),
@@ -123,10 +125,10 @@ def new_tokens(ask: Ask, prompt: int, longest: int) -> int:
     fits = room if ask.chat else min(room, COMPLETION_TOKENS)
     most = fits if ask.most is None else ask.most
     if room < max(1, most):
-        wanted = "no room for an answer" if ask.most is None else f"max_tokens {most}"
+        requested = "no room for an answer" if ask.most is None else f"max_tokens {most}"
         raise BadRequest(
             "messages" if ask.chat else "prompt",
-            f"found {prompt} tokens and {wanted}, expected {longest} together at most",
+            f"found {prompt} tokens and {requested}, expected {longest} together at most",
             "context_length_exceeded",
         )
     return most
@@ -136,20 +138,22 @@ def _logprobs(value: Any) -> tuple[bool, int]:
     """Of completions: how many of the likeliest tokens, beside the drawn one."""
     if value is None or value is False:
         return False, 0
-    return True, 1 if value is True else _whole("logprobs", value, 0, LIKELIEST)
+    return True, 1 if value is True else _integer("logprobs", value, 0, LIKELIEST)
 
 
 def _chat_logprobs(document: Mapping[str, Any]) -> tuple[bool, int]:
-    wanted, top = _flag("logprobs", document), document.get("top_logprobs")
-    if top and not wanted:
-        raise BadRequest("top_logprobs", f"found {shown(top)} without logprobs, expected logprobs: true beside it")
-    return wanted, 0 if top is None else _whole("top_logprobs", top, 0, LIKELIEST)
+    requested, top = _flag("logprobs", document), document.get("top_logprobs")
+    if top and not requested:
+        raise BadRequest(
+            "top_logprobs", f"found {format_value(top)} without logprobs, expected logprobs: true beside it"
+        )
+    return requested, 0 if top is None else _integer("top_logprobs", top, 0, LIKELIEST)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:
     if not isinstance(value, list) or not value:
         raise BadRequest("messages", "expected a list of {role, content}, not empty")
-    return tuple(_message(f"messages[{place}]", each) for place, each in enumerate(value))
+    return tuple(_message(f"messages[{index}]", item) for index, item in enumerate(value))
 
 
 def _message(at: str, value: Any) -> Message:
@@ -172,16 +176,16 @@ def _prompt(value: Any) -> str | tuple[int, ...]:
         [value] = value
     if isinstance(value, str):
         return _unicode("prompt", value)
-    if isinstance(value, list) and value and all(type(each) is int and each >= 0 for each in value):
+    if isinstance(value, list) and value and all(type(item) is int and item >= 0 for item in value):
         return tuple(value)
     raise BadRequest("prompt", "expected a text, or the ids of tokens; one prompt a request")
 
 
 def _stops(value: Any) -> tuple[str, ...]:
-    found = [] if value is None else [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or len(found) > 16 or not all(isinstance(each, str) and each for each in found):
+    stops = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or len(stops) > 16 or not all(isinstance(stop, str) and stop for stop in stops):
         raise BadRequest("stop", "expected a text, or a list of 16 at most, none empty")
-    return tuple(_unicode("stop", each) for each in found)
+    return tuple(_unicode("stop", stop) for stop in stops)
 
 
 def _unicode(name: str, text: str) -> str:
@@ -195,20 +199,20 @@ def _unicode(name: str, text: str) -> str:
 
 def _is_harmless(value: Any, harmless: tuple[Any, ...]) -> bool:
     """Whether a value is one of these; true and false are no numbers."""
-    return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in harmless)
+    return any(value == default and isinstance(value, bool) == isinstance(default, bool) for default in harmless)
 
 
 def _flag(name: str, document: Mapping[str, Any], below: str = "") -> bool:
     value = document.get(name)
     if value is not None and not isinstance(value, bool):
-        raise BadRequest(f"{below}{name}", f"found {shown(value)}, expected true or false")
+        raise BadRequest(f"{below}{name}", f"found {format_value(value)}, expected true or false")
     return bool(value)
 
 
-def _whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
+def _integer(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         up_to = "on" if most >= 2**63 - 1 else f"to {most}"
-        raise BadRequest(name, f"found {shown(value)}, expected a whole number from {least} {up_to}")
+        raise BadRequest(name, f"found {format_value(value)}, expected a whole number from {least} {up_to}")
     return value
 
 
@@ -216,15 +220,15 @@ def _number(name: str, value: Any, least: float, most: float, default: float) ->
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-        raise BadRequest(name, f"found {shown(value)}, expected a number from {least:g} to {most:g}")
+        raise BadRequest(name, f"found {format_value(value)}, expected a number from {least:g} to {most:g}")
     return float(value)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """What was found, in SHOWN characters at most, however large it is and whatever it has within it."""
     return short(reprlib.repr(value))
 
 
 def short(text: str) -> str:
     """A text in SHOWN characters at most: its beginning and its end."""
-    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}...{text[3 - SHOWN // 2 :]}"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS // 2]}...{text[3 - MAX_CHARACTERS // 2 :]}"

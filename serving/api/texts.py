@@ -46,7 +46,7 @@ class ServedTokenizer:
         Raises BadRequest for messages that the template refuses.
         """
         if not self._template:
-            return "".join(f"{each.role}: {each.content}\n" for each in messages) + "assistant:"
+            return "".join(f"{message.role}: {message.content}\n" for message in messages) + "assistant:"
         import jinja2
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -54,20 +54,25 @@ class ServedTokenizer:
             raise jinja2.TemplateError(message)
 
         # What transformers gives a template, beside the messages.
-        place = ImmutableSandboxedEnvironment(
+        environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
-        given = {"raise_exception": refuse, "strftime_now": time.strftime, **self._special_tokens()}
+        variables = {"raise_exception": refuse, "strftime_now": time.strftime, **self._special_tokens()}
         try:
-            template = place.from_string(self._template)
-            return template.render(messages=[vars(each) for each in messages], add_generation_prompt=True, **given)
+            template = environment.from_string(self._template)
+            return template.render(
+                messages=[vars(message) for message in messages], add_generation_prompt=True, **variables
+            )
         except (jinja2.TemplateError, TypeError) as error:
             raise BadRequest("messages", f"the model's template refuses them: {short(str(error))}") from None
 
     def _special_tokens(self) -> dict[str, str]:
         """The texts of the special tokens that the settings name, such as `bos_token`."""
         named = {name: self._settings.get(name) for name in SPECIAL}
-        texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in named.items()}
+        texts = {
+            name: special_token.get("content") if isinstance(special_token, dict) else special_token
+            for name, special_token in named.items()
+        }
         return {name: text for name, text in texts.items() if isinstance(text, str)}
 
     def growing(self, stops: Sequence[str]) -> "GrowingText":
@@ -85,27 +90,27 @@ class GrowingText:
         self._stream = DecodeStream(skip_special_tokens=True)
         self._held_back = max((len(stop) for stop in stops), default=1) - 1
         self.text, self.stopped = "", False
-        self._read = self._given = 0
+        self._read = self._sent = 0
 
     def add(self, tokens: Sequence[int]) -> None:
         """Take all tokens of the answer so far; those that are new are decoded."""
         for token in tokens[self._read :]:
             self.text += self._stream.step(self._tokenizer.tokenizer, token) or ""
         self._read = len(tokens)
-        places = [place for stop in self._stops if (place := self.text.find(stop)) >= 0]
-        if places:
-            self.text, self.stopped = self.text[: min(places)], True
+        positions = [position for stop in self._stops if (position := self.text.find(stop)) >= 0]
+        if positions:
+            self.text, self.stopped = self.text[: min(positions)], True
 
     def end(self, tokens: Sequence[int]) -> None:
         """The answer has ended: what was half a character is what it is."""
-        if not self.stopped and (whole := self._tokenizer.decode(tokens)).startswith(self.text):
-            self.text = whole
+        if not self.stopped and (decoded := self._tokenizer.decode(tokens)).startswith(self.text):
+            self.text = decoded
         self._held_back = 0
 
     def take(self) -> str:
         """What may be given out and was not."""
-        end = len(self.text) if self.stopped else max(self._given, len(self.text) - self._held_back)
-        piece, self._given = self.text[self._given : end], max(self._given, end)
+        end = len(self.text) if self.stopped else max(self._sent, len(self.text) - self._held_back)
+        piece, self._sent = self.text[self._sent : end], max(self._sent, end)
         return piece
 
 

@@ -129,10 +129,10 @@ class AnswerEngine:
             Exception
         ) as error:  # an engine that broke answers nobody: all requests are refused, and the process ends
             self.failed = f"{type(error).__name__}: {error}"
-            left = [*self._active, *([self._reading] if self._reading else []), *self._waiting]
-            for sequence in left:
+            remaining = [*self._active, *([self._reading] if self._reading else []), *self._waiting]
+            for sequence in remaining:
                 sequence.finish, sequence.error = "error", self.failed
-            self._deliver(left)
+            self._deliver(remaining)
 
     def _take(self) -> bool:
         """Take what has arrived, waiting for it when there is nothing else to do; False at the end."""
@@ -149,13 +149,13 @@ class AnswerEngine:
 
     def _turn(self) -> list[Sequence]:
         """Read a piece of the prompts, and one token of every row; the answers that have news."""
-        changed, left = self._drop_cancelled(), PIECE
-        while left > 0 and self._next_prompt() is not None:
+        changed, remaining = self._drop_cancelled(), PIECE
+        while remaining > 0 and self._next_prompt() is not None:
             before = self.counts.prompt_tokens
-            changed += self._read_piece(left)
-            left -= self.counts.prompt_tokens - before
+            changed += self._read_piece(remaining)
+            remaining -= self.counts.prompt_tokens - before
         if self._active:
-            changed += [each for each in self._step() if each not in changed]
+            changed += [sequence for sequence in self._step() if sequence not in changed]
         return changed
 
     def _next_prompt(self) -> Sequence | None:
@@ -184,8 +184,8 @@ class AnswerEngine:
 
     def _step(self) -> list[Sequence]:
         there = list(self._active)
-        last = torch.tensor([each.tokens[-1] for each in there], device=self._device)
-        logits = self._decoder.step(last, [each.length - 1 for each in there])
+        last = torch.tensor([sequence.tokens[-1] for sequence in there], device=self._device)
+        logits = self._decoder.step(last, [sequence.length - 1 for sequence in there])
         self.counts.steps += 1
         self.counts.rows += len(there)
         self._append(there, logits)
@@ -194,7 +194,7 @@ class AnswerEngine:
 
     def _append(self, there: list[Sequence], logits: torch.Tensor) -> None:
         """Draw a token for each, and see who has ended."""
-        drawn = draw(logits, [(each.sampling, each.numbers) for each in there])
+        drawn = draw(logits, [(sequence.sampling, sequence.numbers) for sequence in there])
         self.counts.tokens += len(there)
         for row, (sequence, token) in enumerate(zip(there, drawn, strict=True)):
             sequence.first_at = sequence.first_at or time.monotonic()
@@ -212,19 +212,21 @@ class AnswerEngine:
     def _score(self, sequence: Sequence, logits: torch.Tensor) -> None:
         """Note how likely each token of the prompt was that follows one of this piece."""
         following = sequence.prompt[sequence.read + 1 : sequence.read + 1 + len(logits)]
-        wanted = torch.tensor(following, device=self._device, dtype=torch.long)[:, None]
+        expected = torch.tensor(following, device=self._device, dtype=torch.long)[:, None]
         chances = logits[: len(following)].log_softmax(-1)
-        sequence.chances += chances.gather(1, wanted)[:, 0].tolist()
+        sequence.chances += chances.gather(1, expected)[:, 0].tolist()
         sequence.likeliest += _likeliest(chances, sequence.top)
 
     def _drop_cancelled(self) -> list[Sequence]:
-        dropped = [each for each in (*self._active, *self._waiting) if each.cancelled and not each.finish]
+        dropped = [
+            sequence for sequence in (*self._active, *self._waiting) if sequence.cancelled and not sequence.finish
+        ]
         if self._reading is not None and self._reading.cancelled:
             dropped.append(self._reading)
             self._reading = None  # its row was the one after the last, and nobody has it now
-        for each in dropped:
-            each.finish = "cancelled"
-        self._waiting = deque(each for each in self._waiting if not each.finish)
+        for cancelled in dropped:
+            cancelled.finish = "cancelled"
+        self._waiting = deque(sequence for sequence in self._waiting if not sequence.finish)
         self._leave()
         return dropped
 

@@ -31,8 +31,8 @@ class Cache:
 
     def move(self, source: int, target: int, length: int) -> None:
         """Put the first `length` tokens of one row into another."""
-        for kept in (self.keys, self.values):
-            kept[:, target, :, :length] = kept[:, source, :, :length]
+        for cache in (self.keys, self.values):
+            cache[:, target, :, :length] = cache[:, source, :, :length]
 
 
 def bytes_per_row(weights: DecoderWeights, length: int) -> int:
@@ -48,7 +48,7 @@ class InferenceDecoder:
         self.weights, self.cache, self.shape = weights, cache, weights.shape
         self.longest = cache.keys.shape[3]
         self._turns = self._rotations() if self.shape.positions == "rotary" else None
-        self._places = torch.arange(self.longest, device=weights.embedding.device)
+        self._positions = torch.arange(self.longest, device=weights.embedding.device)
 
     def prefill(self, tokens: Tensor, row: int, begin: int, every: bool = False) -> Tensor:
         """Read a piece of a prompt, [tokens], whose first token has the place `begin`, into a row of the cache.
@@ -56,9 +56,9 @@ class InferenceDecoder:
         Returns the logits after its last token, [1, vocabulary]; with `every`, those after each, [tokens, vocabulary].
         """
         end = begin + len(tokens)
-        places = self._places[begin:end]
-        x, turns = self._first(tokens, places), None if self._turns is None else self._turns[begin:end, None]
-        mask = self._mask_of_piece(places, end)
+        positions = self._positions[begin:end]
+        x, turns = self._first(tokens, positions), None if self._turns is None else self._turns[begin:end, None]
+        mask = self._mask_of_piece(positions, end)
         for layer, block in enumerate(self.weights.blocks):
             query, key, value = self._projected(block, x, turns)
             keys, values = self.cache.keys[layer, row], self.cache.values[layer, row]
@@ -74,18 +74,18 @@ class InferenceDecoder:
             x = self._after(block, x, mixed[0].transpose(0, 1).flatten(1))
         return self._logits(x if every else x[-1:])
 
-    def step(self, tokens: Tensor, places: list[int]) -> Tensor:
+    def step(self, tokens: Tensor, positions: list[int]) -> Tensor:
         """Read one token of each of the first rows, [rows], at these places; the logits: [rows, vocabulary]."""
-        rows, end = len(places), max(places) + 1
-        at = torch.tensor(places, device=tokens.device)
-        each = self._places[:rows]
+        rows, end = len(positions), max(positions) + 1
+        at = torch.tensor(positions, device=tokens.device)
+        row_numbers = self._positions[:rows]
         x, turns = self._first(tokens, at), None if self._turns is None else self._turns[at, None]
-        mask = self._mask_of_step(at, end, min(places) + 1)
+        mask = self._mask_of_step(at, end, min(positions) + 1)
         heads, features = self.shape.kv_heads, self.shape.features
         for layer, block in enumerate(self.weights.blocks):
             query, key, value = self._projected(block, x, turns)
             keys, values = self.cache.keys[layer], self.cache.values[layer]
-            keys[each, :, at], values[each, :, at] = key, value
+            keys[row_numbers, :, at], values[row_numbers, :, at] = key, value
             # The heads that share keys and values are as several queries of one head.
             mixed = F.scaled_dot_product_attention(
                 query.view(rows, heads, -1, features), keys[:rows, :, :end], values[:rows, :, :end], attn_mask=mask
@@ -93,9 +93,9 @@ class InferenceDecoder:
             x = self._after(block, x, mixed.reshape(rows, -1))
         return self._logits(x)
 
-    def _first(self, tokens: Tensor, places: Tensor) -> Tensor:
+    def _first(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = F.embedding(tokens, self.weights.embedding)
-        return x if self.weights.positions is None else x + F.embedding(places, self.weights.positions)
+        return x if self.weights.positions is None else x + F.embedding(positions, self.weights.positions)
 
     def _projected(self, block: BlockWeights, x: Tensor, turns: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of tokens [n, width], turned by their places: [n, heads, features] each."""
@@ -135,25 +135,25 @@ class InferenceDecoder:
     def _rotations(self) -> Tensor:
         """A complex number for each place and pair: [length, features / 2]."""
         shape = self.shape
-        made = rotations(self.longest, shape.features, shape.rope_base, shape.rope_scaling)
-        return torch.view_as_complex(made.contiguous()).to(self.weights.embedding.device)
+        angles = rotations(self.longest, shape.features, shape.rope_base, shape.rope_scaling)
+        return torch.view_as_complex(angles.contiguous()).to(self.weights.embedding.device)
 
-    def _mask_of_piece(self, places: Tensor, end: int) -> Tensor | None:
+    def _mask_of_piece(self, positions: Tensor, end: int) -> Tensor | None:
         """None where each token of a piece sees all before it in the piece, and the piece is the beginning."""
         window = self.shape.window
-        if len(places) == end and not 0 < window < end:
+        if len(positions) == end and not 0 < window < end:
             return None
-        seen = self._places[:end] <= places[:, None]
-        return seen & (self._places[:end] > places[:, None] - window) if window else seen
+        visible = self._positions[:end] <= positions[:, None]
+        return visible & (self._positions[:end] > positions[:, None] - window) if window else visible
 
     def _mask_of_step(self, at: Tensor, end: int, shortest: int) -> Tensor | None:
         """Which places each row sees, [rows, 1, 1, end]; None where every row sees all of them."""
         window = self.shape.window
         if shortest == end and not 0 < window < end:
             return None
-        seen = self._places[:end] <= at[:, None]
-        seen = seen & (self._places[:end] > at[:, None] - window) if window else seen
-        return seen[:, None, None]
+        visible = self._positions[:end] <= at[:, None]
+        visible = visible & (self._positions[:end] > at[:, None] - window) if window else visible
+        return visible[:, None, None]
 
 
 def _linear(matrix: Linear, x: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ def generator(sampling: Sampling) -> torch.Generator | None:
     """The random numbers of one answer, None where none are drawn; on the CPU, whatever the model's device."""
     if sampling.temperature == 0:
         return None
-    made = torch.Generator()
-    made.manual_seed(sampling.seed) if sampling.seed is not None else made.seed()
-    return made
+    random = torch.Generator()
+    random.manual_seed(sampling.seed) if sampling.seed is not None else random.seed()
+    return random
 
 
 def draw(logits: Tensor, how: list[tuple[Sampling, torch.Generator | None]]) -> list[int]:
@@ -30,12 +30,12 @@ def _drawn(logits: Tensor, sampling: Sampling, numbers: torch.Generator) -> int:
     # From the largest on and in fp64: however small the temperature is, nothing becomes larger than 0, or no number.
     scaled = ((logits.cpu().double() - logits.max().cpu()) / sampling.temperature).float()
     if sampling.top_p < 1:
-        ordered, places = scaled.sort(descending=True)
+        ordered, indexes = scaled.sort(descending=True)
         shares = ordered.softmax(-1)
         left_out = shares.cumsum(-1) - shares >= sampling.top_p
         left_out[0] = False  # the likeliest is always kept, also for a top_p of 0
         ordered[left_out] = -math.inf
-        scaled = torch.empty_like(scaled).scatter_(0, places, ordered)
+        scaled = torch.empty_like(scaled).scatter_(0, indexes, ordered)
     # The largest of probability / exponential noise is a draw by probability (the Gumbel trick). Bounds keep the noise
     # from being 0 or infinite, beside which a token that is left out would be drawn.
     noise = torch.empty_like(scaled).exponential_(generator=numbers).clamp_(1e-30, 1e30)

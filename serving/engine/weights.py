@@ -69,11 +69,11 @@ class DecoderWeights:
     @property
     def bytes(self) -> int:
         """The memory of all tensors, a tied head once."""
-        seen = {each.data_ptr(): each.numel() * each.element_size() for each in self._tensors()}
-        return sum(seen.values())
+        sizes = {tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in self._tensors()}
+        return sum(sizes.values())
 
     def _tensors(self) -> list[Tensor]:
-        blocks = [each for block in self.blocks for part in vars(block).values() for each in _of(part)]
+        blocks = [tensor for block in self.blocks for part in vars(block).values() for tensor in _of(part)]
         return [self.embedding, *_of(self.positions), *blocks, *_of(self.norm), self.head]
 
 
@@ -95,7 +95,7 @@ def least_bytes(folder: Path, dtype: torch.dtype) -> int:
     """The memory that the weights in a folder take in this type; the headers alone are read."""
     stored = StoredWeights(folder, read_settings(folder))
     size = torch.empty((), dtype=dtype).element_size()
-    tensors = {entry.theirs: entry.stored for entry in stored.entries}
+    tensors = {entry.hf_name: entry.stored for entry in stored.entries}
     return size * sum(torch.Size(shape).numel() for shape in tensors.values())
 
 
@@ -115,7 +115,7 @@ def read(folder: Path, dtype: torch.dtype, device: torch.device) -> DecoderWeigh
 
 class _Reader:
     def __init__(self, stored: StoredWeights, shape: DecoderShape, dtype: torch.dtype, device: torch.device) -> None:
-        self._entries = {entry.ours: entry for entry in stored.entries}
+        self._entries = {entry.name: entry for entry in stored.entries}
         self._stored, self._shape, self._dtype, self._device = stored, shape, dtype, device
 
     def all(self) -> DecoderWeights:
@@ -158,12 +158,12 @@ class _Reader:
 
     def _paired(self, name: str) -> Tensor:
         """A tensor whose rows, if they are turned by positions, lie in the order of the pairs."""
-        found = self._tensor(name)
+        stored = self._tensor(name)
         turned = self._shape.positions == "rotary" and any(part in name for part in TURNED)
         if not turned:
-            return found
-        heads = found.reshape(-1, 2, self._shape.features // 2, *found.shape[1:])
-        return heads.transpose(1, 2).reshape(found.shape).contiguous()
+            return stored
+        heads = stored.reshape(-1, 2, self._shape.features // 2, *stored.shape[1:])
+        return heads.transpose(1, 2).reshape(stored.shape).contiguous()
 
     def _optional(self, name: str) -> Tensor | None:
         return self._tensor(name) if name in self._entries else None
@@ -179,5 +179,5 @@ TURNED = ("attention.query.", "attention.key.", "query_norm", "key_norm")
 def _of(part: object) -> list[Tensor]:
     if isinstance(part, Tensor):
         return [part]
-    held: Mapping[str, object] = vars(part) if isinstance(part, Linear | Norm) else {}
-    return [each for each in held.values() if isinstance(each, Tensor)]
+    fields: Mapping[str, object] = vars(part) if isinstance(part, Linear | Norm) else {}
+    return [tensor for tensor in fields.values() if isinstance(tensor, Tensor)]

@@ -111,15 +111,15 @@ class LocalWorker(Backend):
     async def _until_it_ends(self) -> None:
         process = self._process
         assert process is not None and process.stdout is not None
-        said: dict[str, object] = {}
+        message: dict[str, object] = {}
         with contextlib.suppress(ValueError):
-            said = parsing.value(await process.stdout.readline() or b"{}")
-        if "url" in said:
-            self.url = str(said["url"])
+            message = parsing.value(await process.stdout.readline() or b"{}")
+        if "url" in message:
+            self.url = str(message["url"])
             self._is("ready")
         code = await process.wait()
-        if "refused" in said:
-            self._is("refused", str(said["refused"]))
+        if "refused" in message:
+            self._is("refused", str(message["refused"]))
         else:
             self._is("dead", f"its process ended with exit code {code}")
 

@@ -29,7 +29,7 @@ class FrontFigures:
         self.requests: defaultdict[Labels, int] = defaultdict(int)
         self.retried: defaultdict[Labels, int] = defaultdict(int)
         self.first: defaultdict[Labels, Histogram] = defaultdict(Histogram)
-        self.whole: defaultdict[Labels, Histogram] = defaultdict(Histogram)
+        self.durations: defaultdict[Labels, Histogram] = defaultdict(Histogram)
 
     def text(self, gauges: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> str:
         """All figures; `gauges` are what is true now, with what each of them is."""
@@ -37,7 +37,7 @@ class FrontFigures:
             *_counter("slipway_serving_requests_total", "Requests, by what came of them", self.requests),
             *_counter("slipway_serving_retried_total", "Requests given to another backend after one", self.retried),
             *_histogram("slipway_serving_first_token_seconds", "Until the first byte of an answer", self.first),
-            *_histogram("slipway_serving_request_seconds", "Until the last byte of an answer", self.whole),
+            *_histogram("slipway_serving_request_seconds", "Until the last byte of an answer", self.durations),
         ]
         for name, (help, values) in gauges.items():
             lines += [*_head(name, help, "gauge"), *(_line(name, labels, value) for labels, value in values.items())]
@@ -51,19 +51,19 @@ def labels(**named: str) -> Labels:
 
 def _counter(name: str, help: str, values: Mapping[Labels, float]) -> Iterator[str]:
     yield from _head(name, help, "counter")
-    for each, value in values.items():
-        yield _line(name, each, value)
+    for label_set, value in values.items():
+        yield _line(name, label_set, value)
 
 
 def _histogram(name: str, help: str, values: Mapping[Labels, Histogram]) -> Iterator[str]:
     yield from _head(name, help, "histogram")
-    for each, histogram in values.items():
+    for label_set, histogram in values.items():
         below = 0
         for bound, count in zip((*map(str, BOUNDS), "+Inf"), histogram.counts, strict=True):
             below += count
-            yield _line(f"{name}_bucket", (*each, ("le", bound)), below)
-        yield _line(f"{name}_sum", each, histogram.total)
-        yield _line(f"{name}_count", each, below)
+            yield _line(f"{name}_bucket", (*label_set, ("le", bound)), below)
+        yield _line(f"{name}_sum", label_set, histogram.total)
+        yield _line(f"{name}_count", label_set, below)
 
 
 def _head(name: str, help: str, kind: str) -> Sequence[str]:
@@ -71,7 +71,7 @@ def _head(name: str, help: str, kind: str) -> Sequence[str]:
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(each)}"' for key, each in labels)
+    inside = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels)
     return f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}"
 
 

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from slipway.serving.api import answering
-from slipway.serving.api.request_parsing import shown
+from slipway.serving.api.request_parsing import format_value
 from slipway.serving.front.backends import BackendMaker
 from slipway.serving.front.figures import FrontFigures, Labels, labels
 from slipway.serving.front.passing import Passing
@@ -70,17 +70,17 @@ class Front:
     async def run(self) -> None:
         """Follow the records, for ever; a model whose records cannot be read keeps what it has."""
         while True:
-            for model in self._wanted():
+            for model in self._model_names():
                 if model not in self.switches:
                     switch = self.switches[model] = ModelSwitch(model, self._records, self._maker, self._url)
-                    beside = (switch.quality.run(self._session), switch.asked.run())
-                    self._beside |= {asyncio.create_task(each) for each in beside}
+                    beside = (switch.quality.run(self._session), switch.request_counter.run())
+                    self._beside |= {asyncio.create_task(coroutine) for coroutine in beside}
                 await self._follow(model)
             if any(switch.backends for switch in self.switches.values()):
                 self.wanted_at = time.monotonic()
             await asyncio.sleep(TICK_SECONDS)
 
-    def _wanted(self) -> list[str]:
+    def _model_names(self) -> list[str]:
         """The models that were ever wanted; those of before while the records cannot be listed."""
         try:
             return self._records.models()
@@ -101,7 +101,7 @@ class Front:
 
     async def end(self) -> None:
         """End all backends once nothing is under way; what was counted is kept."""
-        await asyncio.gather(*(switch.asked.end() for switch in self.switches.values()))
+        await asyncio.gather(*(switch.request_counter.end() for switch in self.switches.values()))
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
@@ -132,11 +132,11 @@ class Front:
     def _unknown(self, name: object) -> web.Response:
         """The refusal of a name that nobody answers to."""
         known = [
-            each
+            name
             for model in self._answered()
-            for each in (model, *(share.version.named(model) for share in self.switches[model].shares()))
+            for name in (model, *(share.version.named(model) for share in self.switches[model].shares()))
         ]
-        problem = f"model: found {shown(name)}, expected one of: {', '.join(known) or 'none yet'}"
+        problem = f"model: found {format_value(name)}, expected one of: {', '.join(known) or 'none yet'}"
         return web.json_response(answering.problem(problem, field="model", code="model_not_found"), status=404)
 
     def _answered(self) -> list[str]:
@@ -144,7 +144,7 @@ class Front:
         return [
             name
             for name, switch in self.switches.items()
-            if switch.state.wanted is not None and switch.state.wanted.want == "serve"
+            if switch.state.desired is not None and switch.state.desired.want == "serve"
         ]
 
     async def _models(self, _: web.Request) -> web.Response:
@@ -160,13 +160,13 @@ class Front:
 
     async def _live(self, _: web.Request) -> web.Response:
         """The front itself runs."""
-        return _said(exporting.live())
+        return _health_response(exporting.live())
 
     async def _health(self, _: web.Request) -> web.Response:
         """Whether each model that is wanted is answered for."""
-        problems = {name: problem for name, each in self.switches.items() if (problem := each.problem)}
+        problems = {name: problem for name, switch in self.switches.items() if (problem := switch.problem)}
         problems |= self._unreadable
-        return _said(exporting.health(problems))
+        return _health_response(exporting.health(problems))
 
     async def _serving(self, _: web.Request) -> web.Response:
         """Who answers for each model, for the page and for people."""
@@ -218,7 +218,7 @@ def _listed(name: str, switch: ModelSwitch) -> dict[str, object]:
     return {
         "id": name,
         "object": "model",
-        "created": int(switch.state.wanted.at) if switch.state.wanted else 0,
+        "created": int(switch.state.desired.at) if switch.state.desired else 0,
         "owned_by": "slipway",
         "versions": [share.version.named(name) for share in switch.shares()],
     }
@@ -232,8 +232,8 @@ def _version(switch: ModelSwitch, name: object) -> str | None:
     if not isinstance(name, str) or "@" not in name:
         return ""
     versions = (share.version for share in switch.shares())
-    return next((each.checkpoint for each in versions if each.named(switch.model) == name), None)
+    return next((version.checkpoint for version in versions if version.named(switch.model) == name), None)
 
 
-def _said(answer: HealthAnswer) -> web.Response:
+def _health_response(answer: HealthAnswer) -> web.Response:
     return web.Response(text=answer.body, status=answer.status, content_type=exporting.KIND)

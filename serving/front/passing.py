@@ -82,7 +82,7 @@ class Passing:
                 faults += [backend] if error.answered else []
                 failed |= {backend.version.checkpoint}
                 if len(faults) >= TRIES or time.monotonic() - self.begun > WAIT_SECONDS:
-                    self._blame(faults if len({each.version for each in faults}) == 1 else [])
+                    self._blame(faults if len({fault.version for fault in faults}) == 1 else [])
                     return self._failed(str(error))
                 if self.switch.choose(failed, self.only) is None:
                     failed = frozenset()  # who failed may have been started anew by then
@@ -93,17 +93,17 @@ class Passing:
 
     def _blame(self, backends: list[Backend]) -> None:
         """Count that each of them failed; nobody calls this for a request that both versions answer with a fault."""
-        for each in backends:
-            self.switch.seen(each).fail()
+        for backend in backends:
+            self.switch.observed(backend).fail()
 
     async def _backend_to_come(self) -> Backend | None:
         """The backend that is ready first; None when none is coming, or not in time."""
         while (backend := self.switch.choose(only=self.only)) is None:
-            left = WAIT_SECONDS - (time.monotonic() - self.begun)
-            if left <= 0 or not self.switch.expects:
+            remaining = WAIT_SECONDS - (time.monotonic() - self.begun)
+            if remaining <= 0 or not self.switch.expects:
                 return None
             try:
-                await asyncio.wait_for(self.switch.changed.wait(), min(left, 1.0))
+                await asyncio.wait_for(self.switch.changed.wait(), min(remaining, 1.0))
             except TimeoutError:
                 continue
         return backend
@@ -111,7 +111,7 @@ class Passing:
     async def _attempt(self, backend: Backend) -> web.StreamResponse:
         """Raises _Failed."""
         backend.in_flight += 1
-        self.switch.seen(backend).begin(time.monotonic())
+        self.switch.observed(backend).begin(time.monotonic())
         try:
             async with self.session.post(
                 f"{backend.url}{self.request.path}",
@@ -123,14 +123,14 @@ class Passing:
                     raise _Failed(problem, answered=True)
                 if response.content_type == "text/event-stream":
                     return await self._stream(backend, response)
-                whole = await response.read()
+                content = await response.read()
                 first = time.monotonic() - self.begun
-                return self._whole(backend, response, whole, first)
+                return self._pass_complete(backend, response, content, first)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _Failed(f"{backend.version.named(self.switch.model)}: {error}") from None
         except asyncio.CancelledError:
             if not self.began_to_answer:
-                self.switch.seen(backend).give_up()
+                self.switch.observed(backend).give_up()
             raise
         finally:
             backend.in_flight -= 1
@@ -139,17 +139,17 @@ class Passing:
         """The request with the name that the backend has."""
         return json.dumps({**self.document, "model": backend.version.named(self.switch.model)}).encode()
 
-    def _whole(
-        self, backend: Backend, response: aiohttp.ClientResponse, whole: bytes, first: float
+    def _pass_complete(
+        self, backend: Backend, response: aiohttp.ClientResponse, content: bytes, first: float
     ) -> web.StreamResponse:
         if response.status == 200:
-            tokens = parsing.value(whole)["usage"]["completion_tokens"]
-            self.switch.seen(backend).add(first, first / max(1, tokens))
+            tokens = parsing.value(content)["usage"]["completion_tokens"]
+            self.switch.observed(backend).add(first, first / max(1, tokens))
             self.switch.note(self.document)
         elif response.status != BUSY:
-            self.switch.seen(backend).put_back()
+            self.switch.observed(backend).put_back()
         self._finish(backend, response.status, first)
-        return web.Response(body=whole, status=response.status, headers=self._headers(backend, response))
+        return web.Response(body=content, status=response.status, headers=self._headers(backend, response))
 
     async def _stream(self, backend: Backend, response: aiohttp.ClientResponse) -> web.StreamResponse:
         """Pass the events on as they come; a backend that dies in the middle ends the stream with an error."""
@@ -168,12 +168,12 @@ class Passing:
                 with _going_away():
                     await out.write(chunk)
                 chunk = await anext(chunks, b"")
-            whole = time.monotonic() - self.begun
-            self.switch.seen(backend).add(first, whole / max(1, events - 2))
+            duration = time.monotonic() - self.begun
+            self.switch.observed(backend).add(first, duration / max(1, events - 2))
             self.switch.note(self.document)
         except aiohttp.ClientError as error:
             status = 502
-            self.switch.seen(backend).fail()
+            self.switch.observed(backend).fail()
             with contextlib.suppress(_Gone), _going_away():
                 await out.write(answering.error_event(f"the answer broke off: {error}"))
         except _Gone:
@@ -193,7 +193,7 @@ class Passing:
         if status == 200:
             at = labels(model=self.switch.model, version=backend.version.number)
             self.figures.first[at].add(first)
-            self.figures.whole[at].add(time.monotonic() - self.begun)
+            self.figures.durations[at].add(time.monotonic() - self.begun)
 
     def _count(self, counter: Any, backend: Backend, **more: str) -> None:
         counter[labels(model=self.switch.model, version=backend.version.number, **more)] += 1

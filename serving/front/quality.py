@@ -58,7 +58,7 @@ class QualityComparison:
             if (pair := self._pair()) is None:
                 continue
             try:
-                old, new = [await bits_per_byte(session, each, text) for each in pair]
+                old, new = [await bits_per_byte(session, backend, text) for backend in pair]
             except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
                 self._faults += 1
                 continue
@@ -79,8 +79,8 @@ async def bits_per_byte(session: aiohttp.ClientSession, backend: Backend, text: 
     timeout = aiohttp.ClientTimeout(total=SCORE_SECONDS)
     async with session.post(f"{backend.url}/v1/completions", json=ask, timeout=timeout) as response:
         response.raise_for_status()
-        said = await response.json()
-    chances = said["choices"][0]["logprobs"]["token_logprobs"][1 : said["usage"]["prompt_tokens"]]
+        document = await response.json()
+    chances = document["choices"][0]["logprobs"]["token_logprobs"][1 : document["usage"]["prompt_tokens"]]
     return float(-sum(chances)) / math.log(2) / len(text.encode())
 
 
@@ -89,5 +89,5 @@ def written(document: Any) -> str:
     if not isinstance(document, dict):
         return ""
     messages = document.get("messages")
-    found = messages[-1].get("content") if isinstance(messages, list) and messages else document.get("prompt")
-    return found if isinstance(found, str) else ""
+    prompt = messages[-1].get("content") if isinstance(messages, list) and messages else document.get("prompt")
+    return prompt if isinstance(prompt, str) else ""

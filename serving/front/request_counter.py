@@ -15,7 +15,7 @@ from pathlib import Path
 from slipway.serving import request_statistics
 from slipway.serving.api.texts import ServedTokenizer
 from slipway.serving.records import ServedVersion
-from slipway.serving.request_statistics import AskedRecords, TextCounts
+from slipway.serving.request_statistics import RequestRecords, TextCounts
 
 WAITING = 64
 SAVE_SECONDS = 30.0
@@ -24,13 +24,13 @@ END_SECONDS = 5.0
 log = logging.getLogger("slipway.serving")
 
 
-class AskedCounter:
+class RequestCounter:
     """Counts the texts that one model is asked."""
 
     def __init__(self, durable: Path, model: str, version: Callable[[], ServedVersion | None]) -> None:
         """`version` gives the one that has the traffic."""
         self._durable, self._model, self._version = durable, model, version
-        self._records = AskedRecords(durable, model)
+        self._records = RequestRecords(durable, model)
         self._host = re.sub("[^A-Za-z0-9-]", "-", socket.gethostname())
         self._texts: asyncio.Queue[str] = asyncio.Queue(WAITING)
         self._left_out = self._offered = self._done = 0
@@ -76,10 +76,10 @@ class AskedCounter:
             with contextlib.suppress(OSError):
                 self._save()
 
-    async def _alone(self, act: Callable[..., None], *given: str) -> None:
+    async def _alone(self, act: Callable[..., None], *arguments: str) -> None:
         """Do something in a thread; what goes wrong there is no matter of those who ask."""
         try:
-            await asyncio.to_thread(act, *given)
+            await asyncio.to_thread(act, *arguments)
         except (OSError, ValueError) as error:
             log.warning("model %s: what it is asked is not counted: %s", self._model, error)
 
@@ -90,7 +90,7 @@ class AskedCounter:
         if self._at != (request_statistics.today(), name):
             self._save()
             self._at = (request_statistics.today(), name)
-            self._counts = self._records.kept(*self._at, self._host)
+            self._counts = self._records.counts_of_day(*self._at, self._host)
             self._records.forget_old()
         self._counts.add(text, tokenizer.encode(text[: request_statistics.LONGEST]))
 

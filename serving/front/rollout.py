@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from slipway.serving.records import SwitchPolicy, SwitchVerdict
 
-KEPT = 1000
+MAX_PAIRS = 1000
 """Of each kind of measurement, the newest so many."""
 CERTAIN = 1.96
 """Standard errors: 95 % of a normal distribution."""
@@ -57,8 +57,8 @@ class Answered:
     failed: int = 0
     given_up: int = 0
     """Requests whose client went away before the first byte of an answer."""
-    first_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-    token_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    first_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_PAIRS))
+    token_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_PAIRS))
 
     def begin(self, now: float) -> None:
         """One request was given to it."""
@@ -108,13 +108,13 @@ def decide(
     figures = _figures(old, new, pairs)
     late = seconds >= policy.patience_seconds
     findings = (_latency(policy, old, new), _quality(policy, pairs))
-    faults = (_errors(policy, old, new), *(each.fault for each in findings), _silence(new, late))
+    faults = (_errors(policy, old, new), *(finding.fault for finding in findings), _silence(new, late))
     if fault := next(filter(None, faults), ""):
         return SwitchVerdict("back", fault, figures)
-    if any(each.doubt for each in findings):
+    if any(finding.doubt for finding in findings):
         return None
-    asked = new.answered >= policy.least_requests and (old.requests >= policy.least_requests or late)
-    if asked and (len(pairs) >= LEAST_PAIRS or not scores or late):
+    enough = new.answered >= policy.least_requests and (old.requests >= policy.least_requests or late)
+    if enough and (len(pairs) >= LEAST_PAIRS or not scores or late):
         return SwitchVerdict("all", f"nothing speaks against it after {new.answered} answers", figures)
     return None
 
@@ -123,7 +123,7 @@ def waits_for(policy: SwitchPolicy, old: Answered, new: Answered, pairs: Sequenc
     """What a switch without a verdict waits for, in the same words until something else is missing."""
     if not new.begun:
         return "on trial: no request has reached it yet"
-    if doubts := [each.doubt for each in (_latency(policy, old, new), _quality(policy, pairs)) if each.doubt]:
+    if doubts := [finding.doubt for finding in (_latency(policy, old, new), _quality(policy, pairs)) if finding.doubt]:
         return f"on trial until more answers tell whether {' and '.join(doubts)}"
     return f"on trial until it has given {policy.least_requests} answers and is compared"
 
@@ -179,7 +179,7 @@ def _latency(policy: SwitchPolicy, old: Answered, new: Answered) -> RolloutFindi
         was, now = statistics.median(before), statistics.median(after)
         if now <= was * policy.latency_ratio or now - was <= SETTLED:
             continue
-        if _rank_sum(before, [each / policy.latency_ratio for each in after]) > SLOWER:
+        if _rank_sum(before, [seconds / policy.latency_ratio for seconds in after]) > SLOWER:
             fault = f"{what} takes {now:.3f} s, before it {was:.3f} s: more than {policy.latency_ratio:g} times"
             return RolloutFinding(fault=fault)
         doubt = doubt or f"{what} takes more than {policy.latency_ratio:g} times as long"
@@ -189,14 +189,14 @@ def _latency(policy: SwitchPolicy, old: Answered, new: Answered) -> RolloutFindi
 def _rank_sum(some: Sequence[float], others: Sequence[float]) -> float:
     """By how many standard errors the others are larger (Mann, Whitney, Annals of Mathematical Statistics 18, 1947)."""
     ordered, count, number = sorted(some), len(some), len(others)
-    below = sum(bisect_left(ordered, each) + bisect_right(ordered, each) for each in others) / 2
+    below = sum(bisect_left(ordered, other) + bisect_right(ordered, other) for other in others) / 2
     return (below - count * number / 2) / math.sqrt(count * number * (count + number + 1) / 12)
 
 
 def _quality(policy: SwitchPolicy, pairs: Sequence[float]) -> RolloutFinding:
     if len(pairs) < LEAST_PAIRS:
         return NOTHING
-    texts = max(each for each in LOOKS if each <= len(pairs))
+    texts = max(look for look in LOOKS if look <= len(pairs))
     mean, error = _mean(pairs[:texts])
     if mean - LOOKS[texts] * error > policy.quality_margin:
         fault = (
@@ -215,10 +215,10 @@ def _mean(pairs: Sequence[float]) -> tuple[float, float]:
 
 def _figures(old: Answered, new: Answered, pairs: Sequence[float]) -> Mapping[str, float]:
     figures: dict[str, float] = {}
-    for name, each in (("old", old), ("new", new)):
-        figures[f"{name}_requests"], figures[f"{name}_failed"] = each.requests, each.failed
-        figures[f"{name}_given_up"] = each.given_up
-        for what, seconds in (("first", each.first_seconds), ("token", each.token_seconds)):
+    for name, answered in (("old", old), ("new", new)):
+        figures[f"{name}_requests"], figures[f"{name}_failed"] = answered.requests, answered.failed
+        figures[f"{name}_given_up"] = answered.given_up
+        for what, seconds in (("first", answered.first_seconds), ("token", answered.token_seconds)):
             if seconds:
                 figures[f"{name}_{what}_seconds"] = round(statistics.median(seconds), 6)
     if len(pairs) > 1:

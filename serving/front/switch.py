@@ -11,7 +11,7 @@ from typing import Any
 
 from slipway.serving.front.backends import Backend, BackendMaker
 from slipway.serving.front.quality import QualityComparison, written
-from slipway.serving.front.request_counter import AskedCounter
+from slipway.serving.front.request_counter import RequestCounter
 from slipway.serving.front.rollout import Answered, decide, goes_to_new, waits_for
 from slipway.serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchVerdict
 
@@ -35,25 +35,25 @@ class ModelSwitch:
         self.changed = asyncio.Event()
         """Set when somebody who waits for a backend should look again."""
         self.quality = QualityComparison(lambda: self.pair, self._add_pair)
-        self.asked = AskedCounter(records.durable, model, lambda: self.state.settled)
+        self.request_counter = RequestCounter(records.durable, model, lambda: self.state.settled)
         self._requests = 0
         self._crashes: dict[str, int] = {}
         self._deaths: dict[str, tuple[str, str]] = {}
         """What became of a version the last time, and why, by its checkpoint."""
         self._not_before: dict[str, float] = {}
         self._retiring: set[asyncio.Task[None]] = set()
-        self._said: Answering | None = None
+        self._reported: Answering | None = None
 
     async def tick(self) -> None:
         """Look at the records and at the backends, and do what follows. Raises ValueError and OSError."""
-        found = self._records.state(self.model)
-        if found.number != self.state.number:
+        stored = self._records.state(self.model)
+        if stored.number != self.state.number:
             self.answered, self._requests = {}, 0
             self.pairs.clear()
             self.quality.begin()
             self._crashes.clear()
             self._deaths.clear()
-        self.state = found
+        self.state = stored
         await self._bring(self._needed())
         await self._judge()
         self._say()
@@ -72,10 +72,10 @@ class ModelSwitch:
             # A version on trial takes the place of the one before only where that is gone or has failed the request.
             alone = self.state.settled is None or without or old is None or old.state in ("refused", "dead")
             return new if new_answers and alone else old if old_answers else None
-        assert self.state.wanted is not None
+        assert self.state.desired is not None
         number = self._requests
         self._requests += 1
-        return new if goes_to_new(number, self.state.wanted.policy.share) else old
+        return new if goes_to_new(number, self.state.desired.policy.share) else old
 
     def _of(self, version: ServedVersion | None) -> Backend | None:
         return self.backends.get(version.checkpoint) if version is not None else None
@@ -84,7 +84,7 @@ class ModelSwitch:
     def expects(self) -> bool:
         """Whether somebody will be ready who is not; one that died has none in its place during its pause."""
         paused = self._needed().keys() - self.backends.keys()
-        return bool(paused) or any(each.state in ("starting", "dead") for each in self.backends.values())
+        return bool(paused) or any(backend.state in ("starting", "dead") for backend in self.backends.values())
 
     @property
     def problem(self) -> str:
@@ -92,11 +92,11 @@ class ModelSwitch:
         if not self._needed():
             refused = self.state.verdict is not None and self.state.verdict.outcome == "back"
             return self.state.verdict.why if refused and self.state.verdict else ""
-        if any(each.state == "ready" for each in self.backends.values()):
+        if any(backend.state == "ready" for backend in self.backends.values()):
             return ""
-        return "; ".join(f"{each.named(self.model)}: {self._note(each)}" for each in self._needed().values())
+        return "; ".join(f"{version.named(self.model)}: {self._note(version)}" for version in self._needed().values())
 
-    def seen(self, backend: Backend) -> Answered:
+    def observed(self, backend: Backend) -> Answered:
         """What is seen of a backend's answers since the newest wish."""
         return self.answered.setdefault(backend.version.checkpoint, Answered())
 
@@ -104,7 +104,7 @@ class ModelSwitch:
     def pair(self) -> tuple[Backend, Backend] | None:
         """The version before and the new one, where both are ready and a share is compared."""
         settled, coming = self.state.settled, self.state.coming
-        if settled is None or coming is None or self.state.wanted is None or self.state.wanted.policy.share >= 1.0:
+        if settled is None or coming is None or self.state.desired is None or self.state.desired.policy.share >= 1.0:
             return None
         old, new = self.backends.get(settled.checkpoint), self.backends.get(coming.checkpoint)
         ready = old is not None and new is not None and old.state == new.state == "ready" and old is not new
@@ -118,7 +118,7 @@ class ModelSwitch:
     def note(self, document: Any) -> None:
         """A request that was just answered: it is counted, and versions under comparison are compared on it."""
         self.quality.offer(document)
-        self.asked.offer(written(document))
+        self.request_counter.offer(written(document))
 
     async def end(self) -> None:
         """End all backends, once nothing is under way."""
@@ -133,18 +133,18 @@ class ModelSwitch:
         for key in self.backends.keys() - needed.keys():
             self._retire(self.backends.pop(key))
         for key, version in needed.items():
-            held = self.backends.get(key)
-            if held is not None and self._is_over(held):
-                did = "was refused" if held.state == "refused" else "died"
-                self._crashes[key], self._deaths[key] = self._crashes.get(key, 0) + 1, (did, held.why)
+            current = self.backends.get(key)
+            if current is not None and self._is_over(current):
+                did = "was refused" if current.state == "refused" else "died"
+                self._crashes[key], self._deaths[key] = self._crashes.get(key, 0) + 1, (did, current.why)
                 self._not_before[key] = time.monotonic() + _pause_after(self._crashes[key])
-                await held.end()
+                await current.end()
                 del self.backends[key]
-                held = None
-            if held is None and time.monotonic() >= self._not_before.get(key, 0.0):
-                self.backends[key] = made = self._maker.make(self.model, version)
-                await made.start()
-                self._wake_when_changed(made)
+                current = None
+            if current is None and time.monotonic() >= self._not_before.get(key, 0.0):
+                self.backends[key] = backend = self._maker.make(self.model, version)
+                await backend.start()
+                self._wake_when_changed(backend)
 
     def _is_over(self, backend: Backend) -> bool:
         """Whether another one takes its place. A version that has answered before and is refused now, as after a start
@@ -181,8 +181,8 @@ class ModelSwitch:
             self.wake()
 
     def _verdict(self) -> SwitchVerdict | None:
-        coming, settled, wanted = self.state.coming, self.state.settled, self.state.wanted
-        if coming is None or wanted is None:
+        coming, settled, desired = self.state.coming, self.state.settled, self.state.desired
+        if coming is None or desired is None:
             return None
         new = self.backends.get(coming.checkpoint)
         crashes = self._crashes.get(coming.checkpoint, 0)
@@ -196,43 +196,44 @@ class ModelSwitch:
             )
         if new is None or new.state != "ready":
             return None
-        if settled is None or wanted.policy.share >= 1.0:
+        if settled is None or desired.policy.share >= 1.0:
             return SwitchVerdict("all", "it is ready")
         return self._compared(settled, coming)
 
     def _compared(self, settled: ServedVersion, coming: ServedVersion) -> SwitchVerdict | None:
-        assert self.state.wanted is not None
-        old, new = (self.answered.setdefault(each.checkpoint, Answered()) for each in (settled, coming))
+        assert self.state.desired is not None
+        old, new = (self.answered.setdefault(version.checkpoint, Answered()) for version in (settled, coming))
         seconds = time.monotonic() - new.since if new.since else 0.0
-        return decide(self.state.wanted.policy, old, new, list(self.pairs), seconds, self.quality.works)
+        return decide(self.state.desired.policy, old, new, list(self.pairs), seconds, self.quality.works)
 
     def shares(self) -> tuple[Share, ...]:
         """Who answers which share of new requests."""
-        settled, coming, wanted = self.state.settled, self.state.coming, self.state.wanted
-        both = [each for each in (settled, coming) if each is not None]
+        settled, coming, desired = self.state.settled, self.state.coming, self.state.desired
+        both = [version for version in (settled, coming) if version is not None]
         if len(both) == 2 and both[0] == both[1]:
             both = both[:1]
-        share = wanted.policy.share if wanted and coming and self._is_ready(coming) else 0.0
+        share = desired.policy.share if desired and coming and self._is_ready(coming) else 0.0
         if settled is None or settled == coming:
             share = 1.0
-        parts = {each.checkpoint: share if each == coming else 1.0 - share for each in both}
+        parts = {version.checkpoint: share if version == coming else 1.0 - share for version in both}
         return tuple(
-            Share(each, round(parts[each.checkpoint], 6), self._is_ready(each), self._note(each)) for each in both
+            Share(version, round(parts[version.checkpoint], 6), self._is_ready(version), self._note(version))
+            for version in both
         )
 
     def _is_ready(self, version: ServedVersion) -> bool:
         return _answers(self._of(version), frozenset())
 
     def _note(self, version: ServedVersion) -> str:
-        held = self.backends.get(version.checkpoint)
-        if held is None:
+        backend = self.backends.get(version.checkpoint)
+        if backend is None:
             return self._pause(version.checkpoint)
-        if held.state != "ready":
-            return held.why or held.state
-        if self.pair is None or held is not self.pair[1] or self.state.wanted is None:
+        if backend.state != "ready":
+            return backend.why or backend.state
+        if self.pair is None or backend is not self.pair[1] or self.state.desired is None:
             return ""
-        old, new = (self.answered.get(each.version.checkpoint) or Answered() for each in self.pair)
-        return waits_for(self.state.wanted.policy, old, new, list(self.pairs))
+        old, new = (self.answered.get(version.version.checkpoint) or Answered() for version in self.pair)
+        return waits_for(self.state.desired.policy, old, new, list(self.pairs))
 
     def _pause(self, checkpoint: str) -> str:
         """Why a version that is needed has no backend: it died or was refused, and is started again after a pause."""
@@ -245,9 +246,9 @@ class ModelSwitch:
 
     def _say(self) -> None:
         answering = Answering(self.state.number, self.shares(), self._url, self.problem)
-        if answering != self._said:
+        if answering != self._reported:
             self._records.say(self.model, answering)
-            self._said = answering
+            self._reported = answering
 
 
 def _pause_after(crashes: int) -> float:

@@ -11,7 +11,7 @@ from slipway.assets.datasets.reading import sources
 from slipway.assets.datasets.texts import tokenizer
 from slipway.recipes.initial import InitSection
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.records import BranchRecord, Specification, Terms
+from slipway.resources.trainings.records import BranchRecord, RunPolicy, Specification
 from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
 from slipway.trainer.data import mixtures, shards, snapshots
@@ -64,8 +64,8 @@ def weights(tiers: Tiers, snapshot: str, training: str = "", **lineage: object) 
     """A checkpoint of a training on a snapshot, as a recipe names it once it was located."""
     folder = tiers.durable_path / "checkpoints" / (training or "first") / "00000010-1"
     folder.mkdir(parents=True, exist_ok=True)
-    made = TrainingProgress(10, 40, 0, {}, {}, {"training": training}, {"snapshot": snapshot, **lineage}, 0.0)
-    (folder / PROGRESS).write_bytes(made.encode())
+    progress = TrainingProgress(10, 40, 0, {}, {}, {"training": training}, {"snapshot": snapshot, **lineage}, 0.0)
+    (folder / PROGRESS).write_bytes(progress.encode())
     return InitSection(checkpoint=str(folder), digest="a" * 64)
 
 
@@ -80,21 +80,21 @@ def texts_in(tiers: Tiers, snapshot: str, split: str) -> set[str]:
 def test_documents_that_the_weights_were_trained_on_leave_the_validation_split(
     tiers: Tiers, older: Snapshot, newer: Snapshot
 ):
-    found = holdout_filter.snapshot_for(weights(tiers, older.sha256), newer.sha256, tiers)
-    trained, held_out = (set(texts_of(each, tiers.durable_path, split)) for each, split in
+    filtered = holdout_filter.snapshot_for(weights(tiers, older.sha256), newer.sha256, tiers)
+    trained, held_out = (set(texts_of(sha256, tiers.durable_path, split)) for sha256, split in
                          ((older, "train"), (newer, "validation")))  # fmt: skip
     assert held_out & trained
-    assert validation_of(tiers, found) == held_out - trained
-    made = shards.read_manifest(tiers.durable_path, found)
-    assert made.splits["train"] == newer.splits["train"]
-    assert made.splits["validation"].documents == len(held_out - trained)
-    assert made.splits["validation"].text_bytes == sum(len(text.encode()) for text in held_out - trained)
-    assert made.source[holdout_filter.UNSEEN] == {
+    assert validation_of(tiers, filtered) == held_out - trained
+    snapshot = shards.read_manifest(tiers.durable_path, filtered)
+    assert snapshot.splits["train"] == newer.splits["train"]
+    assert snapshot.splits["validation"].documents == len(held_out - trained)
+    assert snapshot.splits["validation"].text_bytes == sum(len(text.encode()) for text in held_out - trained)
+    assert snapshot.source[holdout_filter.LEFT_OUT_KEY] == {
         "snapshot": newer.sha256,
         "documents": len(held_out & trained),
         "seen": [older.sha256],
     }
-    assert f"{len(held_out & trained)} validation documents are left out" in holdout_filter.sentence(made)
+    assert f"{len(held_out & trained)} validation documents are left out" in holdout_filter.sentence(snapshot)
 
 
 def test_of_a_mixture_each_snapshot_is_without_what_the_weights_were_trained_on(
@@ -111,18 +111,18 @@ def test_of_a_mixture_each_snapshot_is_without_what_the_weights_were_trained_on(
         return mixtures.mixture({name: built(tmp_path / name, tiers, validation, **same) for name in ("code", "web")})
 
     older, younger = mixed(SMALL), mixed(LARGE)
-    for each in (older, younger):
-        shards.write_manifest(tiers.durable_path, each)
-    found = snapshots.read(
+    for snapshot in (older, younger):
+        shards.write_manifest(tiers.durable_path, snapshot)
+    mixture = snapshots.read(
         tiers.durable_path, holdout_filter.snapshot_for(weights(tiers, older.sha256), younger.sha256, tiers)
     )
-    assert isinstance(found, MixtureSnapshot)
-    left = younger.splits["validation"].documents - found.splits["validation"].documents
-    assert left and holdout_filter.sentence(found).startswith(f"{left} validation documents are left out")
-    learnt = {text for each in mixtures.sources_of(older) for text in texts_in(tiers, each, "train")}
-    for before, after in zip(mixtures.sources_of(younger), mixtures.sources_of(found), strict=True):
+    assert isinstance(mixture, MixtureSnapshot)
+    removed = younger.splits["validation"].documents - mixture.splits["validation"].documents
+    assert removed and holdout_filter.sentence(mixture).startswith(f"{removed} validation documents are left out")
+    learnt = {text for source in mixtures.sources_of(older) for text in texts_in(tiers, source, "train")}
+    for before, after in zip(mixtures.sources_of(younger), mixtures.sources_of(mixture), strict=True):
         assert validation_of(tiers, after) == validation_of(tiers, before) - learnt
-    assert holdout_filter.snapshot_for(weights(tiers, older.sha256), found.sha256, tiers) == found.sha256
+    assert holdout_filter.snapshot_for(weights(tiers, older.sha256), mixture.sha256, tiers) == mixture.sha256
 
 
 def test_a_near_duplicate_of_what_the_weights_were_trained_on_is_not_held_out(tmp_path: Path, tiers: Tiers):
@@ -137,8 +137,8 @@ def test_a_near_duplicate_of_what_the_weights_were_trained_on_is_not_held_out(tm
     newer = built(tmp_path / "corpus", tiers, 0.3, **sections)
     held_out = validation_of(tiers, newer.sha256)
     assert held_out & set(copies)
-    found = holdout_filter.snapshot_for(weights(tiers, older.sha256), newer.sha256, tiers)
-    assert not validation_of(tiers, found) & set(copies)
+    filtered = holdout_filter.snapshot_for(weights(tiers, older.sha256), newer.sha256, tiers)
+    assert not validation_of(tiers, filtered) & set(copies)
 
 
 def test_weights_of_the_same_snapshot_and_weights_that_saw_nothing_of_it_change_nothing(tmp_path: Path, tiers: Tiers):
@@ -146,8 +146,8 @@ def test_weights_of_the_same_snapshot_and_weights_that_saw_nothing_of_it_change_
     for folder in (one, other):
         for n in range(20):
             write_file(folder / f"{n}.txt", f"{folder.name} {n} " * 20)
-    snapshot, elsewhere = (built(folder, tiers, 0.3) for folder in (one, other))
-    for saw in (snapshot, elsewhere):
+    snapshot, unrelated = (built(folder, tiers, 0.3) for folder in (one, other))
+    for saw in (snapshot, unrelated):
         assert holdout_filter.snapshot_for(weights(tiers, saw.sha256), snapshot.sha256, tiers) == snapshot.sha256
     assert holdout_filter.snapshot_for(None, snapshot.sha256, tiers) == snapshot.sha256
 
@@ -164,8 +164,8 @@ def test_leaving_out_twice_gives_the_same_snapshot(tiers: Tiers, older: Snapshot
 
 
 def test_weights_that_saw_all_of_the_validation_split_are_refused(tmp_path: Path, tiers: Tiers, older: Snapshot):
-    kept = texts_of(older, tiers.durable_path, "train")
-    for n, text in enumerate(kept):
+    trained = texts_of(older, tiers.durable_path, "train")
+    for n, text in enumerate(trained):
         write_file(tmp_path / "learnt" / f"{n}.txt", text)
     newer = built(tmp_path / "learnt", tiers, LARGE)
     with pytest.raises(ValueError, match=r"the weights were trained on all \d+ validation documents of snapshot"):
@@ -175,18 +175,18 @@ def test_weights_that_saw_all_of_the_validation_split_are_refused(tmp_path: Path
 def test_what_the_weights_before_those_weights_saw_counts_too(tiers: Tiers, older: Snapshot, newer: Snapshot):
     by_lineage = weights(tiers, newer.sha256, "third", initial={"digest": "", "snapshots": [older.sha256]})
     root = all_trainings(tiers)
-    first = root.propose(Specification("tiny", {}, older.sha256, "", "one"), Terms(1, 1, 1, 30.0, 2))
+    first = root.propose(Specification("tiny", {}, older.sha256, "", "one"), RunPolicy(1, 1, 1, 30.0, 2))
     start = weights(tiers, older.sha256, first.id)
     second = root.propose(
-        Specification("tiny", {}, newer.sha256, "", "two"), Terms(1, 1, 1, 30.0, 2, init=str(start.folder))
+        Specification("tiny", {}, newer.sha256, "", "two"), RunPolicy(1, 1, 1, 30.0, 2, init=str(start.folder))
     )
     cut = BranchRecord(second.id, second.id, "10", 10, "b" * 64)
-    branch = root.propose(Specification("tiny", {}, newer.sha256, "", "three", cut), Terms(1, 1, 1, 30.0, 2))
+    branch = root.propose(Specification("tiny", {}, newer.sha256, "", "three", cut), RunPolicy(1, 1, 1, 30.0, 2))
     for init in (by_lineage, weights(tiers, newer.sha256, second.id), weights(tiers, newer.sha256, branch.id)):
-        seen = holdout_filter.snapshots_seen(Path(init.folder), tiers)
-        assert seen == {older.sha256, newer.sha256}
-    found = holdout_filter.snapshot_for(by_lineage, newer.sha256, tiers)
-    assert validation_of(tiers, found) < validation_of(tiers, newer.sha256)
+        seen_snapshots = holdout_filter.snapshots_seen(Path(init.folder), tiers)
+        assert seen_snapshots == {older.sha256, newer.sha256}
+    filtered = holdout_filter.snapshot_for(by_lineage, newer.sha256, tiers)
+    assert validation_of(tiers, filtered) < validation_of(tiers, newer.sha256)
 
 
 def test_a_snapshot_that_was_removed_tells_nothing_more(tiers: Tiers, older: Snapshot, newer: Snapshot):

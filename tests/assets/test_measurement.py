@@ -28,9 +28,9 @@ def store(platform: Platform) -> TrainingStore:
 
 def evaluated_by(store: TrainingStore, **evaluation: Any) -> None:
     """Give the training these fields of the section `evaluation`, and two ranks on a node."""
-    terms = store.terms()
-    operation = {**terms.operation, "evaluation": evaluation}
-    store.change_terms(dataclasses.replace(terms, operation=operation, ranks_per_node=2), BY, "the test wants it")
+    policy = store.run_policy()
+    operation = {**policy.operation, "evaluation": evaluation}
+    store.change_run_policy(dataclasses.replace(policy, operation=operation, ranks_per_node=2), BY, "the test wants it")
 
 
 def without_its_score(platform: Platform, store: TrainingStore) -> Score:
@@ -50,7 +50,7 @@ def materialised(platform: Platform, store: TrainingStore) -> dg.ExecuteInProces
 
 def jobs_of(platform: Platform) -> list[str]:
     folder = platform.home.durable / attempts.FOLDER
-    return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def figures(score: Score) -> Any:
@@ -81,8 +81,8 @@ def test_ranks_that_the_recipe_cannot_have_are_refused_with_the_field(platform: 
     evaluated_by(store, ranks=3)
     done = materialised(platform, store)
     assert not done.success
-    said = str(done.get_step_failure_events()[0].step_failure_data.error)
-    assert "field evaluation.ranks: found 3, expected 0 or one of 1, 2, for 1 nodes of 2 ranks" in said
+    message = str(done.get_step_failure_events()[0].step_failure_data.error)
+    assert "field evaluation.ranks: found 3, expected 0 or one of 1, 2, for 1 nodes of 2 ranks" in message
     assert jobs_of(platform) == []
 
 
@@ -99,9 +99,9 @@ def test_the_drill_of_a_large_checkpoint_restores_it_in_a_job(platform: Platform
         copying.replicate(source, copying.tier_at(folder), commit.folder, commit.manifest),
     )
     evaluated_by(store, ranks=2)
-    wanted = dg.AssetCheckKey(keys.key(TINY, "checkpoint"), check_name("backup"))
+    key = dg.AssetCheckKey(keys.key(TINY, "checkpoint"), check_name("backup"))
     job = platform.repository.get_implicit_global_asset_job_def().get_subset(
-        asset_selection=set(), asset_check_selection={wanted}
+        asset_selection=set(), asset_check_selection={key}
     )
     result = job.execute_in_process(instance=platform.instance, resources=platform.resources)
     [check] = result.get_asset_check_evaluations()
@@ -114,11 +114,13 @@ def test_the_drill_of_a_large_checkpoint_restores_it_in_a_job(platform: Platform
 @pytest.mark.slow
 def test_a_job_exports_what_one_process_exports(platform: Platform, store: TrainingStore, tmp_path: Path) -> None:
     evaluated_by(store, process_gigabytes=0)
-    commit, terms = store.commits()[-1], store.terms()
+    commit, policy = store.commits()[-1], store.run_policy()
     exporting = Exporting(platform.tiers, platform.compute, lambda _: None)
-    assert exporting.is_for_a_job(commit, terms, tmp_path / "by-job")
-    made = exporting.export(commit, terms, tmp_path / "by-job", None, "bf16", 10_000)
-    here = export.export(platform.home.durable / commit.folder, tmp_path / "here", commit.manifest, file_bytes=10_000)
-    assert made == here, "the manifest has the hash of every byte"
+    assert exporting.is_for_a_job(commit, policy, tmp_path / "by-job")
+    by_job = exporting.export(commit, policy, tmp_path / "by-job", None, "bf16", 10_000)
+    in_process = export.export(
+        platform.home.durable / commit.folder, tmp_path / "here", commit.manifest, file_bytes=10_000
+    )
+    assert by_job == in_process, "the manifest has the hash of every byte"
     with pytest.raises(ValueError, match="the folder exists already"):
-        exporting.export(commit, terms, tmp_path / "by-job", None, "bf16", 10_000)
+        exporting.export(commit, policy, tmp_path / "by-job", None, "bf16", 10_000)

@@ -22,25 +22,25 @@ JUDGEMENT = Judgement(
 
 
 def test_it_begins_with_what_the_model_is():
-    words = "step 150 on dataset texts, 0.2897 bits per byte on its validation split, 0.5 MB on disk."
-    assert model_card.of(RECORD, None).splitlines()[2] == f"Checkpoint `{'ab' * 32}`: {words}"
+    sentence = "step 150 on dataset texts, 0.2897 bits per byte on its validation split, 0.5 MB on disk."
+    assert model_card.of(RECORD, None).splitlines()[2] == f"Checkpoint `{'ab' * 32}`: {sentence}"
 
 
 def test_sections_in_sections_are_rows_of_their_own_and_nothing_is_cut():
-    shown = model_card.of(RECORD, None)
-    assert f"| sources.digest | {'c' * 64} |" in shown and "| sources.description | a \\| b |" in shown
-    assert "| incarnations.1.nodes | node-0, node-1 |" in shown and "| incarnations.2.token | 2 |" in shown
-    assert "epoch" not in shown.split("## Not known")[0]
+    card = model_card.of(RECORD, None)
+    assert f"| sources.digest | {'c' * 64} |" in card and "| sources.description | a \\| b |" in card
+    assert "| incarnations.1.nodes | node-0, node-1 |" in card and "| incarnations.2.token | 2 |" in card
+    assert "epoch" not in card.split("## Not known")[0]
 
 
 def test_each_check_says_what_it_compared():
-    shown = model_card.of(RECORD, JUDGEMENT)
-    assert "- beats_champion: passed (difference -0.01, interval_high 0.004, margin 0.02)" in shown
-    assert "- limits: not passed (none)" in shown and "against champion `cdcdcdcdcdcd`" in shown
+    card = model_card.of(RECORD, JUDGEMENT)
+    assert "- beats_champion: passed (difference -0.01, interval_high 0.004, margin 0.02)" in card
+    assert "- limits: not passed (none)" in card and "against champion `cdcdcdcdcdcd`" in card
 
 
 def test_it_lists_its_deployments_and_what_is_not_known():
-    made = Promotion("tiny", "3", "ab" * 32, None, "", {}, "somebody", "it passed", 0.0)
-    shown = model_card.of(RECORD, None, [made])
-    assert "- version 3 became champion, by somebody: it passed" in shown
-    assert "`code.revision`" in shown.split("## Not known")[1]
+    promotion = Promotion("tiny", "3", "ab" * 32, None, "", {}, "somebody", "it passed", 0.0)
+    card = model_card.of(RECORD, None, [promotion])
+    assert "- version 3 became champion, by somebody: it passed" in card
+    assert "`code.revision`" in card.split("## Not known")[1]

@@ -10,7 +10,7 @@ from slipway.resources.trainings.accounts import CostShare, TrainingCost
 from slipway.trainer.record.accounting import buckets
 
 DAYS = [datetime.date(2026, 1, day) for day in (1, 2)]
-HELD = TrainingCost(tuple(CostShare(day, buckets.STEPS, 10.0) for day in DAYS), spot=True)
+COST = TrainingCost(tuple(CostShare(day, buckets.STEPS, 10.0) for day in DAYS), spot=True)
 SETTINGS = """slipway: platform/1
 prices: {currency: EUR, on_demand: 2.0, spot: 0.5}
 tiers: {durable: /mnt/durable, nvme: /mnt/nvme}
@@ -22,14 +22,14 @@ compute: {cluster: {image: trainer}}
 def test_without_prices_rank_hours_alone_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("SLIPWAY_PLATFORM", raising=False)
     monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path))
-    assert spent.cost(HELD) == {"rank_hours": 20.0, "spot": True}
+    assert spent.cost(COST) == {"rank_hours": 20.0, "spot": True}
 
 
 def test_an_embedded_instance_has_its_prices_in_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("SLIPWAY_PLATFORM", raising=False)
     monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path))
     (tmp_path / "costs.yaml").write_text("slipway: costs/1\nprices: {on_demand: 2.0, spot: 0.5}\n")
-    assert spent.cost(HELD)["money"] == 10.0
+    assert spent.cost(COST)["money"] == 10.0
 
 
 def test_with_prices_money_is_shown_by_day_beside_that_of_nodes_on_demand(
@@ -37,9 +37,9 @@ def test_with_prices_money_is_shown_by_day_beside_that_of_nodes_on_demand(
 ):
     (tmp_path / "platform.yaml").write_text(SETTINGS)
     monkeypatch.setenv("SLIPWAY_PLATFORM", str(tmp_path / "platform.yaml"))
-    shown = spent.cost(HELD)
-    assert (shown["money"], shown["money_on_demand"], shown["currency"]) == (10.0, 40.0, "EUR")
-    assert "| 2026-01-02 | 5.00 |" in shown["money_by_day"].value
+    metadata = spent.cost(COST)
+    assert (metadata["money"], metadata["money_on_demand"], metadata["currency"]) == (10.0, 40.0, "EUR")
+    assert "| 2026-01-02 | 5.00 |" in metadata["money_by_day"].value
 
 
 def test_the_price_of_a_sweeps_hours_is_told_beside_that_of_the_other_nodes(

@@ -17,13 +17,13 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_of_two_builds_of_a_dataset_each_snapshot_has_its_own_stages(tmp_path: Path):
     corpus, durable = make_corpus(tmp_path / "corpus", files=8), tmp_path / "durable"
-    made = {share: build(recipe_for(corpus, validation=share), durable) for share in (0.2, 0.6)}
-    for share, snapshot in made.items():
-        found = stages.of_snapshot(durable, snapshot)
-        assert found.keys() == {"documents", "snapshot", "tokenizer"}
-        assert found["documents"]["validation"] == share
-        assert found["snapshot"]["recipe"] == snapshot.recipe
-        assert all(each["version"] and "source" not in each for each in found.values())
+    snapshots = {share: build(recipe_for(corpus, validation=share), durable) for share in (0.2, 0.6)}
+    for share, snapshot in snapshots.items():
+        stages_of_snapshot = stages.of_snapshot(durable, snapshot)
+        assert stages_of_snapshot.keys() == {"documents", "snapshot", "tokenizer"}
+        assert stages_of_snapshot["documents"]["validation"] == share
+        assert stages_of_snapshot["snapshot"]["recipe"] == snapshot.recipe
+        assert all(stage["version"] and "source" not in stage for stage in stages_of_snapshot.values())
 
 
 def test_where_no_record_is_left_there_are_no_stages(tmp_path: Path):

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from slipway.assets import keys
 from slipway.resources.home import Home
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from tests.browser.window import Window
 from tests.cli import homes
 from tests.drills import small_recipes
@@ -67,7 +67,7 @@ def test_a_person_reads_what_deleting_a_training_removes_before_anything_goes(
     url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, home: Home
 ):
     store = _shown(instance, homes.ended(home, PAIR, "failed", "it diverged", 50, 75))
-    Trainings(store.folder.parent).close(store.id, Duty.CHECKPOINTS)  # nothing waits for an evaluation
+    Trainings(store.folder.parent).close(store.id, WorkQueue.CHECKPOINTS)  # nothing waits for an evaluation
     run = _launched(window, url, "pair_delete", "", store.id)
     server.execute(run)
     expect(window.page.get_by_text("checkpoints of steps 50, 75 go").first).to_be_visible(timeout=PATIENCE)

@@ -9,7 +9,7 @@ import pytest
 from slipway.assets.sweeps.report.page import html
 from slipway.assets.sweeps.report.results import report
 from slipway.assets.sweeps.state import fold
-from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
+from tests.assets.sweeps.simulation import budgeted, log_of, opened, power_law
 from tests.browser.window import Window
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -17,7 +17,7 @@ RUNGS = {"kind": "promotion", "rungs": [3, 9, 27, 81], "eta": 3}
 
 
 def test_the_report_of_a_sweep_shows_its_curves_its_parameters_and_its_rungs(tmp_path: Path, window: Window):
-    played = whole(opened(steps=81, scheduler=RUNGS, seed=1), budgeted(trials=27, parallel=6), power_law)
+    played = log_of(opened(steps=81, scheduler=RUNGS, seed=1), budgeted(trials=27, parallel=6), power_law)
     log = [dataclasses.replace(event, at=float(at)) for at, event in enumerate(played)]
     made = report(fold(log), log, ranks_per_node=2)
     page = tmp_path / "report.html"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from slipway.resources.home import Home
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.checkpoint.disk import publication
 from slipway.trainer.record import fence, ledger
@@ -21,7 +21,7 @@ def home(root: Path) -> Home:
 def offered(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:
     """A training that nobody has wanted; another snapshot makes another training of a recipe."""
     numbers = {"run": {"steps": STEPS}}
-    return _trainings(at).propose(Specification(recipe, numbers, snapshot, "1" * 64), Terms(1, 2, 1, 60.0, 3))
+    return _trainings(at).propose(Specification(recipe, numbers, snapshot, "1" * 64), RunPolicy(1, 2, 1, 60.0, 3))
 
 
 def wanted(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:

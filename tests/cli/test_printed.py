@@ -10,7 +10,7 @@ import pytest
 from slipway.assets.sweeps.store import SweepStore
 from slipway.resources.trainings import incident_reports
 from slipway.trainer.record import causes
-from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
+from tests.assets.sweeps.simulation import budgeted, log_of, opened, power_law
 from tests.cli import homes
 from tests.cli.conftest import Call
 from tests.commands.turn import Turn
@@ -28,7 +28,7 @@ def names(tmp_path: Path) -> Mapping[str, str]:
     failed(store, causes.KILLED, "node-1: rank 1 was killed: SIGKILL")
     sweep = SweepStore(home.durable / "sweeps" / "tiny-decoder-000000000000")
     sweep.create({"name": "tiny-decoder"})
-    sweep.append(*whole(opened(), budgeted(), power_law))
+    sweep.append(*log_of(opened(), budgeted(), power_law))
     [incident] = incident_reports.of(store, store.read())
     return {"training": store.id, "incident": incident.name}
 

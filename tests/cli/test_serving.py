@@ -113,7 +113,7 @@ def test_who_waits_for_a_version_is_told_that_somebody_has_asked_for_something_e
 def test_a_person_stops_a_model(slipway: Call, records: ServingRecords):
     said = slipway("models", "serve", MODEL, "--stop", "--why", "enough")
     assert (said.code, said.out) == (0, f"{MODEL}: nothing answers any more\n")
-    wanted = records.state(MODEL).wanted
+    wanted = records.state(MODEL).desired
     assert wanted is not None and (wanted.want, wanted.why) == ("stop", "enough") and wanted.by.endswith("by hand")
 
 

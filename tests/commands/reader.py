@@ -143,7 +143,7 @@ class Reader:
 
 
 def _is_long(store: TrainingStore) -> bool:
-    steps = store.specification().numbers["run"]["steps"]
+    steps = store.specification().identity_config["run"]["steps"]
     return isinstance(steps, int) and steps == STEPS
 
 

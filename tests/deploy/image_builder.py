@@ -130,7 +130,7 @@ class ImageBuilder:
         file = self.folder / "pip.conf"
         file.write_text("\n".join(["[global]", *(f"{name} = {value}" for name, value in settings.items()), ""]))
         words = (Path(word) for value in settings.values() for word in value.split() if word.startswith("/"))
-        named = [each for each in words if each.exists() and not each.is_relative_to(CERTIFICATES)]
+        named = [word for word in words if word.exists() and not word.is_relative_to(CERTIFICATES)]
         mounts = {file: "/etc/pip.conf", CERTIFICATES: str(CERTIFICATES), **{each: str(each) for each in named}}
         return [f"--volume={source}:{target}:ro" for source, target in mounts.items()]
 

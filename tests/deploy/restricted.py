@@ -12,7 +12,7 @@ SECCOMP = {"RuntimeDefault", "Localhost"}
 
 def violations(spec: dict[str, Any]) -> list[str]:
     """The violations of the standard in a pod's spec."""
-    return [*_of_pod(spec), *(found for each in _containers(spec) for found in _of_container(each, spec))]
+    return [*_of_pod(spec), *(found for container in _containers(spec) for found in _of_container(container, spec))]
 
 
 def _containers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -58,7 +58,7 @@ def test_every_module_has_its_bytecode(image: BuiltImage):
     found = (each for each in (image.mounted / "opt").rglob("*.py") if each.parent.name != "bin")  # of scripts, none
     modules = [each for each in found if not WITHOUT_BYTECODE.search(each.name)]
     tag = image.said("python", "-c", "import sys; print(sys.implementation.cache_tag)")
-    cached = [each.parent / "__pycache__" / f"{each.stem}.{tag}.pyc" for each in modules]
+    cached = [module.parent / "__pycache__" / f"{module.stem}.{tag}.pyc" for module in modules]
     assert modules and [str(each) for each in cached if not each.exists()] == []
 
 

@@ -92,7 +92,9 @@ def test_exceptions_from_restricted_are_few_and_alone_in_their_namespace():
         "memlock",
         "default-deny",
     }
-    assert not [each for each in render_workloads("h200-32") if place(each) == "slipway-nodes"], "no rights in it"
+    assert not [workload for workload in render_workloads("h200-32") if place(workload) == "slipway-nodes"], (
+        "no rights in it"
+    )
 
 
 def test_the_nodes_bootstrap_breaks_restricted_only_by_root_and_by_one_folder_of_the_node():

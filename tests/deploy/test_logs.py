@@ -54,5 +54,7 @@ def test_it_sends_to_the_loki_of_the_values_with_the_token_as_a_file():
 def test_without_an_image_nothing_is_installed():
     for case in sorted(set(VALUES) - {"full"}):
         assert [
-            each["metadata"]["name"] for each in workloads(case) if each["metadata"]["name"].endswith("-logs")
+            workload["metadata"]["name"]
+            for workload in workloads(case)
+            if workload["metadata"]["name"].endswith("-logs")
         ] == []

@@ -33,7 +33,7 @@ def container(pod: Object) -> Object:
 
 def test_without_metrics_nothing_is_exported_and_nothing_is_let_in():
     for case in sorted(set(VALUES) - {"full"}):
-        assert [each for each in workloads(case) if each["metadata"]["name"].endswith("-metrics")] == []
+        assert [workload for workload in workloads(case) if workload["metadata"]["name"].endswith("-metrics")] == []
         assert "SLIPWAY_METRICS_PORT" not in platform_settings(case).compute.cluster.environment
 
 

@@ -157,9 +157,9 @@ def test_the_matrix_has_enough_of_both_kinds():
 @pytest.mark.parametrize("case", [case for case in VALUES if case != "without"])
 def test_both_namespaces_deny_by_default(case: str):
     denying = [
-        each["metadata"]["namespace"]
-        for each in policies(case)
-        if each["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+        policy["metadata"]["namespace"]
+        for policy in policies(case)
+        if policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     ]
     assert sorted(denying) == ["slipway", "slipway-training"]
 

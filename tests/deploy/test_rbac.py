@@ -12,7 +12,7 @@ MAKE_AND_WATCH = "create delete get list watch"
 LOOK = "get list watch"
 LAUNCHER = {
     "configmaps": f"{MAKE_AND_WATCH} patch",
-    **{f"{each.group}/{each.plural}".lstrip("/"): MAKE_AND_WATCH for each in access.made()},
+    **{f"{each.group}/{each.plural}".lstrip("/"): MAKE_AND_WATCH for each in access.created_kinds()},
     "services": f"{MAKE_AND_WATCH} patch",
     "pods": MAKE_AND_WATCH,
     "pods/log": "get",
@@ -119,4 +119,4 @@ def test_trainings_and_mlflow_have_no_rights():
 
 def test_no_account_mounts_its_token_by_itself():
     accounts = of_kind(workloads("full"), "ServiceAccount").values()
-    assert [each["metadata"]["name"] for each in accounts if each["automountServiceAccountToken"]] == []
+    assert [account["metadata"]["name"] for account in accounts if account["automountServiceAccountToken"]] == []

@@ -68,8 +68,8 @@ def test_mounts_are_of_volumes_and_do_not_lie_in_one_another(cluster: str, objec
     specs += [run_job(cluster)["spec"]["template"]["spec"], training_pod(cluster)["spec"]]
     for spec in specs:
         mounts = spec["containers"][0]["volumeMounts"]
-        assert {each["name"] for each in mounts} == {each["name"] for each in spec["volumes"]}
-        paths = [Path(each["mountPath"]) for each in mounts]
+        assert {mount["name"] for mount in mounts} == {each["name"] for each in spec["volumes"]}
+        paths = [Path(mount["mountPath"]) for mount in mounts]
         assert [path for path in paths if {*path.parents} & {*paths}] == [], "a read-only mount takes no other below it"
 
 
@@ -108,7 +108,7 @@ def test_services_select_pods_and_their_ports(objects: list[Object]):
 def test_budgets_and_deployments_select_the_same_pods(objects: list[Object]):
     budgets, deployments = of_kind(objects, "PodDisruptionBudget"), of_kind(objects, "Deployment")
     assert {name: each["spec"]["selector"] for name, each in budgets.items()} == {
-        name: each["spec"]["selector"] for name, each in deployments.items()
+        name: deployment["spec"]["selector"] for name, deployment in deployments.items()
     }
 
 

@@ -129,7 +129,7 @@ def test_the_files_that_settings_name_are_mounted_where_they_are_read():
         for name, template in pod_templates(workloads("full"))
     }
     assert {name for name, paths in mounted.items() if "/secrets/platform" in paths} == {"slipway-code"}
-    run = {each["mountPath"] for each in run_launcher("full").volume_mounts}
+    run = {mount["mountPath"] for mount in run_launcher("full").volume_mounts}
     assert "/secrets/platform" in run
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from slipway.assets.execution.pods import HEAVY, NEEDS, given, tags
+from slipway.assets.execution.pods import HEAVY, NEEDS, requested_amounts, tags
 from slipway.deploy.cluster import render
 from slipway.recipes.kubernetes import quantity
 from slipway.resources.compute.kubernetes import node_task_cluster
@@ -22,7 +22,7 @@ Requests = Mapping[str, str]
 
 def control_plane() -> list[Requests]:
     containers = [template["spec"]["containers"][0] for _, template in pod_templates(workloads("small"))]
-    return [each["resources"]["requests"] for each in containers]
+    return [container["resources"]["requests"] for container in containers]
 
 
 def run_pod() -> Requests:
@@ -32,7 +32,7 @@ def run_pod() -> Requests:
 
 def steps() -> dict[str, dict[str, dict[str, str]]]:
     settings = platform_settings("small").compute.steps
-    return {noun: given(tags(noun), settings) for noun, need in NEEDS.items() if need.weight == HEAVY}
+    return {noun: requested_amounts(tags(noun), settings) for noun, need in NEEDS.items() if need.weight == HEAVY}
 
 
 def fits(pods: list[Requests]) -> bool:
@@ -74,7 +74,7 @@ def test_a_trainer_has_more_than_a_tenth_of_a_core_to_start_with():
 
 
 def test_without_the_overlay_the_steps_of_a_large_cluster_would_be_refused_here():
-    asked = given(tags("snapshot"), platform_settings("minimal").compute.steps)["requests"]
+    asked = requested_amounts(tags("snapshot"), platform_settings("minimal").compute.steps)["requests"]
     assert misfit(asked, NODES).startswith("it asks for cpu 8, memory 32Gi, ephemeral-storage 50Gi, and the largest")
 
 
@@ -82,4 +82,4 @@ def test_without_the_overlay_the_steps_of_a_large_cluster_would_be_refused_here(
 def test_quotas_leave_room_for_the_control_plane(cluster: str):
     quotas = [each["spec"]["hard"] for each in of_kind(cluster_objects(cluster), "ResourceQuota").values()]
     asked = sum(quantity(each["cpu"]) for each in control_plane())
-    assert all(asked < quantity(each.get("requests.cpu", "1k")) for each in quotas)
+    assert all(asked < quantity(quota.get("requests.cpu", "1k")) for quota in quotas)

@@ -11,7 +11,7 @@ import yaml
 from helm_python import HelmError, HelmValuesError, lint
 
 from slipway.deploy.cluster import pin, values
-from slipway.deploy.cluster.render import DEPLOY, notes, workloads
+from slipway.deploy.cluster.render import DEPLOY, helm_notes, workloads
 from tests.deploy.rendering import FULL, MINIMAL, WITHOUT
 
 
@@ -116,7 +116,7 @@ def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], me
 def test_who_installs_the_chart_is_told_where_a_rendezvous_store_can_be_on_a_node_that_trains(
     given: dict[str, Any], message: str
 ):
-    said = " ".join(notes(_merged(MINIMAL, {"platform": {"cluster": given}})).split())
+    said = " ".join(helm_notes(_merged(MINIMAL, {"platform": {"cluster": given}})).split())
     assert message in said and ("store_node_selector" in said) == bool(message)
 
 

@@ -16,7 +16,7 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.deploy.embedded.instance import open_storage
 from slipway.recipes import assignments
 from slipway.recipes.load import Recipes, load
@@ -26,7 +26,7 @@ from slipway.resources.home import NODES, Home
 from slipway.resources.launchers.local.local_process import CONTROL_PLANE_VARIABLE
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.store import Duty, TrainingStore, all_trainings
+from slipway.resources.trainings.store import TrainingStore, WorkQueue, all_trainings
 from slipway.trainer.base.paths import CODE
 from slipway.trainer.base.processes import carrying
 from slipway.trainer.record.phases import SAVING, VALIDATING
@@ -214,7 +214,7 @@ class Instance:
         current = pointer.current(self.home.durable, small_recipes.DATASET)
         assert current is not None
         fields = [] if no_progress_seconds is None else _deadlines(no_progress_seconds)
-        agreed = terms(assignments.applied(recipe, fields), fields=fields)
+        agreed = run_policy(assignments.applied(recipe, fields), fields=fields)
         store = all_trainings(self.tiers).propose(specification(recipe, current, self.tiers, cause), agreed)
         name = keys.training_partitions(recipe.name).name
         assert name is not None
@@ -228,7 +228,7 @@ class Instance:
 
     def open_trainings(self) -> list[str]:
         """The trainings whose duty "run" is open."""
-        return all_trainings(self.tiers).opened(Duty.RUN)
+        return all_trainings(self.tiers).pending(WorkQueue.RUN)
 
     def jobs(self, training: TrainingStore) -> list[str]:
         """The names of all jobs that the training ever had."""

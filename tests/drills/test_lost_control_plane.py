@@ -5,7 +5,7 @@ from dagster import DagsterRunStatus
 
 from slipway.assets import keys
 from slipway.resources.mlflow.tracking import Tracking
-from slipway.resources.trainings.store import Duty, all_trainings
+from slipway.resources.trainings.store import WorkQueue, all_trainings
 from slipway.trainer.record import incidents
 from slipway.trainer.record.causes import KILLED
 from tests.drills import process_table, small_recipes
@@ -104,6 +104,6 @@ def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself
     materialised = wait_until(lambda: instance.materialisations(key, partition), "its incident is shown")[0]
     assert materialised.metadata["kind"].value == KILLED
     tracking, due = Tracking(uri=instance.home.tracking_uri), all_trainings(instance.tiers)
-    wait_until(lambda: training.id not in due.opened(Duty.TRACKING), "MLflow has its metrics", 240)
+    wait_until(lambda: training.id not in due.pending(WorkQueue.TRACKING), "MLflow has its metrics", 240)
     losses = tracking.client().get_metric_history(tracking.run_of(training), "loss")
     assert {metric.step for metric in losses} == set(range(1, STEPS + 1))

@@ -81,7 +81,7 @@ def test_executing_a_run_of_the_job_watch_again_wants_its_training(instance: Ins
     instance.worker(shown_by)
     instance.cancel(shown_by)
     wait_until(lambda: training.id not in instance.open_trainings(), "the training is stopped")
-    assert not training.read().wanted
+    assert not training.read().should_run
 
     again = instance.materialise_again(shown_by)
     wait_until(lambda: instance.succeeded(again), "it is brought to its end")

@@ -75,7 +75,7 @@ def _is_shown(instance: Instance, training: TrainingStore) -> None:
 
 def _is_logged(instance: Instance, training: TrainingStore) -> None:
     """Everything owed is done, evaluation and promotion need nothing, and MLflow has the curves and the parameters."""
-    wait_until(lambda: not all_trainings(instance.tiers).has_open_duty(training.id), "nothing is owed any more")
+    wait_until(lambda: not all_trainings(instance.tiers).has_pending_work(training.id), "nothing is owed any more")
     tracking = Tracking(uri=instance.home.tracking_uri)
     client, run = tracking.client(), tracking.run_of(training)
     logged = {metric.step for metric in client.get_metric_history(run, "loss")}

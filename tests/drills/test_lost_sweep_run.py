@@ -37,7 +37,7 @@ def test_a_killed_sweep_run_is_replaced_and_no_trial_is_lost_or_started_twice(in
     wait_until(lambda: instance.succeeded(second), "the run succeeds")
 
     best = wait_until(lambda: _training_of(instance, sweep), "the training of the best parameters has started")
-    assert best.terms().origin["trial"] in (0, closed.best_trial)
+    assert best.run_policy().origin["trial"] in (0, closed.best_trial)
     instance.command("stop", best.id)
     _stays_stopped(instance, best)
 
@@ -47,7 +47,7 @@ def _stays_stopped(instance: Instance, training: TrainingStore) -> None:
     wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed")
     ended = training.exit()
     assert ended is not None and ended.outcome == "stopped"
-    assert not training.read().wanted
+    assert not training.read().should_run
 
 
 def _trials(sweep: SweepStore) -> list[TrainingStore]:
@@ -68,5 +68,5 @@ def _training_of(instance: Instance, sweep: SweepStore) -> TrainingStore | None:
     """The training that the sweep led to, once it has an incarnation."""
     known = all_trainings(instance.tiers)
     stores = list(known.stores())
-    led_to = [store for store in stores if store.terms().origin.get("sweep") == sweep.sweep]
+    led_to = [store for store in stores if store.run_policy().origin.get("sweep") == sweep.sweep]
     return led_to[0] if led_to and led_to[0].newest_claim() else None

@@ -53,8 +53,8 @@ def _write_configuration(instance: Instance, training: TrainingStore, folder: Pa
         "format": resolved.FORMAT,
         "training": training.id,
         "snapshot": specification.snapshot,
-        **specification.numbers,
-        **training.terms().operation,
+        **specification.identity_config,
+        **training.run_policy().operation,
         "placement": {"store": str(training.folder), "durable": str(instance.home.durable), "nvme": str(folder)},
     }
     path = folder / "config.json"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.recipes.assignments import applied
 from slipway.resources.trainings.store import TrainingStore, all_trainings
 from tests.drills import small_recipes
@@ -22,7 +22,7 @@ def waiting(instance: Instance, *causes: str) -> Iterator[list[TrainingStore]]:
     current = pointer.current(instance.home.durable, small_recipes.DATASET)
     assert current is not None
     recipe = applied(instance.recipes.trainings[small_recipes.ALONE], MORE_NODES)
-    agreed, root = terms(recipe, fields=MORE_NODES), all_trainings(instance.tiers)
+    agreed, root = run_policy(recipe, fields=MORE_NODES), all_trainings(instance.tiers)
     stores = [root.propose(specification(recipe, current, instance.tiers, cause), agreed) for cause in causes]
     try:
         instance.storage.add_dynamic_partitions(

@@ -247,7 +247,7 @@ def started(slipway: Slipway) -> list[TrainingStore]:
 
 def changed(slipway: Slipway) -> list[TrainingStore]:
     """The training of the changed recipe, once it has started."""
-    return [store for store in started(slipway) if store.specification().numbers["run"]["steps"] == STEPS]
+    return [store for store in started(slipway) if store.specification().identity_config["run"]["steps"] == STEPS]
 
 
 def steps(store: TrainingStore) -> int:

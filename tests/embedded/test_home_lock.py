@@ -28,7 +28,7 @@ def test_no_command_keeps_an_instance_down_that_runs(home: Home):
         in_use = pytest.raises(CannotStart, match=r"\(process \d+, http://127.0.0.1:3000\), expected none")
         with in_use, home_lock.kept_down(home, "slipway restore"):
             pass
-    assert home_lock.holder(home) is None
+    assert home_lock.current_user(home) is None
 
 
 def test_down_ends_no_command_that_uses_the_home(home: Home):

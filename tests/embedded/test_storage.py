@@ -26,11 +26,11 @@ def test_a_home_that_is_opened_at_once_for_the_first_time_is_whole(tmp_path: Pat
     spawning, home = multiprocessing.get_context("spawn"), Home(tmp_path / "home")
     ready = spawning.Barrier(AT_ONCE)
     processes = [spawning.Process(target=opened, args=(home, ready)) for _ in range(AT_ONCE)]
-    for each in processes:
-        each.start()
-    for each in processes:
-        each.join()
-    assert [each.exitcode for each in processes] == [0] * AT_ONCE
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * AT_ONCE
     for path in home.dagster.rglob("*.db"):
         with sqlite3.connect(path) as database:
             assert len(database.execute("SELECT * FROM alembic_version").fetchall()) == 1, path

@@ -70,7 +70,7 @@ def read_recipe(data: bytes) -> None:
         try:
             load(Path(folder), {})
         except InvalidRecipes as refused:
-            assert all(each.place.file.endswith("texts.yaml") and str(each) for each in refused.problems)
+            assert all(each.location.file.endswith("texts.yaml") and str(each) for each in refused.problems)
 
 
 def read_images(data: bytes) -> None:

@@ -84,7 +84,7 @@ READINGS = (None, WorkloadReading(JobState.RUNNING), WorkloadReading(JobState.FA
 def read(pods: list[dict[str, Any]]) -> None:
     facts = [pod_facts.of(pod) for pod in pods]
     assert all(each.index >= -1 and isinstance(each.explanation, str) for each in facts)
-    assert all(isinstance(pod_facts.last_words(pod), str) for pod in pods)
+    assert all(isinstance(pod_facts.last_output(pod), str) for pod in pods)
     wait_by_pods(facts)
     for reading in READINGS:
         found = status.of(ORDER, reading, facts, {"node-0"}, 2e9)

@@ -110,7 +110,7 @@ def read_settings(data: bytes) -> None:
         try:
             platform.load(file)
         except InvalidRecipes as refused:
-            assert all(each.place.file == str(file) and str(each) for each in refused.problems)
+            assert all(each.location.file == str(file) and str(each) for each in refused.problems)
 
 
 def test_the_platforms_settings_are_read_or_refused_with_their_file():

@@ -51,7 +51,7 @@ class ClusterLab(Lab):
             # An API server that is away is asked again at the next tick.
             with suppress(Unavailable):
                 fault = control.fault(store.read(), self.cluster_fleet.nodes())
-                if fault is not None and store.read().wanted:
+                if fault is not None and store.read().should_run:
                     control.supersede(store, store.read(), fault, BY)
                 control.advance(store, BY)
             return condition()

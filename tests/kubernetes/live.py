@@ -59,7 +59,7 @@ class Live:
             self.client.delete(CONFIG_MAPS, order["metadata"]["name"])
         for pod in self.client.list(PODS, {}):
             self.client.delete(PODS, pod["metadata"]["name"], grace_seconds=1)
-        kinds = [PODS, *(kind for kind in access.made() if self.client.serves(kind))]
+        kinds = [PODS, *(kind for kind in access.created_kinds() if self.client.serves(kind))]
         until(lambda: not any(self.client.listing(kind, JOB).items for kind in kinds), "all that belongs to jobs to go")
 
 

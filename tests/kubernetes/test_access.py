@@ -38,7 +38,7 @@ WITH_GANGS = (*access.ALL, GangKind())
 
 
 def test_a_new_kind_is_watched():
-    assert access.held(WITH_GANGS) == {**access.held(), GANGS: JOB}
+    assert access.mirrored_kinds(WITH_GANGS) == {**access.mirrored_kinds(), GANGS: JOB}
 
 
 def test_a_new_kind_comes_with_the_rights_to_make_its_objects():
@@ -61,7 +61,7 @@ def test_the_message_about_a_kind_that_is_not_served_says_what_installs_it():
 def test_a_kind_makes_nothing_that_it_does_not_declare(kind: Workload):
     made = [kind.resource_of(part) for part in kind.objects("job-1", RICH, SMALL)]
     assert made == [SERVICES, PODS, *kind.parts, kind.resource]
-    assert set(made) <= {*access.made(), PODS}
+    assert set(made) <= {*access.created_kinds(), PODS}
 
 
 def test_the_values_of_the_chart_accept_every_kind():

@@ -73,9 +73,9 @@ def lab(
 )
 def test_a_fault_on_a_cluster_gets_its_cause_and_the_training_goes_on(lab: ClusterLab, fault: str):
     store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
-    terms = store.terms()
+    terms = store.run_policy()
     asked = {**terms.operation, "recovery": {"drills": True}}
-    store.change_terms(dataclasses.replace(terms, operation=asked, hang_seconds=10.0), BY)
+    store.change_run_policy(dataclasses.replace(terms, operation=asked, hang_seconds=10.0), BY)
     lab.until_committed(store, incarnation=1)
     control, record = lab.cluster_control(), lab.root / "chaos.jsonl"
 

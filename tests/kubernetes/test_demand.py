@@ -75,7 +75,7 @@ def tick(tiers: Tiers, compute: KubernetesCompute, recipes: Recipes = NONE) -> N
 
 def placeholders(compute: KubernetesCompute) -> list[int]:
     """How many each training has."""
-    return [each["spec"]["parallelism"] for each in compute.launcher().client.list(JOBS, {KIND: PLACEHOLDERS})]
+    return [job["spec"]["parallelism"] for job in compute.launcher().client.list(JOBS, {KIND: PLACEHOLDERS})]
 
 
 def until_shown(tiers: Tiers, compute: KubernetesCompute, expected: list[int], recipes: Recipes = NONE) -> None:

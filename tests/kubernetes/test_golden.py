@@ -23,7 +23,7 @@ pytestmark = pytest.mark.pure
 def pod_templates(found: Any) -> list[KubernetesObject]:
     """The pod templates anywhere in an object."""
     if isinstance(found, list):
-        return [each for item in found for each in pod_templates(item)]
+        return [template for item in found for template in pod_templates(item)]
     if not isinstance(found, dict):
         return []
     return [found] if "containers" in found.get("spec", {}) else pod_templates(list(found.values()))
@@ -48,8 +48,8 @@ def test_two_versions_of_kubernetes_accept_it(name: str):
 def test_every_pod_passes_the_restricted_pod_security_standard(name: str):
     templates = pod_templates(objects(name))
     assert templates
-    for each in templates:
-        assert violations(each["spec"]) == []
+    for template in templates:
+        assert violations(template["spec"]) == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -77,7 +77,7 @@ def shuffle(mapping: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_pod_has_the_interfaces_that_its_variables_name(name: str):
-    for each in pod_templates(objects(name)):
-        variables = {pair["name"]: pair.get("value") for pair in each["spec"]["containers"][0].get("env", ())}
+    for template in pod_templates(objects(name)):
+        variables = {pair["name"]: pair.get("value") for pair in template["spec"]["containers"][0].get("env", ())}
         named = {variables[key] for key in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if key in variables}
-        assert named <= interfaces(each)
+        assert named <= interfaces(template)

@@ -90,7 +90,7 @@ class TestJobSetThroughAMirror(OnASimulatedCluster):
     @pytest.fixture
     def launcher(self, marked: Marked, simulated: Simulated, namespace: str) -> Iterator[KubernetesLauncher]:
         launcher = on(simulated, namespace, self.workload)
-        mirror = Mirror(launcher.client, access.held())
+        mirror = Mirror(launcher.client, access.mirrored_kinds())
         yield dataclasses.replace(launcher, mirror=mirror)
         mirror.close()
         Live(launcher.client, launcher.cluster).clear()

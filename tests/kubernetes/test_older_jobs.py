@@ -54,7 +54,7 @@ def launcher(marked: Marked, simulated: Simulated, namespace: str, kind: str) ->
     order, *parts = written(kind)
     made = client.create(CONFIG_MAPS, order)
     assert made is not None
-    kinds = {each.kind: each for each in access.made()}
+    kinds = {each.kind: each for each in access.created_kinds()}
     for part in parts:
         assert client.create(kinds[part["kind"]], orders.owned(part, orders.read(made)))
     yield found

@@ -82,14 +82,14 @@ def test_settings_that_change_change_what_is_there_and_nothing_else(
     before.ensure(records)
     name = service_name(MODEL, FIRST)
     client.patch(DEPLOYMENTS, name, {"spec": {"replicas": 5}})  # as the autoscaler does
-    [made] = [each for each in client.list(DEPLOYMENTS, {}) if each["metadata"]["name"] == name]
+    [made] = [deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name]
     before.ensure(records)
-    [same] = [each for each in client.list(DEPLOYMENTS, {}) if each["metadata"]["name"] == name]
+    [same] = [deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name]
     assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
     image = "registry.example/vllm@sha256:4567"
     changed = dataclasses.replace(held, image=image, most_replicas=9, node_selector={"pool": "b"}, priority="")
     ClusterServing(client, serving._cluster, changed).ensure(records)
-    [found] = [each for each in client.list(DEPLOYMENTS, {}) if each["metadata"]["name"] == name]
+    [found] = [deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name]
     pod = found["spec"]["template"]["spec"]
     assert found["metadata"]["uid"] == made["metadata"]["uid"] and found["spec"]["replicas"] == 5
     assert pod["containers"][0]["image"] == image and pod["nodeSelector"] == {"pool": "b"}

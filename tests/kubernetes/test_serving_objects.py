@@ -32,7 +32,7 @@ def test_two_versions_of_kubernetes_accept_it(name: str):
 @pytest.mark.parametrize("name", CASES)
 def test_every_pod_passes_the_restricted_pod_security_standard(name: str):
     templates = pod_templates(of(name))
-    assert templates and [found for each in templates for found in violations(each["spec"])] == []
+    assert templates and [found for template in templates for found in violations(template["spec"])] == []
 
 
 def test_a_version_is_served_with_the_values_of_the_reference():

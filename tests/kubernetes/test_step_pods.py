@@ -12,7 +12,7 @@ import pytest
 from dagster_k8s import k8s_job_executor
 
 from slipway.assets.execution import executor, pods
-from slipway.assets.execution.executor import ASKED, cluster_executor
+from slipway.assets.execution.executor import CONFIGURED, cluster_executor
 from slipway.recipes.strict import validate
 from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.objects import JOBS, PODS
@@ -47,7 +47,7 @@ def lowered() -> dg.JobDefinition:
     return job_of(**LOWERED)
 
 
-@pytest.mark.parametrize("field", sorted(set(DAGSTERS) - set(ASKED)))
+@pytest.mark.parametrize("field", sorted(set(DAGSTERS) - set(CONFIGURED)))
 def test_a_person_who_launches_a_run_gives_its_pods_no_other_image_account_mount_or_variable(field: str):
     """The limits of tags do not hold for what the launchpad has below `execution`."""
     job = lowered()
@@ -92,7 +92,7 @@ def messages(instance: dg.DagsterInstance) -> list[str]:
 def test_a_step_that_fits_on_no_node_fails_with_what_is_missing(instance: dg.DagsterInstance, client: Client):
     done = dg.execute_job(dg.reconstructable(too_large), instance)
     assert not done.success
-    [reason] = [each for each in messages(instance) if "fits on no node" in each]
+    [reason] = [message for message in messages(instance) if "fits on no node" in message]
     assert "it asks for memory 4Ti, and the largest node, node-" in reason and "has memory 512Gi" in reason
     assert "placement.steps.evaluation" in reason and "compute.steps.needs.evaluation" in reason
     assert client.list(JOBS, {}) == []
@@ -106,7 +106,9 @@ def test_a_step_that_waits_says_why_and_has_the_amounts_of_the_cluster(
     run = threading.Thread(target=lambda: dg.execute_job(dg.reconstructable(lowered), instance))
     run.start()
     try:
-        until(lambda: any("evaluation waits: 1 pod: Unschedulable" in each for each in messages(instance)), "a word")
+        until(
+            lambda: any("evaluation waits: 1 pod: Unschedulable" in message for message in messages(instance)), "a word"
+        )
         [pod] = client.list(PODS, {})
         resources = pod["spec"]["containers"][0]["resources"]
         assert resources["limits"] == LOWERED["most"]

@@ -7,7 +7,7 @@ import pytest
 
 from slipway.assets import keys
 from slipway.resources.trainings import updates
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from tests.sensors.platform import TINY, Platform
 
 
@@ -38,10 +38,10 @@ def test_a_checkpoint_that_is_chosen_is_continued_by_a_training_that_should_run(
     fields = ["optimiser.learning_rate=0.002", "run.steps=200"]
     result = execute(platform, "branch", "branch_checkpoint", partition, fields=fields, name="slower")
     assert result.success
-    [child] = [platform.trainings.store(id) for id in platform.trainings.opened(Duty.RUN) if id != parent.id]
+    [child] = [platform.trainings.store(id) for id in platform.trainings.pending(WorkQueue.RUN) if id != parent.id]
     specification, wish = child.specification(), child.desired()
     assert specification.branch is not None and specification.branch.training == parent.id
-    assert specification.numbers["optimiser"]["learning_rate"] == 0.002
+    assert specification.identity_config["optimiser"]["learning_rate"] == 0.002
     assert wish is not None and (wish.want, wish.why) == ("run", f"it continues {parent.id}@100: slower")
 
 

@@ -15,7 +15,7 @@ from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
 from slipway.resources.promotions import promotion
 from slipway.resources.promotions.promotion import Promotion
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.base import codec, patience
 from slipway.trainer.checkpoint.retention import holds
 from slipway.trainer.checkpoint.tiers import copying, replicas
@@ -88,7 +88,7 @@ def back_up(store: TrainingStore, commit: Commit, platform: Platform, folder: Pa
 def test_a_checkpoint_that_no_rule_keeps_loses_its_record_its_bytes_and_its_partition(
     platform: Platform, store: TrainingStore
 ):
-    platform.trainings.open(store.id, Duty.CHECKPOINTS)
+    platform.trainings.open(store.id, WorkQueue.CHECKPOINTS)
     for _ in range(2):
         platform.apply("checkpoint_arrivals")
     assert len(platform.partitions(CHECKPOINTS)) == 3
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_no_rule_keeps_loses_its_record_its_bytes_and_its_part
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
     assert platform.partitions(CHECKPOINTS) == [keys.checkpoint_partition(store.id, LAST)]
-    assert platform.trainings.opened(Duty.CHECKPOINTS) == []
+    assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
 
 def test_a_dry_run_changes_nothing_and_lists_what_would_go(platform: Platform, store: TrainingStore):
@@ -167,7 +167,7 @@ def test_a_checkpoint_that_another_training_starts_from_stays(platform: Platform
 
 def test_a_checkpoint_that_waits_for_its_evaluation_stays_until_then(platform: Platform, store: TrainingStore):
     shutil.move(store.folder / "evaluations", platform.root / "evaluations")
-    platform.trainings.open(store.id, Duty.CHECKPOINTS)
+    platform.trainings.open(store.id, WorkQueue.CHECKPOINTS)
     retained(platform)
     assert there(platform, store) == [FIRST, MIDDLE, LAST]
     shutil.move(platform.root / "evaluations", store.folder / "evaluations")
@@ -180,10 +180,10 @@ def test_the_candidate_stays_until_it_is_judged(platform: Platform, store: Train
     found = best(store.read())
     assert found is not None
     candidate, _ = found
-    platform.trainings.open(store.id, Duty.PROMOTION)
+    platform.trainings.open(store.id, WorkQueue.PROMOTION)
     retained(platform)
     assert there(platform, store) == [candidate.step, LAST]
-    platform.trainings.close(store.id, Duty.PROMOTION)
+    platform.trainings.close(store.id, WorkQueue.PROMOTION)
     retained(platform)
     assert there(platform, store) == [LAST]
 
@@ -195,7 +195,7 @@ def test_the_candidate_of_a_model_that_codes_no_text_is_the_one_of_the_least_los
         path = store.folder / "evaluations" / f"{commit.name}.json"
         score = codec.read(path, Score)
         codec.replace(path, dataclasses.replace(score, bits_per_byte=0.0, loss=1.0 + number))
-    platform.trainings.open(store.id, Duty.PROMOTION)
+    platform.trainings.open(store.id, WorkQueue.PROMOTION)
     retained(platform)
     assert there(platform, store) == [FIRST, LAST]
 
@@ -269,7 +269,7 @@ def test_what_the_backup_could_not_take_is_copied_once_after_the_training_and_sh
     backup.mkdir()
     assert retained(platform).success
     assert steps(store, "backup") == there(platform, store, backup) == [LAST]
-    assert platform.trainings.is_open(store.id, Duty.CHECKPOINTS)
+    assert platform.trainings.is_open(store.id, WorkQueue.CHECKPOINTS)
     assert retained(platform).success and there(platform, store, backup) == [LAST]
 
 
@@ -307,7 +307,7 @@ def test_of_a_trial_that_was_not_among_the_best_only_what_is_referred_to_stays(t
     assert retained(tracked).success and [commit.step for commit in store.commits()] == [FIRST, MIDDLE, LAST]
     store.let_checkpoints_go("sweep", "a test")
     held = next(commit for commit in store.commits() if commit.step == MIDDLE)
-    with holds.held(store.folder, [held.name], "ada", "it is read"):
+    with holds.holding(store.folder, [held.name], "ada", "it is read"):
         assert retained(tracked).success
     assert [commit.step for commit in store.commits()] == [MIDDLE]
     folders = [path.name for path in (tracked.home.durable / held.folder).parent.iterdir()]

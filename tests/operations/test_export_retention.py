@@ -14,7 +14,7 @@ from slipway.resources.exports import EXPORTS
 from slipway.resources.serving import wishes
 from slipway.resources.short_jobs.attempts import ShortJob, newest
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import TrainingStore, all_trainings
 from slipway.serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
 from slipway.trainer.base import codec
@@ -163,7 +163,7 @@ def test_an_export_that_is_wanted_while_it_is_set_aside_is_put_back(
 def test_a_retention_that_was_killed_halfway_is_made_good_by_the_next(tiers: Tiers, records: ServingRecords):
     version = exported(records, 1)
     answered(records, version)
-    [found] = exports.found(records.durable, MODEL)
+    [found] = exports.of_model(records.durable, MODEL)
     exports.set_aside(records.durable, found)
     retained(tiers)
     assert (records.durable / version.folder / "weights").exists()
@@ -214,7 +214,7 @@ def test_a_link_among_the_exports_is_left_alone(tiers: Tiers, records: ServingRe
 
 def trained(tiers: Tiers, name: str, init: str = "") -> TrainingStore:
     """A training with a checkpoint of step 5."""
-    terms = Terms(1, 1, 1, 30.0, 2, init=init)
+    terms = RunPolicy(1, 1, 1, 30.0, 2, init=init)
     store = all_trainings(tiers).propose(Specification(name, {}, "0" * 64, "1" * 64), terms)
     assert store.claim(1, ("node-0",), "first start", BY)
     commit = fence.Commit(5, fence.Token(1), f"checkpoints/{store.id}/5", "0" * 64, {"loss": 1.0}, 1e9)

@@ -9,7 +9,7 @@ import pytest
 from slipway.assets import keys
 from slipway.operations import notices
 from slipway.resources.home import Home
-from slipway.resources.trainings.store import Duty, Trainings
+from slipway.resources.trainings.store import Trainings, WorkQueue
 from tests.cli import homes
 from tests.drills import small_recipes
 from tests.operations import webserver
@@ -142,7 +142,7 @@ def test_a_training_that_has_ended_is_deleted_once_a_person_has_read_what_goes(
     server: Webserver, instance: dg.DagsterInstance, home: Home
 ):
     store = homes.ended(home, PAIR, "failed", "it diverged", 50, 75)
-    Trainings(store.folder.parent).close(store.id, Duty.CHECKPOINTS)  # nothing waits for an evaluation
+    Trainings(store.folder.parent).close(store.id, WorkQueue.CHECKPOINTS)  # nothing waits for an evaluation
     instance.add_dynamic_partitions(keys.training_partitions(PAIR).name or "", [store.id])
     shown = server.execute(server.launch("pair_delete", partition=store.id))
     assert "nothing is removed yet" in shown["result"] and "checkpoints of steps 50, 75 go" in shown["result"]

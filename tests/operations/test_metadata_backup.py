@@ -187,7 +187,9 @@ def test_the_newest_backups_stay(tmp_path: Path):
         file = CheckpointFile(2, digest.of_bytes(b"{}"))
         tier.put(name, "figures.json", iter([b"{}"]), file)
         tier.finish(name, CheckpointManifest("metadata/1", {"figures.json": file}).encode())
-    assert metadata_backup.prune(tier, keep=2, made=names[1]) == [names[0], names[2]], "a clock may be set back"
+    assert metadata_backup.prune(tier, keep=2, newest_backup=names[1]) == [names[0], names[2]], (
+        "a clock may be set back"
+    )
     assert metadata_backup.prune(tier, keep=2) == [names[1]]
     assert list(tier.folders("metadata")) == names[3:]
 

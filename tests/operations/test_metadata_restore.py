@@ -14,14 +14,18 @@ from slipway.operations import metadata_backup, metadata_restore
 from slipway.resources import state
 from slipway.resources.home import Home
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.base import codec
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from tests.disks import mounted
 from tests.sensors.conftest import UNCAPTURED
 from tests.sensors.platform import BY, Platform
 
-SHOWN_BY = {Duty.RUN: "job_watch", Duty.CHECKPOINTS: "checkpoint_arrivals", Duty.TRACKING: "metrics_shipping"}
+SHOWN_BY = {
+    WorkQueue.RUN: "job_watch",
+    WorkQueue.CHECKPOINTS: "checkpoint_arrivals",
+    WorkQueue.TRACKING: "metrics_shipping",
+}
 
 
 def with_backup(platform: Platform, folder: Path) -> Platform:

@@ -10,7 +10,7 @@ from slipway.assets.datasets.snapshots import pointer
 from slipway.resources.launchers.protocol import JobState
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from slipway.trainer.base import paths
 from slipway.trainer.staging import leases
 from slipway.trainer.staging.stage import is_staged
@@ -63,7 +63,7 @@ def test_the_job_of_a_training_that_ended_long_ago_is_released(platform: Platfor
 
 
 def test_the_job_of_a_training_with_an_open_duty_stays(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     assert released(platform, days=0).success
     assert platform.compute.launcher().poll(job_name(store.id, 1)).state is JobState.SUCCEEDED
 

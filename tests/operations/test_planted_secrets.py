@@ -23,7 +23,7 @@ from slipway.resources import metadata_backup
 from slipway.resources.mlflow.tracking import PASSWORD, USER, Tracking
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings import logs
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from tests.sensors.platform import TINY, Platform
 
 SECRET = "PLANTED-0fd2"
@@ -89,7 +89,7 @@ def left(root: Path, *texts: str) -> set[str]:
 
 def test_mlflow_is_told_the_password_and_nobody_else(guarded: Platform, monkeypatch: pytest.MonkeyPatch):
     candidate = keys.key(TINY, "candidate")
-    store = guarded.finished(Duty.TRACKING)
+    store = guarded.finished(WorkQueue.TRACKING)
     reason = str(guarded.tick("metrics_shipping").skip_message)
     assert (
         reason.startswith(f"{store.id}: its metrics and artefacts are not all delivered yet") and SECRET not in reason
@@ -126,7 +126,9 @@ def test_a_key_of_checkpoints_is_only_in_its_file(guarded: Platform):
     assert store.commits() and guarded.tick("checkpoint_arrivals").asset_events
     exported, said = guarded.root / "exported", list[str]()
     commit = max(store.commits(), key=lambda each: each.step)
-    Exporting(guarded.tiers, guarded.compute, said.append).write(commit, store.terms(), exported, None, "bf16", 1 << 30)
+    Exporting(guarded.tiers, guarded.compute, said.append).write(
+        commit, store.run_policy(), exported, None, "bf16", 1 << 30
+    )
     assert (exported / "config.json").exists()
     sources = logs.sources(store, guarded.compute.launcher())
     assert logs.merged(sources) and logs.merged(sources, grep=KEY) == []

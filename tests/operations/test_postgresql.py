@@ -16,7 +16,7 @@ from slipway.resources import metadata_backup as backups
 from slipway.resources import postgresql
 from slipway.resources.metadata_backup import Figures
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.store import Duty, all_trainings
+from slipway.resources.trainings.store import WorkQueue, all_trainings
 from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
 from slipway.trainer.record import files
 from tests.cli import homes
@@ -129,7 +129,7 @@ def test_what_was_shown_since_the_backup_is_looked_at_again(tiers: Tiers, tmp_pa
     mark.parent.mkdir(exist_ok=True)
     mark.touch()
     assert metadata_restore.restore_servers(tiers, "ann", "", tmp_path).trainings == 1
-    assert not mark.exists() and all_trainings(tiers).is_open(store.id, Duty.RUN)
+    assert not mark.exists() and all_trainings(tiers).is_open(store.id, WorkQueue.RUN)
 
 
 @nightly

@@ -18,7 +18,7 @@ from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 from slipway.resources.openlineage.events import TrainingEvents
 from slipway.resources.trainings import incident_reports
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.diagnosis import collection
 from slipway.trainer.diagnosis.collection import DiagnosedNode
@@ -38,7 +38,7 @@ def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainingStore:
     key_file = tmp_path / "secrets" / "key"
     key_file.parent.mkdir()
     key_file.write_text(KEY)
-    terms = Terms(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
+    terms = RunPolicy(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
     store = Trainings(tmp_path / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, "1" * 64), terms)
     store.want("run", "test", "the test wants it")
     assert store.claim(1, ("node-0",), "first start", "test")
@@ -66,7 +66,7 @@ def test_the_evidence_of_an_incident_and_all_that_is_told_of_it_hold_no_secret(f
     assert {path.name for path in evidence.rglob("*")} >= {"manifest.json", "log.txt", "health.txt"}
     [told] = incident_reports.of(failed, failed.read())
     now = time.time()
-    night = report(reading.night(tmp_path / "durable", now - 3600, now))
+    night = report(reading.read_facts(tmp_path / "durable", now - 3600, now))
     page.write(night, tmp_path / "pages" / "morning.html")
     written = (tmp_path / "pages" / "morning.html").read_text()
     assert failed.id in written

@@ -20,7 +20,7 @@ from slipway.resources.launchers.kubernetes.workloads import KINDS
 from slipway.resources.mlflow.tracking import PASSWORD
 from slipway.resources.pages.routes import routes
 from slipway.resources.trainings.job import Paths, job
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 
 KEY, SECRET = "c0ffee5ec2e7" * 5 + "beef", "PLANTED-0fd2"
@@ -31,7 +31,7 @@ def encrypted(tmp_path: Path) -> TrainingStore:
     """A training that encrypts its checkpoints and whose first incarnation has begun."""
     key_file = tmp_path / "key"
     key_file.write_text(KEY)
-    terms = Terms(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
+    terms = RunPolicy(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
     store = Trainings(tmp_path / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, ""), terms)
     store.want("run", "test", "the test wants it")
     assert store.claim(1, ("node-0",), "first start", "test")

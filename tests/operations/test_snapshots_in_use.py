@@ -10,7 +10,7 @@ from slipway.operations import references
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.store import Trainings
 from tests.assets.sweeps.simulation import budgeted, opened
-from tests.resources.trainings.test_unreadable_store import wanted
+from tests.resources.trainings.test_unreadable_store import started_training
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def tiers(tmp_path: Path) -> Tiers:
 
 
 def test_a_training_that_was_stopped_may_go_on_until_it_is_let_go(tmp_path, tiers):
-    store = wanted(Trainings(tmp_path / "trainings"), "one")
+    store = started_training(Trainings(tmp_path / "trainings"), "one")
     store.want("stop", "test", "")
     assert references.snapshots_in_use(tiers) == {"snapshot-one"}
     store.let_checkpoints_go("test", "not needed")

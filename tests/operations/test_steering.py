@@ -29,7 +29,7 @@ def test_what_is_asked_in_the_launchpad_is_asked_of_the_sweep(platform: Platform
     store = opened(platform)
     assert asked(platform, "PAUSE", why="the nodes are needed").success
     state = store.state()
-    assert state is not None and state.held is not None and state.held.why == "the nodes are needed"
+    assert state is not None and state.pause is not None and state.pause.why == "the nodes are needed"
     result = asked(platform, "SPEND", fields=["trials=9", "parallel=4"])
     assert result.success
     state = store.state()

@@ -24,7 +24,7 @@ from slipway.resources.home import Home
 from slipway.resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.records import BranchRecord, Specification, Terms
+from slipway.resources.trainings.records import BranchRecord, RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.assets.datasets.corpora import recipe_for, write_file
 
@@ -58,7 +58,7 @@ def asked(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, **what: Any) 
 
 def note(recipe: DatasetRecipe, durable: Path, what: TakedownSelection) -> list[Takedown]:
     """Note a takedown as the command does before it builds."""
-    found = takedown_search.meant(durable, recipe.name, TEXT_DOCUMENTS, what)
+    found = takedown_search.matching_documents(durable, recipe.name, TEXT_DOCUMENTS, what)
     takedowns.add(durable, noted(TakedownRequest(what, "asked", "test"), found), recipe.name)
     return takedowns.read(durable, recipe.name)
 
@@ -72,7 +72,9 @@ def proposed(
     tiers: Tiers, name: str, snapshot: str, init: str = "", branch: BranchRecord | None = None
 ) -> TrainingStore:
     own = Trainings(tiers.durable_path / "trainings")
-    return own.propose(Specification(name, {}, snapshot, "1" * 64, branch=branch), Terms(1, 2, 1, 60.0, 3, init=init))
+    return own.propose(
+        Specification(name, {}, snapshot, "1" * 64, branch=branch), RunPolicy(1, 2, 1, 60.0, 3, init=init)
+    )
 
 
 def waiting(tiers: Tiers, name: str, snapshot: str, **origin: Any) -> TrainingStore:

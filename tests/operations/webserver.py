@@ -185,7 +185,7 @@ def served(instance: dg.DagsterInstance, folder: Path, recipes: Path, home: Path
         from pathlib import Path
         from slipway.definitions import build
         from slipway.recipes.load import load
-        from slipway.resources.here import embedded_resources
+        from slipway.resources.resource_sets import embedded_resources
         from slipway.resources.home import Home
 
         defs = build(load(Path({str(recipes)!r}), {{}}), embedded_resources(Home(Path({str(home)!r}))))

@@ -57,7 +57,7 @@ def test_it_names_its_fields():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "message"),
     [
         ("optimiser.kind > 3", '"muon" beside 3'),
         ("optimiser.kind * 99999999999 == 'a'", '"muon" beside + - * / // %'),
@@ -65,10 +65,10 @@ def test_it_names_its_fields():
         ("-optimiser.kind == 3", '"muon" beside + - * / // %'),
     ],
 )
-def test_what_it_cannot_be_worked_out_with_is_reported_in_words_and_does_not_hold(text: str, found: str):
+def test_what_it_cannot_be_worked_out_with_is_reported_in_words_and_does_not_hold(text: str, message: str):
     with pytest.raises(InvalidConstraint) as caught:
         parse(text).check(VALUES)
-    assert str(caught.value) == found
+    assert str(caught.value) == message
     assert not parse(text).holds(VALUES)
 
 

@@ -32,21 +32,23 @@ def test_a_model_of_pictures_is_refused_for_texts(folder: Folder) -> None:
     line = folder.edit(TRAINING, "model: #", "model:\n  kind: resnet #")
     for field in ("layers", "width", "heads", "kv_heads", "hidden"):
         text = (folder.path / TRAINING).read_text().splitlines()
-        folder.write(TRAINING, "\n".join(each for each in text if not each.startswith(f"  {field}:")) + "\n")
-    wanted = "a model that reads tokens, as the dataset holds: this one reads pictures"
-    assert folder.problems() == [f'{TRAINING}:{line + 1}: model.kind: found "resnet", expected {wanted}']
+        folder.write(
+            TRAINING, "\n".join(yaml_line for yaml_line in text if not yaml_line.startswith(f"  {field}:")) + "\n"
+        )
+    expected = "a model that reads tokens, as the dataset holds: this one reads pictures"
+    assert folder.problems() == [f'{TRAINING}:{line + 1}: model.kind: found "resnet", expected {expected}']
 
 
 def test_a_model_of_tokens_is_refused_for_pictures(folder: Folder) -> None:
     line = of_pictures(folder, "model:\n  layers: 1\n  width: 8\n  heads: 1\n  kv_heads: 1\n  hidden: 8")["model"]
-    wanted = "a model that reads pictures, as the dataset holds: this one reads tokens"
-    assert folder.problems() == [f'trainings/digits.yaml:{line}: model.kind: found "decoder", expected {wanted}']
+    expected = "a model that reads pictures, as the dataset holds: this one reads tokens"
+    assert folder.problems() == [f'trainings/digits.yaml:{line}: model.kind: found "decoder", expected {expected}']
 
 
 def test_a_patch_that_does_not_divide_the_pictures_is_refused(folder: Folder) -> None:
     line = of_pictures(folder, VIT.replace("patch: 2", "patch: 8"))["patch"]
-    wanted = "a divisor of the pictures' height and width (8 x 12)"
-    assert folder.problems() == [f"trainings/digits.yaml:{line}: model.patch: found 8, expected {wanted}"]
+    expected = "a divisor of the pictures' height and width (8 x 12)"
+    assert folder.problems() == [f"trainings/digits.yaml:{line}: model.patch: found 8, expected {expected}"]
 
 
 def test_pictures_have_no_length_and_texts_have_one(folder: Folder) -> None:

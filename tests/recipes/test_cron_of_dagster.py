@@ -20,7 +20,7 @@ def _item(low: int, high: int) -> st.SearchStrategy[str]:
     return st.one_of(part, st.tuples(part, st.integers(1, high)).map(lambda two: f"{two[0]}/{two[1]}"))
 
 
-FIELDS = [st.lists(_item(*each), min_size=1, max_size=3).map(",".join) for each in RANGES]
+FIELDS = [st.lists(_item(*bounds), min_size=1, max_size=3).map(",".join) for bounds in RANGES]
 
 
 def _accepts(text: str) -> bool:

@@ -66,12 +66,15 @@ def test_a_model_has_as_many_parameters_as_was_published(examples: Recipes, name
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(each, marks=() if each in DAILY else pytest.mark.nightly) for each in [*PUBLISHED, *UNPUBLISHED]],
+    [
+        pytest.param(example, marks=() if example in DAILY else pytest.mark.nightly)
+        for example in [*PUBLISHED, *UNPUBLISHED]
+    ],
 )
 def test_an_example_fits_the_hardware_that_it_is_for(examples: Recipes, name: str) -> None:
     """Measured with fake ranks at the example's own layout and number of GPUs."""
-    asked = planned(examples, name, "h200-32")
-    verdict = judge(asked.question, stages.measure(asked.question), asked.room, examples.trainings[name].storage)
+    plan = planned(examples, name, "h200-32")
+    verdict = judge(plan.question, stages.measure(plan.question), plan.room, examples.trainings[name].storage)
     assert verdict.fits, verdict.problems
 
 

@@ -22,9 +22,9 @@ def judged(folder: Folder, tasks: str, generation: str = "generation: {tasks: [a
 
 def test_tasks_of_the_suite_may_have_limits(folder: Folder):
     judged(folder, "adding: {at_least: 0.2, margin: 0.05}")
-    found: Any = load(folder.path, {})
-    assert found.trainings["tiny-decoder"].gate.tasks["adding"].margin == 0.05
-    assert found.suites["held"].generation.tasks == ("adding", "gsm8k")
+    recipes: Any = load(folder.path, {})
+    assert recipes.trainings["tiny-decoder"].gate.tasks["adding"].margin == 0.05
+    assert recipes.suites["held"].generation.tasks == ("adding", "gsm8k")
 
 
 @pytest.mark.parametrize(
@@ -39,17 +39,17 @@ def test_tasks_are_named_once_and_by_names(folder: Folder, tasks: str, expected:
 
 def test_a_limit_for_a_task_that_the_suite_lacks_is_refused_with_those_that_it_has(folder: Folder):
     line = judged(folder, "copying: {at_least: 0.2}")
-    wanted = "one of generation.tasks of the training's suite: adding, gsm8k"
-    assert folder.problems() == [f"{TRAINING}:{line}: gate.tasks.copying: found the task copying, expected {wanted}"]
+    expected = "one of generation.tasks of the training's suite: adding, gsm8k"
+    assert folder.problems() == [f"{TRAINING}:{line}: gate.tasks.copying: found the task copying, expected {expected}"]
 
 
 def test_a_suite_without_tasks_has_none_to_limit(folder: Folder):
     line = judged(folder, "adding: {at_least: 0.2}", generation="")
-    wanted = "one of generation.tasks of the training's suite: it has none"
-    assert folder.problems() == [f"{TRAINING}:{line}: gate.tasks.adding: found the task adding, expected {wanted}"]
+    expected = "one of generation.tasks of the training's suite: it has none"
+    assert folder.problems() == [f"{TRAINING}:{line}: gate.tasks.adding: found the task adding, expected {expected}"]
 
 
 def test_generation_tasks_are_no_part_of_what_a_suite_is(folder: Folder):
     judged(folder, "adding: {at_least: 0.2}")
-    held = load(folder.path, {}).suites["held"]
-    assert held.content() == held.model_copy(update={"generation": None}).content()
+    suite = load(folder.path, {}).suites["held"]
+    assert suite.content() == suite.model_copy(update={"generation": None}).content()

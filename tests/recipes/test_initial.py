@@ -26,9 +26,9 @@ def training(folder: Folder) -> ModelRecipe:
 
 
 def init(folder: Folder) -> InitSection:
-    found = training(folder).init
-    assert found is not None
-    return found
+    section = training(folder).init
+    assert section is not None
+    return section
 
 
 def test_without_init_the_sections_alone_decide_a_training(folder: Folder):
@@ -58,10 +58,8 @@ def test_a_registered_model_is_by_default_the_champion(folder: Folder):
 
 
 def test_the_digest_and_not_the_folder_is_part_of_the_identity():
-    here, there = (
-        InitSection.model_validate({"huggingface": place, "digest": DIGEST}) for place in ("/here", "/there")
-    )
-    assert here.identity() == there.identity() == {"layout": "huggingface", "digest": DIGEST}
+    first, there = (InitSection.model_validate({"huggingface": path, "digest": DIGEST}) for path in ("/here", "/there"))
+    assert first.identity() == there.identity() == {"layout": "huggingface", "digest": DIGEST}
 
 
 def test_init_stays_when_a_parameter_is_set(folder: Folder):
@@ -90,11 +88,11 @@ REFUSED: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("written", "said"), REFUSED)
-def test_an_invalid_init_is_reported_with_its_line(folder: Folder, written: str, said: Any):
+@pytest.mark.parametrize(("written", "message"), REFUSED)
+def test_an_invalid_init_is_reported_with_its_line(folder: Folder, written: str, message: Any):
     line = start(folder, written)
     problems = folder.problems()
-    assert any(problem.startswith(f"{TRAINING}:{line}: {said}") for problem in problems), problems
+    assert any(problem.startswith(f"{TRAINING}:{line}: {message}") for problem in problems), problems
 
 
 def test_a_sweep_cannot_start_from_an_alias_that_may_move(folder: Folder):

@@ -81,7 +81,7 @@ def test_a_weight_is_no_parameter_of_a_training_on_one_dataset(folder: Folder) -
 )
 def test_a_mix_that_cannot_be_trained_is_refused(mixed: Folder, old: str, new: str, problem: str) -> None:
     mixed.edit(TRAINING, old, new)
-    assert any(problem in each for each in mixed.problems()), mixed.problems()
+    assert any(problem in message for message in mixed.problems()), mixed.problems()
 
 
 def test_datasets_that_each_train_a_tokenizer_are_refused_with_both_names(mixed: Folder) -> None:

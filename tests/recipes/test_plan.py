@@ -36,10 +36,10 @@ def test_the_command_says_what_a_training_needs_and_keeps_the_measure(tmp_path: 
     assert printed["fits"] and printed["parameters"] == 1_836_160
     assert printed["checkpoint"]["size"] == 12 * 1_836_160
     assert printed["staging"]["least"] > 0 and not printed["staging"]["problem"]
-    kept = list((tmp_path / "slipway" / "plans").iterdir())
-    before = kept[0].stat().st_mtime_ns
+    plans = list((tmp_path / "slipway" / "plans").iterdir())
+    before = plans[0].stat().st_mtime_ns
     assert json.loads(command(tmp_path, "tiny-decoder", "--json").stdout) == printed
-    assert [each.stat().st_mtime_ns for each in kept] == [before] and len(kept) == 1
+    assert [plan.stat().st_mtime_ns for plan in plans] == [before] and len(plans) == 1
 
 
 @pytest.mark.nightly
@@ -80,26 +80,26 @@ def test_a_dataset_larger_than_a_node_is_held_in_parts_or_a_window(gigabytes: fl
     """2 TB on nodes of 1 TB; the size stands for a snapshot that is not there yet."""
     shards = planned_shards(load(FOLDER / "examples", {}), "llama-70b", None, gigabytes)
     room = room_of(10**12, 680 * 10**9, None)
-    found = judge_shards("auto", shards.need, shards.known, room, nodes=8)
-    assert (found.kind, found.problem) == (kind, "")
-    assert room is not None and found.nvme_needed is not None and found.least <= found.nvme_needed <= room
+    verdict = judge_shards("auto", shards.need, shards.known, room, nodes=8)
+    assert (verdict.kind, verdict.problem) == (kind, "")
+    assert room is not None and verdict.nvme_needed is not None and verdict.least <= verdict.nvme_needed <= room
 
 
 def test_before_the_first_snapshot_the_largest_sizes_are_said():
     shards = planned_shards(load(FOLDER / "examples", {}), "llama-70b", None, None)
-    found = judge_shards("auto", shards.need, shards.known, 680 * 10**9, nodes=8)
-    assert (found.kind, found.snapshot, found.whole_up_to) == ("", None, 680 * 10**9)
-    said = "\n".join(report_shards(found, 8))
-    assert "the dataset has no snapshot yet" in said and "whole    up to 680.0 GB" in said
+    verdict = judge_shards("auto", shards.need, shards.known, 680 * 10**9, nodes=8)
+    assert (verdict.kind, verdict.snapshot, verdict.whole_up_to) == ("", None, 680 * 10**9)
+    report = "\n".join(report_shards(verdict, 8))
+    assert "the dataset has no snapshot yet" in report and "whole    up to 680.0 GB" in report
 
 
 def test_a_plan_of_a_snapshot_reads_its_manifest_alone(tmp_path: Path):
     snapshot = make_snapshot(tmp_path, tokens=100_000)
     shards = planned_shards(load(FOLDER, {}), "tiny-decoder", snapshot, None)
     assert shards.known and shards.need.total == sum(shard.bytes for shard in snapshot.shards())
-    found = judge_shards("auto", shards.need, True, shards.need.largest - 1, nodes=1)
-    assert found.problem.startswith("placement.staging: found auto with") and not found.kind
-    assert next(report_shards(found, 1)).startswith("The nodes cannot hold the snapshot: placement.staging")
+    verdict = judge_shards("auto", shards.need, True, shards.need.largest - 1, nodes=1)
+    assert verdict.problem.startswith("placement.staging: found auto with") and not verdict.kind
+    assert next(report_shards(verdict, 1)).startswith("The nodes cannot hold the snapshot: placement.staging")
 
 
 def test_a_plan_counts_the_classes_of_the_snapshot_and_without_one_a_thousand(tmp_path: Path):

@@ -318,10 +318,10 @@ def test_the_kind_of_a_recipe_without_a_header_is_not_guessed(folder: Folder):
     assert folder.problems() == [f"{DATASET}:1: slipway: found nothing, expected dataset/1"]
 
 
-@pytest.mark.parametrize(("content", "found"), [("", "null"), ("- 1\n", "[1]"), ("text", '"text"')])
-def test_a_file_that_is_no_recipe_is_reported(folder: Folder, content: str, found: str):
+@pytest.mark.parametrize(("content", "actual"), [("", "null"), ("- 1\n", "[1]"), ("text", '"text"')])
+def test_a_file_that_is_no_recipe_is_reported(folder: Folder, content: str, actual: str):
     folder.write(DATASET, content)
-    assert folder.problems() == [f"{DATASET}:1: found {found}, expected a recipe that begins slipway: dataset/1"]
+    assert folder.problems() == [f"{DATASET}:1: found {actual}, expected a recipe that begins slipway: dataset/1"]
 
 
 @pytest.mark.parametrize("content", [b"slipway: dataset/1\ndescription: \xff\n", b"slipway: dataset/1\nowner: \x07\n"])

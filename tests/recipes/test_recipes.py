@@ -115,7 +115,7 @@ def test_the_fields_of_an_evaluation_set_are_named_in_a_recipe(folder: Folder):
     folder.edit(DATASET, "tokenizer:", f"cleaning:\n  decontamination:\n    against: {sets}\ntokenizer:")
     comparison = load(folder.path).datasets["python-stdlib"].cleaning.decontamination
     assert comparison is not None
-    assert [(Path(each.file).name, each.fields) for each in comparison.against] == [
+    assert [(Path(source.file).name, source.fields) for source in comparison.against] == [
         ("q.jsonl", ("question", "answer")),
         ("plain.txt", ("text",)),
     ]
@@ -181,7 +181,9 @@ def second_training(folder: Folder, model: str) -> None:
 
 def test_two_trainings_may_lead_to_one_registered_model(folder: Folder):
     second_training(folder, "registered_model: slipway-tiny-decoder")
-    assert {each.registered_model for each in load(folder.path, {}).trainings.values()} == {"slipway-tiny-decoder"}
+    assert {training.registered_model for training in load(folder.path, {}).trainings.values()} == {
+        "slipway-tiny-decoder"
+    }
 
 
 def test_registered_models_that_the_ui_would_show_as_one_are_refused(folder: Folder):

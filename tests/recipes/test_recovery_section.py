@@ -8,7 +8,7 @@ from slipway.recipes.strict import RefusedValue, validate
 from slipway.recipes.training import RecoverySection
 from slipway.trainer.config.operation import Recovery
 
-GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
+FIELDS = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
 )
 def test_what_contradicts_itself_is_refused_at_its_field(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(RefusedValue) as refused:
-        validate(RecoverySection, {**GIVEN, **fields})
+        validate(RecoverySection, {**FIELDS, **fields})
     assert str(refused.value).startswith(message)
 
 
 def test_a_usual_value_that_another_one_makes_idle_is_no_contradiction() -> None:
-    found = validate(RecoverySection, {**GIVEN, "no_progress_seconds": 5, "spike_sigmas": 0, "skips": 0})
-    assert (found.hang_seconds, found.skips) == (10.0, 0)
-    assert validate(RecoverySection, found.model_dump(mode="json")) == found
+    section = validate(RecoverySection, {**FIELDS, "no_progress_seconds": 5, "spike_sigmas": 0, "skips": 0})
+    assert (section.hang_seconds, section.skips) == (10.0, 0)
+    assert validate(RecoverySection, section.model_dump(mode="json")) == section
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_a_usual_value_that_another_one_makes_idle_is_no_contradiction() -> None
 def test_ranks_that_are_well_stay_on_gpus_unless_the_recipe_says_otherwise(
     survivors: dict[str, str], on_gpu: bool, stays: bool
 ) -> None:
-    section = validate(RecoverySection, {**GIVEN, **survivors})
+    section = validate(RecoverySection, {**FIELDS, **survivors})
     assert Recovery(survivors=section.survivors).stays(on_gpu) is stays

@@ -31,7 +31,9 @@ def test_a_renewal_that_cannot_be_is_reported(folder: Folder, section: str, prob
 
 def test_a_budget_alone_bounds_the_schedule_and_without_one_it_is_reported(folder: Folder):
     folder.edit(TRAINING, RETRAIN, f"{RETRAIN}\nrenewal: {{gpu_hours: 8}}")
-    assert any(each.renewal and each.renewal.gpu_hours == 8 for each in load(folder.path, {}).trainings.values())
+    assert any(
+        training.renewal and training.renewal.gpu_hours == 8 for training in load(folder.path, {}).trainings.values()
+    )
     line = folder.edit(TRAINING, RETRAIN, "retrain: null")
     expected = "expected retrain beside it, or one or more of new_data, drift, live_drift, quality in it"
     assert folder.problems() == [f'{TRAINING}:{line + 1}: renewal: found {{"gpu_hours": 8}}, {expected}']

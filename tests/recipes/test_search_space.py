@@ -23,14 +23,14 @@ def drawn(space: SearchSpace, count: int = 60) -> list[dict[str, Any]]:
 def test_a_constraint_sees_the_fields_of_a_section_that_is_drawn():
     space = {**LAYOUT, "batch.micro": {"choice": [1, 8]}}
     trials = drawn(SearchSpace.of(space, ["layout.tensor * batch.micro <= 8"], FIXED))
-    assert {(each["layout"].get("tensor", 1), each["batch.micro"]) for each in trials} == {(1, 1), (1, 8), (2, 1)}
+    assert {(trial["layout"].get("tensor", 1), trial["batch.micro"]) for trial in trials} == {(1, 1), (1, 8), (2, 1)}
 
 
 def test_a_condition_sees_the_fields_of_a_section_that_is_drawn():
     """Its name comes before that of the section, and it is drawn after it all the same."""
     space = {**LAYOUT, "batch.micro": {"choice": [1, 8], "when": {"layout.tensor": [2]}}}
     trials = drawn(SearchSpace.of(space, fixed=FIXED))
-    assert {("batch.micro" in each, each["layout"].get("tensor", 1)) for each in trials} == {(True, 2), (False, 1)}
+    assert {("batch.micro" in trial, trial["layout"].get("tensor", 1)) for trial in trials} == {(True, 2), (False, 1)}
 
 
 def test_a_condition_may_name_a_parameter_that_is_conditional_itself():
@@ -39,16 +39,16 @@ def test_a_condition_may_name_a_parameter_that_is_conditional_itself():
         "a.b": {"randint": [1, 3], "when": {"a.kind": ["x"]}},
         "a.c": {"uniform": [0, 1], "when": {"a.b": [2, 3]}},
     }
-    for each in drawn(SearchSpace.of(space)):
-        assert ("a.b" in each) == (each["a.kind"] == "x")
-        assert ("a.c" in each) == (each.get("a.b") in (2, 3))
+    for trial in drawn(SearchSpace.of(space)):
+        assert ("a.b" in trial) == (trial["a.kind"] == "x")
+        assert ("a.c" in trial) == (trial.get("a.b") in (2, 3))
 
 
 def test_steps_of_a_logarithmic_interval_are_whole_numbers_where_its_step_and_lower_end_are():
-    [whole, parts] = SearchSpace.of(
+    [integral, parts] = SearchSpace.of(
         {"a.b": {"loguniform": [64, 256], "step": 64}, "a.c": {"loguniform": [0.5, 2], "step": 0.5}}
     ).domains.values()
-    assert repr(whole.listed()) == "(64, 128, 192, 256)" and repr(parts.listed()) == "(0.5, 1.0, 1.5, 2.0)"
+    assert repr(integral.listed()) == "(64, 128, 192, 256)" and repr(parts.listed()) == "(0.5, 1.0, 1.5, 2.0)"
 
 
 def test_steps_of_a_logarithmic_interval_are_drawn_on_its_scale():

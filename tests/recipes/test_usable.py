@@ -28,7 +28,7 @@ def edit(folder: Path, name: str, old: str, new: str) -> None:
 
 def broken(folder: Path, **environ: str) -> dict[str, tuple[str, ...]]:
     """The problems of each recipe that cannot be used."""
-    return {f"{each.kind}/{each.name}": each.problems for each in usable(folder, None, environ).broken}
+    return {f"{recipe.kind}/{recipe.name}": recipe.problems for recipe in usable(folder, None, environ).broken}
 
 
 def test_good_recipes_can_all_be_used(folder: Path):
@@ -37,9 +37,11 @@ def test_good_recipes_can_all_be_used(folder: Path):
 
 def test_a_bad_training_takes_its_sweep_with_it_and_leaves_the_others(folder: Path):
     edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
-    found = usable(folder, None, {})
-    assert list(found.recipes.scripts) == ["bigram"] and list(found.recipes.datasets) == ["python-stdlib"]
-    assert found.recipes.trainings == {} and found.recipes.sweeps == {}
+    usable_recipes = usable(folder, None, {})
+    assert list(usable_recipes.recipes.scripts) == ["bigram"] and list(usable_recipes.recipes.datasets) == [
+        "python-stdlib"
+    ]
+    assert usable_recipes.recipes.trainings == {} and usable_recipes.recipes.sweeps == {}
     problems = broken(folder)
     assert "model.colour: found an unknown field" in problems["trainings/tiny-decoder"][0]
     needs = "trainings/tiny-decoder.yaml cannot be used, and sweeps/tiny-decoder.yaml needs it"
@@ -81,16 +83,16 @@ def test_the_texts_that_were_read_make_the_same_recipes_whatever_is_written_afte
 def test_a_recipe_that_cannot_be_read_leaves_the_others(make: Callable[[Path], None], folder: Path):
     make(folder / "trainings" / "other.yaml")
     written = texts.unpacked(texts.packed(texts.read(folder)))
-    for found in (usable(folder, None, {}), usable(folder, written, {})):
-        [other] = found.broken
+    for usable_recipes in (usable(folder, None, {}), usable(folder, written, {})):
+        [other] = usable_recipes.broken
         assert other.name == "other" and other.problems[0].endswith('", expected a file that can be read')
-        assert sorted(found.recipes.all_trainings) == ["bigram", "tiny-decoder"]
+        assert sorted(usable_recipes.recipes.all_trainings) == ["bigram", "tiny-decoder"]
 
 
 def test_one_recipe_can_be_used_whatever_is_wrong_with_others(folder: Path):
     edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
-    found = usable_with(folder, "datasets", "python-stdlib", {})
-    assert (list(found.datasets), list(found.trainings), list(found.sweeps)) == (["python-stdlib"], [], [])
+    recipes = usable_with(folder, "datasets", "python-stdlib", {})
+    assert (list(recipes.datasets), list(recipes.trainings), list(recipes.sweeps)) == (["python-stdlib"], [], [])
 
 
 def test_what_is_wrong_with_what_a_recipe_stands_on_is_said_and_nothing_else(folder: Path):
@@ -104,15 +106,15 @@ def test_what_is_wrong_with_what_a_recipe_stands_on_is_said_and_nothing_else(fol
 def test_a_recipe_of_which_nothing_can_be_made_takes_out_its_lane_alone(folder: Path):
     """Whatever the reason is: the check of a recipe may know less than Dagster."""
 
-    def make(found: UsableRecipes) -> UsableRecipes:
-        if "tiny-decoder" in found.recipes.trainings:
+    def make(usable_recipes: UsableRecipes) -> UsableRecipes:
+        if "tiny-decoder" in usable_recipes.recipes.trainings:
             raise RuntimeError("found invalid cron schedule")
-        return found
+        return usable_recipes
 
-    made = made_of(usable(folder, None, {}), make)
-    assert list(made.recipes.scripts) == ["bigram"]
-    assert not made.recipes.trainings and not made.recipes.sweeps
-    problems = {f"{each.kind}/{each.name}": each.problems for each in made.broken}
+    product = made_of(usable(folder, None, {}), make)
+    assert list(product.recipes.scripts) == ["bigram"]
+    assert not product.recipes.trainings and not product.recipes.sweeps
+    problems = {f"{recipe.kind}/{recipe.name}": recipe.problems for recipe in product.broken}
     reason = "trainings/tiny-decoder.yaml: no definitions can be made of it: RuntimeError: found invalid cron schedule"
     needs = "trainings/tiny-decoder.yaml cannot be used, and sweeps/tiny-decoder.yaml needs it"
     assert problems == {"trainings/tiny-decoder": (reason,), "sweeps/tiny-decoder": (needs,)}
@@ -121,7 +123,7 @@ def test_a_recipe_of_which_nothing_can_be_made_takes_out_its_lane_alone(folder: 
 def test_a_fault_that_is_no_recipes_is_raised(folder: Path):
     """It is there with each recipe alone and with none."""
 
-    def make(found: UsableRecipes) -> None:
+    def make(usable_recipes: UsableRecipes) -> None:
         raise RuntimeError("the platform")
 
     with pytest.raises(RuntimeError, match="the platform"):

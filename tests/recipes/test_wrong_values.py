@@ -37,19 +37,19 @@ FOREIGN = ("Input should", "String should", "Value error", "Unable to", "embedde
 
 
 def _documents() -> dict[str, tuple[type[Recipe], dict[str, Any]]]:
-    found: dict[str, tuple[type[Recipe], dict[str, Any]]] = {"script": (ScriptRecipe, SCRIPT)}
+    documents: dict[str, tuple[type[Recipe], dict[str, Any]]] = {"script": (ScriptRecipe, SCRIPT)}
     for name, text in texts.read(SAMPLES).items():
         document, _ = yaml_lines.read(str(text), name)
         assert document is not None
-        found[name.split("/")[0]] = (KINDS[name.split("/")[0]], document.value)
-    return {**found, "suites": (KINDS["suites"], SUITE)}
+        documents[name.split("/")[0]] = (KINDS[name.split("/")[0]], document.value)
+    return {**documents, "suites": (KINDS["suites"], SUITE)}
 
 
 def _paths(section: type, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for each in fields(section):
-        yield (*above, each.name)
-        for inner in each.sections if len(above) < 6 else ():
-            yield from _paths(inner, (*above, each.name))
+    for field in fields(section):
+        yield (*above, field.name)
+        for inner in field.sections if len(above) < 6 else ():
+            yield from _paths(inner, (*above, field.name))
 
 
 def _with(document: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_a_value_that_nobody_meant_is_accepted_or_refused_in_plain_words(kind: s
                 read = validate(recipe, _with(document, path, value), {"folder": tmp_path})
             except RefusedValue as refused:
                 for fault in refused.faults:
-                    assert not any(words in fault.expected for words in FOREIGN), (dotted(path), str(fault))
+                    assert not any(phrase in fault.expected for phrase in FOREIGN), (dotted(path), str(fault))
                     assert str(fault).isprintable(), str(fault)
             else:
                 if isinstance(read, ModelRecipe):  # in no time, whatever the numbers are
@@ -120,6 +120,6 @@ def test_a_tag_is_refused_on_sections_and_lists_too(folder: Folder):
 def test_a_rule_of_ones_own_that_is_a_pipe_or_a_folder_is_refused(folder: Folder):
     os.mkfifo(folder.path / "datasets" / "rule.py")
     line = folder.edit(DATASET, "source:", "cleaning: {own_rules: {kept: rule.py, same: ../trainings}}\nsource:")
-    [found] = folder.problems()
-    assert found.startswith(f"{DATASET}:{line}: cleaning.own_rules.kept: ")
-    assert found.endswith("expected a file of Python: datasets/rule.py is none")
+    [problem] = folder.problems()
+    assert problem.startswith(f"{DATASET}:{line}: cleaning.own_rules.kept: ")
+    assert problem.endswith("expected a file of Python: datasets/rule.py is none")

@@ -40,15 +40,15 @@ def every_mutation() -> list[AskedMutation]:
     """All mutations of the schema."""
     root = create_schema().graphql_schema.mutation_type
     assert root is not None
-    asked = []
+    mutations = []
     for name, field in sorted(root.fields.items()):
-        kinds = {key: each.type for key, each in field.args.items()}
+        kinds = {key: argument.type for key, argument in field.args.items()}
         typed = ", ".join(f"${key}: {kind}" for key, kind in kinds.items())
-        given = ", ".join(f"{key}: ${key}" for key in kinds)
-        shown = "" if is_leaf_type(get_named_type(field.type)) else "{ __typename }"
-        query = f"mutation M{typed and f'({typed})'} {{ {name}{given and f'({given})'} {shown} }}"
-        asked.append(AskedMutation(name, query, {key: _value(kind) for key, kind in kinds.items()}))
-    return asked
+        arguments = ", ".join(f"{key}: ${key}" for key in kinds)
+        selection = "" if is_leaf_type(get_named_type(field.type)) else "{ __typename }"
+        query = f"mutation M{typed and f'({typed})'} {{ {name}{arguments and f'({arguments})'} {selection} }}"
+        mutations.append(AskedMutation(name, query, {key: _value(kind) for key, kind in kinds.items()}))
+    return mutations
 
 
 def _value(kind: GraphQLInputType) -> Any:
@@ -59,7 +59,7 @@ def _value(kind: GraphQLInputType) -> Any:
             return [_value(kind.of_type)]
         case GraphQLInputObjectType():
             return {
-                key: _value(each.type) for key, each in kind.fields.items() if isinstance(each.type, GraphQLNonNull)
+                key: _value(field.type) for key, field in kind.fields.items() if isinstance(field.type, GraphQLNonNull)
             }
         case GraphQLEnumType():
             return next(iter(kind.values))

@@ -86,16 +86,16 @@ class Served:
         """A click that is let through; what it gives."""
         answer = self.click(person, query, variables)
         assert answer.status == 200 and json.loads(answer.text)["data"], answer
-        [given] = json.loads(answer.text)["data"].values()
-        return dict(given)
+        [result] = json.loads(answer.text)["data"].values()
+        return dict(result)
 
     def launch(self, person: str, tags: Mapping[str, str]) -> Mapping[str, Any]:
         return self.mutate(person, LAUNCH, params=launching(tags))
 
     def tags(self, run: str) -> Mapping[str, str]:
-        found = self.instance.get_run_by_id(run)
-        assert found is not None
-        return found.tags
+        run_record = self.instance.get_run_by_id(run)
+        assert run_record is not None
+        return run_record.tags
 
 
 def launching(tags: Mapping[str, str]) -> Mapping[str, Any]:
@@ -143,5 +143,5 @@ def guarded_by(token_file: Path, folder: Path) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as environ:
         environ.setenv("SLIPWAY_PLATFORM", str(settings.write(folder / "platform.yaml", document)))
         environ.setenv(access.TOKEN, str(token_file))
-        with served(folder) as found:
-            yield found
+        with served(folder) as server:
+            yield server

@@ -49,7 +49,7 @@ def _git(root: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def _kept(checkout: Path, durable: Path) -> str:
+def _recorded(checkout: Path, durable: Path) -> str:
     """What the durable tier has of this checkout."""
     running = code.revision(checkout)
     code.keep_difference(durable, running, checkout)
@@ -77,16 +77,17 @@ def test_of_files_that_git_does_not_know_only_those_that_run_are_recorded(checko
         _write(checkout, name, text)
     for name in beside:
         _write(checkout, name, "UNTRACKEDSECRET\n")
-    kept = _kept(checkout, tmp_path)
-    assert {line.rpartition(" b/")[2] for line in kept.splitlines() if line.startswith("diff --git")} == {*runs}
-    assert "UNTRACKEDSECRET" not in kept
-    said = [line for line in kept.splitlines() if line.startswith("# left out: ")]
+    recorded = _recorded(checkout, tmp_path)
+    assert {line.rpartition(" b/")[2] for line in recorded.splitlines() if line.startswith("diff --git")} == {*runs}
+    assert "UNTRACKEDSECRET" not in recorded
+    omissions = [line for line in recorded.splitlines() if line.startswith("# left out: ")]
     assert (
-        len(said) == len(beside) and "# left out: .env: git does not know it, and nothing that runs imports it" in said
+        len(omissions) == len(beside)
+        and "# left out: .env: git does not know it, and nothing that runs imports it" in omissions
     )
     other = tmp_path / "other"
     _git(tmp_path, "clone", "-q", str(checkout), str(other))
-    subprocess.run(["git", "apply", "-"], cwd=other, input=kept, text=True, check=True)
+    subprocess.run(["git", "apply", "-"], cwd=other, input=recorded, text=True, check=True)
     for name, text in runs.items():
         assert (other / name).read_text() == text
 
@@ -104,19 +105,23 @@ def test_a_checkout_whose_code_is_as_committed_has_the_revision_of_its_commit(ch
 def test_a_secret_in_a_change_is_written_over_and_the_rest_is_recorded(checkout: Path, tmp_path: Path, secret: str):
     path = checkout / "trainer" / "run.py"
     path.write_text(path.read_text().replace("return 1", "return 2") + secret)
-    kept = _kept(checkout, tmp_path)
-    assert "+    return 2" in kept and not set(secret.split()) & set(kept.replace("+", " ").split()) - {"=", "x", "KEY"}
+    recorded = _recorded(checkout, tmp_path)
+    assert "+    return 2" in recorded and not set(secret.split()) & set(recorded.replace("+", " ").split()) - {
+        "=",
+        "x",
+        "KEY",
+    }
     lines = len(secret.splitlines())
-    assert kept.startswith(f"# left out: trainer/run.py: {lines} lines that look like a secret\n")
+    assert recorded.startswith(f"# left out: trainer/run.py: {lines} lines that look like a secret\n")
     _git(checkout, "stash", "-q")
-    subprocess.run(["git", "apply", "-"], cwd=checkout, input=kept, text=True, check=True)
+    subprocess.run(["git", "apply", "-"], cwd=checkout, input=recorded, text=True, check=True)
 
 
 def test_a_secret_in_an_imported_file_is_written_over(checkout: Path, tmp_path: Path):
     _write(checkout, "own/model.py", f"TOKEN = '{HUGGING_FACE}'\nA = 1\n")
-    kept = _kept(checkout, tmp_path)
-    assert HUGGING_FACE not in kept and "+A = 1" in kept
-    assert "# left out: own/model.py: 1 lines that look like a secret" in kept
+    recorded = _recorded(checkout, tmp_path)
+    assert HUGGING_FACE not in recorded and "+A = 1" in recorded
+    assert "# left out: own/model.py: 1 lines that look like a secret" in recorded
 
 
 def test_a_secret_that_stood_beside_a_change_leaves_no_line_of_its_hunk(checkout: Path, tmp_path: Path):
@@ -125,9 +130,9 @@ def test_a_secret_that_stood_beside_a_change_leaves_no_line_of_its_hunk(checkout
     _git(checkout, "-c", "user.name=a", "-c", "user.email=a@x", "commit", "-qm", "two")
     _write(checkout, "trainer/key.py", f"A = 2\nTOKEN = '{HUGGING_FACE}'\n")
     _write(checkout, "trainer/run.py", "B = 2\n")
-    kept = _kept(checkout, tmp_path)
-    assert HUGGING_FACE not in kept and "+B = 2" in kept
-    assert kept.startswith("# left out: trainer/key.py: 1 hunks beside what looks like a secret\n")
+    recorded = _recorded(checkout, tmp_path)
+    assert HUGGING_FACE not in recorded and "+B = 2" in recorded
+    assert recorded.startswith("# left out: trainer/key.py: 1 hunks beside what looks like a secret\n")
 
 
 @pytest.mark.parametrize("name", [".env", "deploy/tls.pem", "id_rsa", "ui-token", "notifications.urls", "secrets.yaml"])
@@ -137,8 +142,8 @@ def test_a_file_with_the_name_of_a_secret_is_left_out_also_where_git_knows_it(
     _write(checkout, name, "PLANTED\n")
     _write(checkout, "trainer/run.py", "B = 2\n")
     _git(checkout, "add", ".")
-    kept = _kept(checkout, tmp_path)
-    assert "PLANTED" not in kept and f"# left out: {name}: the name is one of a file with secrets\n" in kept
+    recorded = _recorded(checkout, tmp_path)
+    assert "PLANTED" not in recorded and f"# left out: {name}: the name is one of a file with secrets\n" in recorded
 
 
 def test_code_about_tokens_is_recorded(checkout: Path, tmp_path: Path):
@@ -146,8 +151,8 @@ def test_code_about_tokens_is_recorded(checkout: Path, tmp_path: Path):
     for name in ("trainer/tokens.py", "docs/tokens.md", "trainer/tokenizer.json"):
         _write(checkout, name, text)
     _git(checkout, "add", ".")
-    kept = _kept(checkout, tmp_path)
-    assert kept.count("+TOKEN = 'SLIPWAY_TOKEN_FILE'") == 3 and "left out" not in kept
+    recorded = _recorded(checkout, tmp_path)
+    assert recorded.count("+TOKEN = 'SLIPWAY_TOKEN_FILE'") == 3 and "left out" not in recorded
 
 
 def test_a_checkout_of_any_settings_of_git_and_any_names_is_recorded(checkout: Path, tmp_path: Path):
@@ -156,11 +161,11 @@ def test_a_checkout_of_any_settings_of_git_and_any_names_is_recorded(checkout: P
     _write(checkout, "trainer/grün und blau.py", "A = 1\n")
     (checkout / "trainer" / "weights.bin").write_bytes(os.urandom(3000))
     _git(checkout, "add", ".")
-    wanted = {name: (checkout / "trainer" / name).read_bytes() for name in ("grün und blau.py", "weights.bin")}
-    kept = _kept(checkout, tmp_path)
+    contents = {name: (checkout / "trainer" / name).read_bytes() for name in ("grün und blau.py", "weights.bin")}
+    recorded = _recorded(checkout, tmp_path)
     _git(checkout, "reset", "-q", "--hard")
-    subprocess.run(["git", "apply", "-"], cwd=checkout, input=kept, text=True, check=True)
-    assert {name: (checkout / "trainer" / name).read_bytes() for name in wanted} == wanted
+    subprocess.run(["git", "apply", "-"], cwd=checkout, input=recorded, text=True, check=True)
+    assert {name: (checkout / "trainer" / name).read_bytes() for name in contents} == contents
 
 
 def test_a_pipe_among_the_files_is_never_opened(checkout: Path):

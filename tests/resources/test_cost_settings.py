@@ -7,8 +7,8 @@ import pytest
 from slipway.recipes.problems import InvalidRecipes
 from slipway.resources import cost_settings
 from slipway.resources.cost_settings import CostSettings
-from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
+from slipway.resources.resource_sets import embedded_resources
 from slipway.resources.trainings.accounts import RankPrice
 from slipway.resources.trainings.quotas import Quota
 

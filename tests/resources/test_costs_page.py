@@ -33,15 +33,15 @@ SPENT = Spending(
 )
 
 
-def page(found: Spending, prices: Prices | None = PRICES, days: int = 30) -> str:
-    return costs.html(found, days, prices)
+def page(spending: Spending, prices: Prices | None = PRICES, days: int = 30) -> str:
+    return costs.html(spending, days, prices)
 
 
 def row(html: str, name: str) -> list[str]:
     """The cells of the row that begins with this name."""
     rows = [re.sub("<(?!/td)[^>]*>", "", line).split("</td>")[:-1] for line in html.splitlines() if "</td>" in line]
-    [found] = [cells for cells in rows if cells[0] == name]
-    return found
+    [cells_of_row] = [cells for cells in rows if cells[0] == name]
+    return cells_of_row
 
 
 @pytest.mark.parametrize(

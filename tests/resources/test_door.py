@@ -34,14 +34,14 @@ def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, token_file: Path) -> Iterator[Served]:
-    with guarded_by(token_file, tmp_path_factory.mktemp("guarded")) as found:
-        yield found
+    with guarded_by(token_file, tmp_path_factory.mktemp("guarded")) as server:
+        yield server
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_nothing_is_shown_without_the_token(guarded: Served, path: str):
-    for given in ({}, {"Authorization": basic("0123456789abcdef-another")}, {HEADER: "oda@x.example"}):
-        answer = guarded.ask(path, **given)
+    for headers in ({}, {"Authorization": basic("0123456789abcdef-another")}, {HEADER: "oda@x.example"}):
+        answer = guarded.ask(path, **headers)
         assert (answer.status, answer.text) == (401, "found no token, or another one; expected Slipway's\n")
         assert answer.headers["www-authenticate"].startswith("Basic "), "a browser asks for it"
 
@@ -60,8 +60,8 @@ def test_the_health_of_the_platform_names_what_is_wrong(guarded: Served):
 
 
 def test_the_token_opens_every_page_as_a_browser_and_as_a_program_send_it(guarded: Served):
-    for carried in (basic(), f"Bearer {TOKEN}"):
-        assert [guarded.ask(path, Authorization=carried).status for path in PAGES[:3]] == [200, 200, 200]
+    for authorization in (basic(), f"Bearer {TOKEN}"):
+        assert [guarded.ask(path, Authorization=authorization).status for path in PAGES[:3]] == [200, 200, 200]
     assert guarded.ask("/server_info").status == 200, "probes have no token"
 
 
@@ -142,10 +142,10 @@ def test_what_is_no_name_of_a_person_opens_nothing(guarded: Served, name: str):
 def test_a_backfill_is_of_the_person_whom_the_proxy_named_whatever_was_typed(guarded: Served):
     typed = [{"key": USER_TAG, "value": "pia@x.example"}]
     params = {"assetSelection": [{"path": ["made"]}], "partitionNames": ["one"], "tags": typed}
-    made = guarded.mutate("oda@x.example", BACKFILL, params=params)
-    assert made["__typename"] == "LaunchBackfillSuccess", made
-    found = guarded.instance.get_backfill(made["backfillId"])
-    assert found is not None and found.tags[USER_TAG] == "oda@x.example"
+    launched = guarded.mutate("oda@x.example", BACKFILL, params=params)
+    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+    backfill = guarded.instance.get_backfill(launched["backfillId"])
+    assert backfill is not None and backfill.tags[USER_TAG] == "oda@x.example"
 
 
 @pytest.mark.parametrize("document", CANCELS)
@@ -153,8 +153,8 @@ def test_the_runs_of_a_backfill_are_ended_by_the_person_who_cancelled_it(guarded
     params = {"assetSelection": [{"path": ["made"]}], "partitionNames": ["one"]}
     backfill = guarded.mutate("oda@x.example", BACKFILL, params=params)["backfillId"]
     run = guarded.launch("oda@x.example", {BACKFILL_ID_TAG: backfill})["run"]["runId"]
-    asked = guarded.mutate("pia@x.example", document.replace("ID", backfill), backfill=backfill)
-    assert asked["__typename"] == "CancelBackfillSuccess", asked
+    answer = guarded.mutate("pia@x.example", document.replace("ID", backfill), backfill=backfill)
+    assert answer["__typename"] == "CancelBackfillSuccess", answer
     assert not cancel_backfill_runs_and_cancellation_complete(guarded.instance, backfill, logging.getLogger("daemon"))
     ended = guarded.instance.get_run_by_id(run)
     assert ended is not None and ended.status is dg.DagsterRunStatus.CANCELED
@@ -177,22 +177,22 @@ def test_without_rules_everybody_who_reaches_the_webserver_operates(tmp_path: Pa
     monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path / "home"))
     for variable in ("SLIPWAY_PLATFORM", access.TOKEN):
         monkeypatch.delenv(variable, raising=False)
-    with served(tmp_path) as found:
-        assert found.ask("/slipway").status == 200
-        assert found.launch("", {})["__typename"] == "LaunchRunSuccess"
-        assert found.ask("/graphql?query={__typename}", Sec_Fetch_Site="cross-site").status == 403
+    with served(tmp_path) as server:
+        assert server.ask("/slipway").status == 200
+        assert server.launch("", {})["__typename"] == "LaunchRunSuccess"
+        assert server.ask("/graphql?query={__typename}", Sec_Fetch_Site="cross-site").status == 403
 
 
 def test_a_token_that_cannot_be_used_is_refused_before_anything_is_served(tmp_path: Path):
     missing = tmp_path / "absent"
     with pytest.raises(ValueError, match=f"{missing}: found 'No such file or directory', expected a file"):
-        access.here({access.TOKEN: str(missing)})
+        access.of_environment({access.TOKEN: str(missing)})
     missing.write_text("guessed")
     with pytest.raises(ValueError, match="found a token of 7 characters, expected 16 or more"):
-        access.here({access.TOKEN: str(missing)})
+        access.of_environment({access.TOKEN: str(missing)})
 
 
 def test_names_of_people_are_not_believed_where_no_token_says_who_gives_them(tmp_path: Path):
     file = settings.write(tmp_path / "platform.yaml", {**settings.settings(), **PEOPLE})
     with pytest.raises(ValueError, match="user_header: found 'X-Forwarded-Email' without SLIPWAY_TOKEN_FILE, expected"):
-        access.here({"SLIPWAY_PLATFORM": str(file)})
+        access.of_environment({"SLIPWAY_PLATFORM": str(file)})

@@ -27,8 +27,8 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         environ.setenv(host_names.VARIABLE, "ui.example")
         for variable in ("SLIPWAY_PLATFORM", access.TOKEN):
             environ.delenv(variable, raising=False)
-        with served(folder) as found:
-            yield found
+        with served(folder) as server:
+            yield server
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -68,8 +68,8 @@ def reloaded(tmp_path: Path, marked: Marked) -> Iterator[tuple[CodeServer, CodeS
 
 
 def holder_of(home: Path) -> int:
-    found = HomeLease(home).holder()
-    return found.pid if found else 0
+    current = HomeLease(home).current_holder()
+    return current.pid if current else 0
 
 
 @contextmanager
@@ -85,20 +85,20 @@ def other(home: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_the_first_holds_it_and_may_ask_again(tmp_path: Path):
     lease = HomeLease(tmp_path)
-    assert lease.holder() is None
+    assert lease.current_holder() is None
     assert lease.take() is None and lease.take() is None
-    holder = lease.holder()
-    assert holder is not None and (holder.pid, holder.host) == (os.getpid(), socket.gethostname())
+    current = lease.current_holder()
+    assert current is not None and (current.pid, current.host) == (os.getpid(), socket.gethostname())
 
 
 def test_the_second_is_told_who_holds_it_and_takes_over_when_that_is_killed(tmp_path: Path, marked: Marked):
     lease = HomeLease(tmp_path)
     with other(tmp_path) as first:
-        said = lease.take()
-        assert said is not None and said.startswith(
+        refusal = lease.take()
+        assert refusal is not None and refusal.startswith(
             f"another control plane decides for {tmp_path}: process {first.pid} on {socket.gethostname()}, since 20"
         )
-        assert said.endswith("this one only shows what is, and takes over when that one has ended")
+        assert refusal.endswith("this one only shows what is, and takes over when that one has ended")
         os.kill(first.pid, signal.SIGSTOP)
         assert lease.take() is not None, "stopped is not dead"
         first.kill()
@@ -108,10 +108,10 @@ def test_the_second_is_told_who_holds_it_and_takes_over_when_that_is_killed(tmp_
 
 
 def test_asking_who_holds_it_takes_nothing(tmp_path: Path, marked: Marked):
-    HomeLease(tmp_path).holder()
+    HomeLease(tmp_path).current_holder()
     with other(tmp_path):
-        assert HomeLease(tmp_path).holder() is not None
-    assert HomeLease(tmp_path).holder() is None
+        assert HomeLease(tmp_path).current_holder() is not None
+    assert HomeLease(tmp_path).current_holder() is None
 
 
 def test_a_home_that_was_removed_and_made_anew_has_a_new_lease(tmp_path: Path, marked: Marked):
@@ -143,8 +143,8 @@ def test_a_code_server_that_was_reloaded_decides_no_more_and_the_newer_one_decid
     older, newer = reloaded
     assert newer.decide() == "decides", "the older one lives on, as a run that it has loaded does"
     assert older.process.poll() is None and holder_of(tmp_path) == newer.process.pid
-    said = older.decide()
-    assert said.startswith(f"a newer code server of this control plane decides: process {newer.process.pid} on ")
+    refusal = older.decide()
+    assert refusal.startswith(f"a newer code server of this control plane decides: process {newer.process.pid} on ")
     assert newer.decide() == "decides"
     newer.process.kill()
     newer.process.wait()
@@ -156,8 +156,10 @@ def test_the_newer_code_server_waits_for_the_decision_that_the_older_one_is_maki
 ):
     older, newer = reloaded
     assert older.decide("long") == "decides"
-    said = newer.decide()
-    assert said.startswith(f"the code server that this one supersedes still decides: process {older.process.pid} on ")
+    refusal = newer.decide()
+    assert refusal.startswith(
+        f"the code server that this one supersedes still decides: process {older.process.pid} on "
+    )
     older.tell()
     until(lambda: newer.decide() == "decides", "the newer one to decide")
 

@@ -32,8 +32,8 @@ def test_a_rejection_says_which_check_and_both_figures():
 
 
 def test_a_check_that_was_not_made_is_not_named_as_one_that_failed():
-    made = {"beats_unigrams": {}, "has_lineage": {"note": f"{NOT_EXAMINED}its loss is not below the entropy"}}
-    rejected = Judgement("tiny", "f" * 64, "", dict.fromkeys(made, False), BY, figures={"checks": made})
+    checks = {"beats_unigrams": {}, "has_lineage": {"note": f"{NOT_EXAMINED}its loss is not below the entropy"}}
+    rejected = Judgement("tiny", "f" * 64, "", dict.fromkeys(checks, False), BY, figures={"checks": checks})
     assert rejected.failed == ["beats_unigrams"] and not rejected.passed
     assert measured.verdict(rejected, 400, "") == "Step 400 as tiny did not pass: beats unigrams."
 

@@ -134,12 +134,12 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMlflow]:
     document = {**settings.settings(folder / "durable", folder / "nvme"), **people}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    words = ["--host=127.0.0.1", f"--port={port}", "--workers=1", f"--backend-store-uri=sqlite:///{folder}/mlflow.db"]
+    options = ["--host=127.0.0.1", f"--port={port}", "--workers=1", f"--backend-store-uri=sqlite:///{folder}/mlflow.db"]
     environ = {
         **os.environ, "SLIPWAY_PLATFORM": str(settings.write(folder / "platform.yaml", document)),
         access.TOKEN: str(folder / "token"), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }  # fmt: skip
-    command = [sys.executable, "-m", "slipway.resources.pages.mlflow_server", *words, "--no-serve-artifacts"]
+    command = [sys.executable, "-m", "slipway.resources.pages.mlflow_server", *options, "--no-serve-artifacts"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -171,7 +171,7 @@ def test_a_viewer_of_a_real_mlflow_deletes_nothing(mlflow: RunningMlflow, monkey
     for person in (VIEWER, OPERATOR):
         assert mlflow.send(person, "DELETE", f"{API}/registered-models/delete", unregister)[0] == 403
     assert client.get_experiment(experiment).lifecycle_stage == "active"
-    assert [each.name for each in client.search_registered_models()] == ["tiny"]
+    assert [model.name for model in client.search_registered_models()] == ["tiny"]
 
     assert mlflow.send(OPERATOR, "POST", *delete)[0] == 200
     assert client.get_experiment(experiment).lifecycle_stage == "deleted"
@@ -193,8 +193,8 @@ def test_every_request_of_this_mlflow_that_changes_something_is_known(mlflow: Ru
     listed = json.loads(subprocess.check_output([sys.executable, "-W", "ignore", "-c", listing], text=True))
     routes = {(method, path) for method, path in listed if method not in mlflow_server.READING}
     assert len(routes) > 150
-    theirs = {path.replace("/ajax-api/", "/api/") for method, path in routes if mlflow_server.reads(method, path)}
-    assert theirs == {f"/api/{path}" for path in (
+    read_paths = {path.replace("/ajax-api/", "/api/") for method, path in routes if mlflow_server.reads(method, path)}
+    assert read_paths == {f"/api/{path}" for path in (
         "2.0/mlflow/artifacts/presigned-download-url", "2.0/mlflow/experiments/search",
         "2.0/mlflow/experiments/search-datasets", "2.0/mlflow/logged-models/search",
         "2.0/mlflow/registered-models/get-latest-versions", "2.0/mlflow/runs/search", "3.0/jobs/search",

@@ -40,9 +40,9 @@ class Outline(HTMLParser):
 
 
 def outline(page: str) -> list[tuple[str, dict[str, str | None]]]:
-    found = Outline()
-    found.feed(page)
-    return found.tags
+    parser = Outline()
+    parser.feed(page)
+    return parser.tags
 
 
 def test_the_page_needs_nothing_from_elsewhere():
@@ -59,11 +59,11 @@ def test_the_page_has_landmarks_a_language_and_a_name_for_everything_that_is_dra
     tags = outline(training.html(view(), served=True))
     names = [tag for tag, _ in tags]
     assert {"main", "header", "nav", "h1"} <= set(names) and names.count("h1") == names.count("main") == 1
-    assert next(given for tag, given in tags if tag == "html")["lang"] == "en"
-    drawn = [given for _, given in tags if given.get("role") == "img"]
-    assert len(drawn) == 5 and all("from" in str(given["aria-label"]) for given in drawn)
-    labelled = {given["aria-labelledby"] for _, given in tags if "aria-labelledby" in given}
-    assert labelled <= {given.get("id") for _, given in tags}
+    assert next(attributes for tag, attributes in tags if tag == "html")["lang"] == "en"
+    drawn = [attributes for _, attributes in tags if attributes.get("role") == "img"]
+    assert len(drawn) == 5 and all("from" in str(attributes["aria-label"]) for attributes in drawn)
+    labelled = {attributes["aria-labelledby"] for _, attributes in tags if "aria-labelledby" in attributes}
+    assert labelled <= {attributes.get("id") for _, attributes in tags}
 
 
 def test_what_a_page_replaces_are_sections_that_it_has():
@@ -82,16 +82,16 @@ def test_incidents_the_champion_s_difference_and_the_seconds_are_tables():
     line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
     rare = RareParts({"steps": 9.0, "restart": 1.0}, (line,), (), {"a.b": "2"}, {"a.b": "1"}, "tiny version 3")
     page = training.html(view(rare=rare))
-    for each in ("rank 1 was killed", "12 s", "Beside the champion: tiny version 3", "90.0%"):
-        assert each in page
+    for cell in ("rank 1 was killed", "12 s", "Beside the champion: tiny version 3", "90.0%"):
+        assert cell in page
 
 
 def test_a_row_of_sentences_names_its_columns_for_a_phone_that_has_them_below_one_another():
     line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
     cells = [
-        given["data-column"]
-        for tag, given in outline(training.html(view(rare=RareParts(incidents=(line,)))))
-        if tag == "td" and "data-column" in given
+        attributes["data-column"]
+        for tag, attributes in outline(training.html(view(rare=RareParts(incidents=(line,)))))
+        if tag == "td" and "data-column" in attributes
     ]
     assert cells == ["when", "what", "cost", "done", "state"]
 
@@ -109,15 +109,17 @@ def test_a_page_that_was_opened_before_the_first_step_gets_its_curves_too():
 
 def test_a_page_that_is_a_file_links_to_no_server():
     line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
-    kept, served = (training.html(view(rare=RareParts(incidents=(line,))), served=each) for each in (False, True))
-    assert 'href="/' not in kept and '<a href="/assets/x">rank 1 was killed</a>' in served
+    as_file, served = (
+        training.html(view(rare=RareParts(incidents=(line,))), served=is_served) for is_served in (False, True)
+    )
+    assert 'href="/' not in as_file and '<a href="/assets/x">rank 1 was killed</a>' in served
 
 
 def test_every_figure_is_reported_with_its_unit_and_of_which_step_it_is():
     stands = replace(STANDS, figures=(("tokens_per_second", 12345.0), ("learning_rate", 1e-3)))
-    ended = replace(stands, state="stopped", words="stopped at 9 of 10: resume goes on from step 8")
+    ended = replace(stands, state="stopped", summary="stopped at 9 of 10: resume goes on from step 8")
     for standing, when in ((stands, "now"), (ended, "at step 9")):
-        page = training.html(replace(view(), standing=standing))
+        page = training.html(replace(view(), status=standing))
         for tile in (f"2.5</b>nats per token, loss {when}", f"12,345</b>tokens/s {when}", "start 1</b>on node-0"):
             assert tile in page, tile
 
@@ -127,7 +129,7 @@ def test_what_bounds_its_speed_is_reported_while_it_runs_and_before_that_when_it
     late.fold.add([{"event": "bound", "t": 31.0, "advice": "12% of the time goes into X."}], "000001.0000", "rank-0")
     assert "What bounds its speed is known from step 11 on." in training.html(early)
     assert "What bounds its speed: 12% of the time goes into X." in training.html(late)
-    ended = replace(late, standing=TrainingStatus("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))
+    ended = replace(late, status=TrainingStatus("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))
     assert "bounds its speed" not in training.html(ended) and "goes into X" not in training.html(ended)
 
 

@@ -85,7 +85,7 @@ def test_a_redirection_takes_the_key_nowhere_and_is_no_success(server: Repeats, 
 
 def test_no_part_of_a_key_is_told_where_what_a_server_says_is_cut(server: Repeats):
     server.answer = 400
-    server.before = "x" * (posting.WORDS - len("no right to come with Bearer PLANT"))
+    server.before = "x" * (posting.MESSAGE_LENGTH - len("no right to come with Bearer PLANT"))
     with pytest.raises(ValueError, match="it answered 400") as refused:
         posting.post(server.url, b"{}", HEADERS, 5.0, "an event")
     assert "PLANT" not in str(refused.value)
@@ -95,10 +95,10 @@ def test_a_server_that_speaks_no_http_is_away():
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def hang_up() -> None:
-            asked, _ = listening.accept()
-            with asked:
-                asked.recv(1 << 16)
-                asked.sendall(b"SSH-2.0-something\r\n")
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"SSH-2.0-something\r\n")
 
         threading.Thread(target=hang_up, daemon=True).start()
         with pytest.raises(Unavailable):

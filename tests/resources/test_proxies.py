@@ -102,10 +102,13 @@ def _notice(url: str) -> None:
 
 
 def _api_server(url: str) -> None:
-    given = {"clusters": [{"name": "c", "cluster": {"server": url}}], "users": [{"name": "u", "user": {"token": "t"}}]}
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
     chosen = {"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}
     file = Path(os.environ[access.TOKEN]).with_name("kubeconfig")
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **given, **chosen}))
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **kubeconfig, **chosen}))
     Client(str(file)).list(NODES, {})
 
 
@@ -118,7 +121,7 @@ def _object_store(url: str) -> None:
 
 CLIENTS: dict[str, Callable[[str], object]] = {
     "the look whether the webserver is ready": instance._knows_definitions,
-    "the client of served models": functools.partial(client.complete, given={"prompt": "a secret"}),
+    "the client of served models": functools.partial(client.complete, document={"prompt": "a secret"}),
     "a post": lambda url: posting.post(url, b"{}", {}, 5, "a test"),
     "a peer": lambda url: PeerOrigin(url).open("shards/" + "0" * 64 + ".shard").read(1),
     "Dagster's client": _graphql,
@@ -138,4 +141,4 @@ def test_no_client_sends_what_is_for_this_machine_to_a_proxy(own: Own, proxy: Re
 def test_an_address_elsewhere_is_asked_by_the_proxy(proxy: Recorder):
     with pytest.raises(Exception, match="502"):
         posting.post("http://catalogue.example/api", b"{}", {}, 5, "a test")
-    assert [each.split()[1] for each in proxy.requests] == ["http://catalogue.example/api"]
+    assert [request_line.split()[1] for request_line in proxy.requests] == ["http://catalogue.example/api"]

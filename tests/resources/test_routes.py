@@ -10,7 +10,7 @@ from slipway.resources import html_layout
 from slipway.resources.home import Home
 from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.pages.routes import routes
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings
 from tests.cli import homes
 
@@ -42,8 +42,12 @@ def test_the_index_leads_to_the_morning(client: TestClient):
 
 def test_an_empty_index_says_what_to_do_for_each_kind(client: TestClient):
     page = client.get("/slipway").text
-    for said in ("No training yet. slipway run RECIPE --watch", "No sweep yet. ", "No dataset yet. slipway data build"):
-        assert said in page
+    for sentence in (
+        "No training yet. slipway run RECIPE --watch",
+        "No sweep yet. ",
+        "No dataset yet. slipway data build",
+    ):
+        assert sentence in page
 
 
 def test_the_index_says_where_each_training_stands_and_what_each_page_has(client: TestClient, tmp_path: Path):
@@ -54,28 +58,28 @@ def test_the_index_says_where_each_training_stands_and_what_each_page_has(client
     sweep.parent.mkdir(parents=True)
     sweep.write_text(html_layout.page("complete, 8 of 8 trials ended: sweep tiny-1", ["<h1>Sweep</h1>"]))
     page = client.get("/slipway").text
-    words = {
+    sentences = {
         ended.id: "Finished at step 100 of 100",
         offered.id: "Offered, not started: to start it, slipway run offered, or materialise it in Dagster",
         stopped.id: "Stopped at 50 of 100: resume goes on from step 50",
     }
-    for id, said in words.items():
-        assert f'<a href="/slipway/trainings/{id}">' in page and f"<td>{said}</td>" in page
+    for id, sentence in sentences.items():
+        assert f'<a href="/slipway/trainings/{id}">' in page and f"<td>{sentence}</td>" in page
     assert '<a href="/slipway/sweeps/tiny-1">tiny-1</a></td><td>complete, 8 of 8 trials ended</td>' in page
 
 
 def test_a_page_that_is_kept_as_a_file_has_links_when_a_server_shows_it(client: TestClient, tmp_path: Path):
-    kept = Home(tmp_path).durable / "datasets" / "texts" / "report.html"
-    kept.parent.mkdir(parents=True)
-    kept.write_text(html_layout.page("Dataset texts", ["<h1>Dataset texts</h1>"]))
-    assert "<nav" not in kept.read_text()
+    report = Home(tmp_path).durable / "datasets" / "texts" / "report.html"
+    report.parent.mkdir(parents=True)
+    report.write_text(html_layout.page("Dataset texts", ["<h1>Dataset texts</h1>"]))
+    assert "<nav" not in report.read_text()
     assert '<a href="/slipway">All pages</a>' in client.get("/slipway/datasets/texts").text
 
 
 def test_a_training_s_page_links_to_its_run_in_mlflow_to_those_beside_it_and_to_its_sweep(tmp_path: Path):
     home = Home(tmp_path)
-    terms = Terms(1, 2, 1, 60.0, 3, origin={"sweep": "alone-1", "trial": "4"})
-    store = Trainings(home.durable / "trainings").propose(Specification("alone", {}, "0" * 64, "1" * 64), terms)
+    run_policy = RunPolicy(1, 2, 1, 60.0, 3, origin={"sweep": "alone-1", "trial": "4"})
+    store = Trainings(home.durable / "trainings").propose(Specification("alone", {}, "0" * 64, "1" * 64), run_policy)
     ShippedLedger(run="0f", experiment="7").save(store)
     served = TestClient(Starlette(routes=routes(home.durable, dict, "https://mlflow.example/")))
     page = served.get(f"/slipway/trainings/{store.id}").text

@@ -19,8 +19,8 @@ from slipway.definitions import build
 from slipway.deploy.embedded.instance import SETTINGS
 from slipway.recipes.load import Recipes, load
 from slipway.resources import run_kinds
-from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
+from slipway.resources.resource_sets import embedded_resources
 from slipway.resources.run_kinds import LIMITED, UNLIMITED, RunKind
 from tests.deploy.dagster_runs import instance as of_cluster
 from tests.deploy.rendering import VALUES
@@ -60,8 +60,10 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """With the embedded instance's queue, and a launcher of Dagster's own that only notes what is launched."""
     launcher = {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}
     queue = yaml.safe_load(SETTINGS.read_text())["run_coordinator"]
-    with dg.instance_for_test({"run_launcher": launcher, "run_coordinator": queue}, temp_dir=str(tmp_path)) as made:
-        yield made
+    with dg.instance_for_test(
+        {"run_launcher": launcher, "run_coordinator": queue}, temp_dir=str(tmp_path)
+    ) as dagster_instance:
+        yield dagster_instance
 
 
 def kinds_of(job: dg.JobDefinition) -> set[str]:
@@ -106,9 +108,9 @@ def limits_of(queue: Mapping[str, Any]) -> dict[str, int]:
 
 
 def test_every_asset_check_and_job_says_what_its_runs_count_as(defs: dg.Definitions):
-    found = {op.name: op.tags.get(run_kinds.TAG) for op in user_errors.steps(defs)}
-    assert len(found) > 40
-    assert {name: kind for name, kind in found.items() if kind not in set(RunKind)} == {}
+    kinds = {op.name: op.tags.get(run_kinds.TAG) for op in user_errors.steps(defs)}
+    assert len(kinds) > 40
+    assert {name: kind for name, kind in kinds.items() if kind not in set(RunKind)} == {}
 
 
 def test_what_a_person_asks_for_and_waits_for_is_a_verb(defs: dg.Definitions):
@@ -118,12 +120,12 @@ def test_what_a_person_asks_for_and_waits_for_is_a_verb(defs: dg.Definitions):
 
 def test_assets_count_as_what_they_do(defs: dg.Definitions):
     repository = defs.get_repository_def()
-    found = {
-        key.to_user_string(): made.node_def.tags[run_kinds.TAG]
-        for key, made in repository.assets_defs_by_key.items()
-        if made.is_executable
+    kinds = {
+        key.to_user_string(): definition.node_def.tags[run_kinds.TAG]
+        for key, definition in repository.assets_defs_by_key.items()
+        if definition.is_executable
     }
-    assert found == {key: kind for kind, named in KINDS.items() for key in named}
+    assert kinds == {key: kind for kind, named in KINDS.items() for key in named}
 
 
 @pytest.mark.parametrize("place", ["embedded", *VALUES])
@@ -147,8 +149,8 @@ def test_a_run_counts_as_what_its_steps_do_whatever_it_is_tagged_with(
     assert (stop.tags[run_kinds.TAG], stop.tags["dagster/priority"]) == ("verb", "2")
     typed = submitted(instance, of_asset(defs, "tiny/training"), {run_kinds.TAG: "verb"})
     assert typed.tags[run_kinds.TAG] == "training" and "dagster/priority" not in typed.tags
-    whole = submitted(instance, repository.get_job("tiny_search_sweep"))
-    assert whole.tags[run_kinds.TAG] == "sweep", "its data is made first, and its trials take longest"
+    whole_run = submitted(instance, repository.get_job("tiny_search_sweep"))
+    assert whole_run.tags[run_kinds.TAG] == "sweep", "its data is made first, and its trials take longest"
 
 
 def test_with_twice_as_many_trainings_as_slots_everything_else_begins_at_once(

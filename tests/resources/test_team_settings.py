@@ -17,12 +17,12 @@ def problems(folder: Path, teams: object) -> list[str]:
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     with pytest.raises(InvalidRecipes) as refused:
         platform.load(file)
-    found = list(refused.value.problems)
+    all_problems = list(refused.value.problems)
     lines = file.read_text().splitlines()
-    for each in found:
-        assert each.place.file == str(file)
-        assert 1 <= int(str(each).removeprefix(f"{file}:").split(":")[0]) <= len(lines)
-    return [f"{each.field}: found {each.found}, expected {each.expected}" for each in found]
+    for problem in all_problems:
+        assert problem.location.file == str(file)
+        assert 1 <= int(str(problem).removeprefix(f"{file}:").split(":")[0]) <= len(lines)
+    return [f"{problem.field}: found {problem.actual}, expected {problem.expected}" for problem in all_problems]
 
 
 @pytest.mark.parametrize(

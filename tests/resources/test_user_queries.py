@@ -22,9 +22,9 @@ ENDLESS = "SELECT count(*) FROM range(1000000000000) a, range(1000000) b"
 """A join that asks nobody, while it runs, whether it should end."""
 
 
-def asked(query: str, documents: Path | None, parent: Path | None) -> tuple[int, list[dict[str, str]]]:
+def answer_to(query: str, documents: Path | None, parent: Path | None) -> tuple[int, list[dict[str, str]]]:
     answer = user_queries.over_files(query, {"documents": documents, "parent": parent}, COLUMNS, 5)
-    return answer.found, [dict(zip(answer.columns, map(str, row), strict=True)) for row in answer.rows]
+    return answer.row_count, [dict(zip(answer.columns, map(str, row), strict=True)) for row in answer.rows]
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_a_column_that_the_parent_does_not_have_is_null_there(tables: tuple[Path, Path]):
     query = "SELECT parent.name, parent.url FROM documents JOIN parent USING (name) WHERE parent.url IS NULL"
-    assert asked(query, *tables) == (1, [{"name": "a", "url": "None"}])
+    assert answer_to(query, *tables) == (1, [{"name": "a", "url": "None"}])
 
 
 def test_without_a_parent_there_are_no_rows_of_it(tables: tuple[Path, Path]):
-    assert asked("SELECT * FROM parent", tables[0], None) == (0, [])
-    assert asked("SELECT name FROM documents ANTI JOIN parent USING (name)", tables[0], None)[0] == 2
+    assert answer_to("SELECT * FROM parent", tables[0], None) == (0, [])
+    assert answer_to("SELECT name FROM documents ANTI JOIN parent USING (name)", tables[0], None)[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_without_a_parent_there_are_no_rows_of_it(tables: tuple[Path, Path]):
 def test_only_a_select_is_asked_and_the_tables_stay_as_they_are(tables: tuple[Path, Path], statement: str, found: str):
     before = tables[0].read_bytes()
     with pytest.raises(ValueError, match=f"found {found}, expected one SELECT: nothing is changed by a query"):
-        asked(statement.format(new=tables[0]), *tables)
+        answer_to(statement.format(new=tables[0]), *tables)
     assert tables[0].read_bytes() == before
 
 
@@ -79,8 +79,8 @@ def test_of_an_endless_answer_the_first_rows_are_given():
 
 
 def test_of_a_check_that_finds_no_end_of_rows_a_million_are_counted(tables: tuple[Path, Path]):
-    found, first = asked("SELECT * FROM range(1000000000000)", *tables)
-    assert (found, len(first)) == (user_queries.COUNTED, 5)
+    row_count, first = answer_to("SELECT * FROM range(1000000000000)", *tables)
+    assert (row_count, len(first)) == (user_queries.COUNTED, 5)
 
 
 @pytest.mark.parametrize("over", ["rows", "files"])
@@ -90,7 +90,7 @@ def test_an_answer_that_takes_too_much_memory_is_refused_with_the_limit(
     monkeypatch.setattr(user_queries, "MEMORY", "100MB")
     query = "SELECT list(range) FROM range(200000000)"
     with pytest.raises(ValueError, match=r"query 'SELECT list.* it may use 100MB of memory and 8GB of disk"):
-        user_queries.over_rows(query, NOTHING, {}, 3) if over == "rows" else asked(query, *tables)
+        user_queries.over_rows(query, NOTHING, {}, 3) if over == "rows" else answer_to(query, *tables)
 
 
 def test_what_a_query_spills_lies_among_the_temporary_files_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

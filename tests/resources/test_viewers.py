@@ -18,16 +18,16 @@ from tests.resources.served import HEADER, TERMINATE, Answer, Served, basic, gua
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with guarded_by(tmp_path_factory.mktemp("secrets") / "token", tmp_path_factory.mktemp("guarded")) as found:
-        yield found
+    with guarded_by(tmp_path_factory.mktemp("secrets") / "token", tmp_path_factory.mktemp("guarded")) as server:
+        yield server
 
 
 def refused(answer: Answer, person: str) -> bool:
     """Whether a mutation was not let through, with the sentence that says why."""
     body = json.loads(answer.text)
     operators = "oda@x.example, pia@x.example, åke@x.example"
-    found = f"found {person or 'nobody known'}, expected one of the platform's operators: {operators}"
-    return body["data"] is None and [each["message"].partition(": ")[2] for each in body["errors"]] == [found]
+    refusal = f"found {person or 'nobody known'}, expected one of the platform's operators: {operators}"
+    return body["data"] is None and [error["message"].partition(": ")[2] for error in body["errors"]] == [refusal]
 
 
 @pytest.mark.parametrize("person", ["", "vic@x.example"])
@@ -63,8 +63,8 @@ DISGUISES = {
 
 def limits(served: Served) -> int:
     """The limit that the mutation above sets, 0 before."""
-    found = served.instance.event_log_storage.get_pool_limits()
-    return next((each.limit for each in found if each.name == "k"), 0)
+    pool_limits = served.instance.event_log_storage.get_pool_limits()
+    return next((usage.limit for usage in pool_limits if usage.name == "k"), 0)
 
 
 @pytest.mark.parametrize("query", DISGUISES.values(), ids=DISGUISES)

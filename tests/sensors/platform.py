@@ -22,7 +22,7 @@ from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import steps
 from slipway.assets.measurement import Measuring
 from slipway.assets.promotion.evaluation import evaluate
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.definitions import build
 from slipway.recipes.assignments import applied
 from slipway.recipes.load import Recipes, load
@@ -30,13 +30,13 @@ from slipway.recipes.strict import validate
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.embedded import EmbeddedCompute
-from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
 from slipway.resources.mlflow.tracking import Tracking
+from slipway.resources.resource_sets import embedded_resources
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore, all_trainings
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue, all_trainings
 from tests.assets.datasets.corpora import make_corpus
 from tests.conftest import until
 
@@ -163,7 +163,7 @@ class Platform:
         recipe = applied(self.recipe, fields)
         current = pointer.current(self.home.durable, recipe.datasets[0])
         assert current is not None
-        agreed = dataclasses.replace(terms(recipe, origin, fields), init=init)
+        agreed = dataclasses.replace(run_policy(recipe, origin, fields), init=init)
         store = self.trainings.propose(specification(recipe, current, self.tiers, cause), agreed)
         self.add(keys.training_partitions(TINY), store.id)
         return store
@@ -174,7 +174,7 @@ class Platform:
         self.trainings.start(store, BY, "the test wants it")
         return store
 
-    def finished(self, *duties: Duty) -> TrainingStore:
+    def finished(self, *duties: WorkQueue) -> TrainingStore:
         """The training that came with the home: over, evaluated, and nothing of it shown; these duties are open."""
         stores = list(self.trainings.stores())
         [store] = [store for store in stores if (ended := store.exit()) and ended.outcome == "succeeded"]
@@ -279,5 +279,5 @@ def make_home(root: Path, instance: dg.DagsterInstance) -> None:
     store = platform.wanted()
     platform.advance(store)
     evaluate(store.read(), store.commits(), platform.measuring)
-    for duty in Duty:
+    for duty in WorkQueue:
         platform.trainings.close(store.id, duty)

@@ -8,7 +8,7 @@ import pytest
 from slipway.assets import keys
 from slipway.assets.promotion.evaluation import evaluated
 from slipway.resources.trainings.checkpoints import release
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.sensors.checkpoint_arrivals import EVALUATES_TAG
 from slipway.trainer.checkpoint.tiers import replicas
 from slipway.trainer.record import fence
@@ -19,7 +19,7 @@ START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_ran
 
 
 def not_evaluated(platform: Platform) -> TrainingStore:
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     shutil.rmtree(store.folder / "evaluations")
     return store
 
@@ -36,7 +36,7 @@ def without_success(store: TrainingStore) -> None:
 
 
 def test_each_commit_is_shown_once(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     for _ in range(3):
         assert platform.apply("checkpoint_arrivals") == []
     assert platform.partitions(CHECKPOINTS) == partitions(store)
@@ -44,17 +44,17 @@ def test_each_commit_is_shown_once(platform: Platform):
         [shown] = platform.materialisations("checkpoint", partition)
         assert (shown.tags or {})["dagster/data_version"] == commit.manifest
         assert shown.metadata["step"].value == commit.step
-    assert platform.trainings.opened(Duty.CHECKPOINTS) == []
+    assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
 
 def test_no_commit_is_lost_when_the_daemon_dies_before_it_has_stored_the_events(platform: Platform):
-    platform.finished(Duty.CHECKPOINTS)
+    platform.finished(WorkQueue.CHECKPOINTS)
     for _ in range(3):
         assert len(platform.tick("checkpoint_arrivals").asset_events) == 3
 
 
 def test_no_commit_is_lost_when_the_daemon_dies_between_the_events_and_the_partitions(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     for event in platform.tick("checkpoint_arrivals").asset_events:
         platform.instance.report_runless_asset_event(event)
     again = platform.tick("checkpoint_arrivals")
@@ -97,7 +97,7 @@ def test_evaluation_measures_all_that_wait_and_then_nothing_is_left_to_do(platfo
         assert shown.metadata["bits_per_byte"].value == pytest.approx(score.bits_per_byte)
         assert "loss_curve" in shown.metadata
     assert platform.apply("checkpoint_arrivals") == []
-    assert platform.trainings.opened(Duty.CHECKPOINTS) == []
+    assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
 
 @pytest.mark.slow
@@ -115,12 +115,12 @@ def test_a_damaged_checkpoint_is_set_aside_and_withdrawn_and_the_others_are_eval
     first, _, last = partitions(store)
     assert platform.partitions(CHECKPOINTS) == [first, last]
     assert [commit.step for commit, _ in evaluated(store.read())] == [EVERY, STEPS]
-    assert platform.trainings.opened(Duty.CHECKPOINTS) == []
+    assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
 
 def test_a_commit_that_was_shown_and_then_superseded_is_withdrawn(platform: Platform):
     """The next claim had counted the commits just before it landed, and the tick came in between."""
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     platform.apply("checkpoint_arrivals")
     platform.apply("checkpoint_arrivals")
     without_success(store)
@@ -128,7 +128,7 @@ def test_a_commit_that_was_shown_and_then_superseded_is_withdrawn(platform: Plat
     late.rename(store.folder / "late.json")
     store.claim(2, ("node-0",), "a test", BY)
     (store.folder / "late.json").rename(late)
-    platform.trainings.start(store, BY, "a test", (Duty.CHECKPOINTS,))
+    platform.trainings.start(store, BY, "a test", (WorkQueue.CHECKPOINTS,))
     assert len(platform.tick("checkpoint_arrivals").asset_events) == 1
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
@@ -137,7 +137,7 @@ def test_a_commit_that_was_shown_and_then_superseded_is_withdrawn(platform: Plat
 
 
 def test_the_same_step_committed_by_the_next_incarnation_is_shown_anew(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     platform.apply("checkpoint_arrivals")
     platform.apply("checkpoint_arrivals")
     without_success(store)
@@ -145,7 +145,7 @@ def test_the_same_step_committed_by_the_next_incarnation_is_shown_anew(platform:
     fence.set_aside(store.folder, old, "a test")
     store.claim(2, ("node-0",), "a test", BY)
     fence.commit(store.folder, fence.Commit(old.step, fence.Token(2), old.folder, "d" * 64, old.metrics, old.at))
-    platform.trainings.start(store, BY, "a test", (Duty.CHECKPOINTS,))
+    platform.trainings.start(store, BY, "a test", (WorkQueue.CHECKPOINTS,))
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
     shown = platform.materialisations("checkpoint", partitions(store)[-1])
@@ -158,7 +158,7 @@ def test_a_training_that_still_runs_is_watched_further(platform: Platform):
     store = platform.wanted(cause="not started yet")
     for _ in range(2):
         assert platform.apply("checkpoint_arrivals") == []
-    assert platform.trainings.opened(Duty.CHECKPOINTS) == [store.id]
+    assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == [store.id]
 
 
 def metadata_of(platform: Platform, partition: str) -> list[dict[str, object]]:
@@ -170,11 +170,11 @@ def metadata_of(platform: Platform, partition: str) -> list[dict[str, object]]:
 
 
 def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     for _ in range(2):
         platform.apply("checkpoint_arrivals")
     first, *_ = store.commits()
-    platform.trainings.start(store, BY, "a test", (Duty.CHECKPOINTS,))
+    platform.trainings.start(store, BY, "a test", (WorkQueue.CHECKPOINTS,))
     store.set_aside(first, "model-00000.safetensors: found 4 bytes")
     partition = partitions(store)[0]
     platform.apply("checkpoint_arrivals")
@@ -189,11 +189,11 @@ def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platf
         f"slipway checkpoints release {store.id}@{EVERY} takes it back, once every byte of a copy verifies"
     )
     assert (copy["what"], copy["tier"], copy["commit"]) == ("damaged copy", "durable", first.name)
-    assert platform.trainings.opened(Duty.CHECKPOINTS) == []
+    assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
 
 def test_a_fault_of_a_tier_is_reported_once_on_the_checkpoint(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     last = store.commits()[-1]
     replicas.note_fault(store.folder, last.name, "backup", replicas.NOT_COPIED, "s3://bucket: access denied")
     for _ in range(4):
@@ -204,11 +204,11 @@ def test_a_fault_of_a_tier_is_reported_once_on_the_checkpoint(platform: Platform
 
 
 def test_a_checkpoint_that_retention_removed_says_so_last(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     for _ in range(2):
         platform.apply("checkpoint_arrivals")
     fence.prune(store.folder, store.commits()[0], "retention: no tier keeps it")
-    platform.trainings.start(store, BY, "a test", (Duty.CHECKPOINTS,))
+    platform.trainings.start(store, BY, "a test", (WorkQueue.CHECKPOINTS,))
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
     assert [each["what"] for each in metadata_of(platform, partitions(store)[0])] == ["removed"]
@@ -216,7 +216,7 @@ def test_a_checkpoint_that_retention_removed_says_so_last(platform: Platform):
 
 
 def test_a_released_checkpoint_is_shown_again_and_says_so(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     first = store.commits()[0]
     store.set_aside(first, "an error of the reader")
     for _ in range(4):

@@ -136,7 +136,7 @@ def test_new_data_leads_to_a_champion_that_answers_and_a_fall_in_quality_to_the_
 
         [store] = [each for each in platform.trainings.stores() if each.id == second.training]
         assert store.specification().cause == f"new data {grown[:12]}"
-        assert store.terms().origin["renewal"] == "new data"
+        assert store.run_policy().origin["renewal"] == "new data"
         promotion = history(platform.home.durable, MODEL)[-1]
         assert (
             promotion.by.startswith("sensor promotions, run ")

@@ -10,7 +10,7 @@ import pytest
 
 from slipway.assets import keys
 from slipway.assets.sweeps.assets import current_subject, open_sweep
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.sensors.support import faults
 from slipway.trainer.record import files
 from tests.sensors.conftest import UNCAPTURED
@@ -75,7 +75,7 @@ def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_repo
 ):
     monkeypatch.setattr(faults, "FIRST_SECONDS", 0.0)
     without_nodes(platform)
-    good = platform.finished(Duty.RUN, Duty.CHECKPOINTS, Duty.PROMOTION)
+    good = platform.finished(WorkQueue.RUN, WorkQueue.CHECKPOINTS, WorkQueue.PROMOTION)
     broken = platform.wanted(cause="another")
     WRONG[wrong](broken)
     for _ in range(3):
@@ -83,7 +83,7 @@ def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_repo
             platform.apply(sensor)
     assert len(platform.materialisations("training", good.id)) == 1
     assert len(platform.partitions(CHECKPOINTS)) == len(good.commits())
-    assert platform.trainings.opened(Duty.RUN) in ([], [broken.id])
+    assert platform.trainings.pending(WorkQueue.RUN) in ([], [broken.id])
     shown = problems(platform, keys.key(TINY, "training"), broken.id)
     assert 1 <= len(shown) <= 4, "once by each sensor that met it"
 
@@ -98,13 +98,13 @@ def test_a_damaged_old_exit_is_reported_and_the_training_goes_on_to_its_end(plat
     assert "exits/000001.json" in problem
     shown = [{name: each.value for name, each in seen.metadata.items()} for seen in platform.observations(store.id)]
     assert [each["incarnation"] for each in shown if "cause" in each] == [2]
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_a_training_of_a_recipe_that_is_gone_keeps_no_other_from_its_run(platform: Platform):
     without_nodes(platform)
     known, other = platform.proposed(cause="one"), platform.wanted(cause="another")
-    gone = platform.trainings.propose(dataclasses.replace(known.specification(), recipe="gone"), known.terms())
+    gone = platform.trainings.propose(dataclasses.replace(known.specification(), recipe="gone"), known.run_policy())
     platform.trainings.start(gone, BY, "a test")
     [request] = platform.apply("job_watch")
     assert request.tags[keys.TRAINING_TAG] == other.id
@@ -115,12 +115,12 @@ def test_a_training_of_a_recipe_that_is_gone_keeps_no_other_from_its_run(platfor
 def test_a_partition_that_is_no_training_fails_its_run_and_opens_no_duty(platform: Platform):
     platform.add(keys.training_partitions(TINY), "tiny-nonsense")
     assert not platform.materialise([keys.key(TINY, "training")], "tiny-nonsense").success
-    assert [platform.trainings.opened(duty) for duty in Duty] == [[]] * len(Duty)
+    assert [platform.trainings.pending(duty) for duty in WorkQueue] == [[]] * len(WorkQueue)
     assert not (platform.trainings.root / "tiny-nonsense").exists()
 
 
 def test_a_success_without_steps_in_its_ledger_is_shown(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     shutil.rmtree(store.folder / "ledger")
     platform.apply("job_watch")
     [shown] = platform.materialisations("training", store.id)
@@ -128,7 +128,7 @@ def test_a_success_without_steps_in_its_ledger_is_shown(platform: Platform):
 
 
 def test_a_checkpoint_whose_partition_was_deleted_by_hand_gets_it_again(platform: Platform):
-    store = platform.finished(Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.CHECKPOINTS)
     shutil.rmtree(store.folder / "evaluations")
     for _ in range(2):
         platform.apply("checkpoint_arrivals")
@@ -142,11 +142,11 @@ def test_a_checkpoint_whose_partition_was_deleted_by_hand_gets_it_again(platform
 def test_what_a_restored_older_database_lacks_is_shown_again(platform: Platform, tmp_path: Path):
     older = tmp_path / "older"
     shutil.copytree(tmp_path / "dagster", older)
-    store = platform.finished(Duty.RUN, Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.RUN, WorkQueue.CHECKPOINTS)
     for _ in range(3):
         for sensor in ("job_watch", "checkpoint_arrivals"):
             platform.apply(sensor)
-    assert platform.trainings.owed() == set()
+    assert platform.trainings.with_pending_work() == set()
     with dg.instance_for_test(UNCAPTURED, temp_dir=str(older)) as instance:
         restored = Platform(tmp_path, instance)
         assert restored.partitions(CHECKPOINTS) == [] and not restored.materialisations("training", store.id)
@@ -155,7 +155,7 @@ def test_what_a_restored_older_database_lacks_is_shown_again(platform: Platform,
                 restored.apply(sensor)
         assert len(restored.materialisations("training", store.id)) == 1
         assert len(restored.partitions(CHECKPOINTS)) == len(store.commits())
-        assert restored.trainings.owed() == set()
+        assert restored.trainings.with_pending_work() == set()
 
 
 def test_a_sweep_that_two_runs_opened_stops_no_tick_and_is_reported_on_it(

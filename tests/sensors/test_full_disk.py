@@ -9,7 +9,7 @@ import pytest
 
 from slipway.resources.daily_report import reading
 from slipway.resources.daily_report import report as morning
-from slipway.resources.daily_report.report import MorningItem
+from slipway.resources.daily_report.report import ReportItem
 from slipway.resources.notify.settings import NotificationSettings
 from slipway.resources.tiers import Tiers
 from slipway.sensors.notifications import NAME, notifications_sensor
@@ -18,9 +18,9 @@ from tests.disks import mounted
 from tests.resources.notify import servers
 
 
-def waiting(durable: Path) -> list[MorningItem]:
+def waiting(durable: Path) -> list[ReportItem]:
     """What waits for a person, as the morning page and `slipway incidents` have it."""
-    return morning.report(reading.night(durable, time.time())).waiting
+    return morning.report(reading.read_facts(durable, time.time())).waiting
 
 
 @pytest.mark.parametrize("left", [200_000, 0], ids=["95 %", "to the last byte"])

@@ -9,7 +9,7 @@ import pytest
 from slipway.assets import incidents as shown
 from slipway.assets import keys
 from slipway.resources.trainings import accounts
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.base import journal
 from slipway.trainer.record import causes, files, incidents, ledger
 from slipway.trainer.record.fence import Token
@@ -105,7 +105,7 @@ def test_a_training_that_was_given_up_waits_for_a_person_and_the_page_says_so_fi
     assert page["waiting_for_a_person"] == 1
     assert "1 waits for a person" in page["summary"] and only["to_be_done"] in page["to_be_done"]
     platform.apply("incidents")
-    assert platform.trainings.opened(Duty.INCIDENTS) == []
+    assert platform.trainings.pending(WorkQueue.INCIDENTS) == []
 
 
 def test_the_page_of_a_quiet_night_says_that_nothing_is_to_be_done(platform: Platform):

@@ -10,7 +10,7 @@ import pytest
 from slipway.assets import holdout_filter, keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.initial import with_initial_weights
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.recipes.dataset import SplitSection
 from slipway.recipes.initial import InitSection
 from slipway.recipes.training import ModelRecipe
@@ -82,7 +82,7 @@ def test_a_training_that_is_offered_with_given_weights_trains_from_them(platform
     first = platform.finished()
     place = f"{first.id}/{STEPS}" if layout == "checkpoint" else str(exported(platform, first))
     recipe = settle(platform, starting(platform, **{layout: place}))
-    store = platform.trainings.propose(specification(recipe, current(platform), platform.tiers), terms(recipe))
+    store = platform.trainings.propose(specification(recipe, current(platform), platform.tiers), run_policy(recipe))
     platform.trainings.start(store, "test", "the test wants it")
     platform.advance(store)
     loss = [event["loss"] for event in store.events() if event["event"] == "step"]
@@ -102,7 +102,7 @@ def test_the_weights_are_part_of_the_id_and_their_place_is_not(platform: Platfor
     drawn = here.model_copy(update={"init": None})
     ids = [specification(recipe, current(platform), platform.tiers).id for recipe in (here, there, drawn)]
     assert ids[0] == ids[1] != ids[2]
-    assert [terms(recipe).init for recipe in (here, there, drawn)] == [str(folder), str(moved), ""]
+    assert [run_policy(recipe).init for recipe in (here, there, drawn)] == [str(folder), str(moved), ""]
 
 
 def test_a_step_of_a_training_is_the_checkpoint_that_it_committed(platform: Platform):
@@ -133,7 +133,7 @@ def test_what_the_weights_were_trained_on_is_not_held_out_from_the_training_that
     recipe = settle(platform, starting(platform, checkpoint=f"{first.id}/{STEPS}"))
     made = specification(recipe, newer.sha256, platform.tiers)
     held_out = read_manifest(platform.home.durable, made.snapshot)
-    assert held_out.source[holdout_filter.UNSEEN]["seen"] == [older]
+    assert held_out.source[holdout_filter.LEFT_OUT_KEY]["seen"] == [older]
     assert 0 < held_out.splits["validation"].documents < newer.splits["validation"].documents
     drawn = specification(recipe.model_copy(update={"init": None}), newer.sha256, platform.tiers)
     assert drawn.snapshot == newer.sha256

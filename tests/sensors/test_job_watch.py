@@ -12,7 +12,7 @@ from slipway.resources.identity import CANCELLED_TAG
 from slipway.resources.launchers.protocol import JobState
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.job import job_name
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from slipway.sensors.job_watch import training_request
 from slipway.sensors.support import runs
 from tests.conftest import until
@@ -82,7 +82,7 @@ def test_a_run_that_was_cancelled_before_the_training_was_last_wanted_does_not_s
     platform.advance(store)
     store.want("run", BY, "after all")
     platform.apply("job_watch")
-    assert store.read().wanted
+    assert store.read().should_run
     platform.stopped(store)
 
 
@@ -98,10 +98,10 @@ def test_the_order_of_cancelling_and_wanting_is_not_known_by_clocks(
     [request] = platform.apply("job_watch")
     platform.end(platform.queue(request), DagsterRunStatus.CANCELED)
     platform.apply("job_watch")
-    assert not store.read().wanted
+    assert not store.read().should_run
     store.want("run", BY, "after all")
     platform.apply("job_watch")
-    assert store.read().wanted
+    assert store.read().should_run
 
 
 def test_a_run_that_failed_does_not_stop_the_training(platform: Platform):
@@ -109,22 +109,22 @@ def test_a_run_that_failed_does_not_stop_the_training(platform: Platform):
     [request] = platform.apply("job_watch")
     platform.end(platform.queue(request), DagsterRunStatus.FAILURE)
     platform.apply("job_watch")
-    assert store.read().wanted and platform.compute.launcher().poll(job_name(store.id, 1)).state is JobState.RUNNING
+    assert store.read().should_run and platform.compute.launcher().poll(job_name(store.id, 1)).state is JobState.RUNNING
     platform.stopped(store)
 
 
 def test_a_result_that_no_run_showed_is_materialised_once(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     for _ in range(3):
         assert platform.apply("job_watch") == []
     [shown] = platform.materialisations("training", store.id)
     assert shown.metadata["steps"].value == STEPS
     assert (shown.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_a_result_is_in_the_event_log_when_the_daemon_dies_before_the_tick_is_over(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     for _ in range(3):
         assert not platform.tick("job_watch").asset_events
     assert len(platform.materialisations("training", store.id)) == 1
@@ -142,27 +142,27 @@ def test_an_end_without_success_is_not_lost_either(platform: Platform):
     for _ in range(4):
         platform.apply("job_watch")
     assert len(platform.observations(store.id)) == 2, "the incident, and the end"
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_what_the_run_itself_showed_is_not_shown_again(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     assert platform.materialise([keys.key("tiny", "training")], store.id).success
     for _ in range(2):
         assert platform.apply("job_watch") == []
     assert len(platform.materialisations("training", store.id)) == 1
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_while_a_run_is_unfinished_the_result_is_left_to_it(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     platform.queue(training_request(store.read()))
     assert not platform.tick("job_watch").asset_events
-    assert platform.trainings.opened(Duty.RUN) == [store.id]
+    assert platform.trainings.pending(WorkQueue.RUN) == [store.id]
 
 
 def test_a_result_does_not_wait_for_a_run_that_is_queued_behind_other_trainings(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     request = training_request(store.read())
     origin = RemoteJobOrigin(RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("slipway"), "all"), "training")
     platform.instance.create_run_for_job(
@@ -170,7 +170,7 @@ def test_a_result_does_not_wait_for_a_run_that_is_queued_behind_other_trainings(
     )
     for _ in range(2):
         assert platform.apply("job_watch") == []
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
     assert platform.launch(request).success, "its turn comes"
     assert len(platform.materialisations("training", store.id)) == 1
 
@@ -184,7 +184,7 @@ def test_without_nodes_a_run_is_requested_all_the_same_and_waits(platform: Platf
 
 
 def test_a_training_that_cannot_be_read_does_not_hold_up_the_others(platform: Platform):
-    broken, store = platform.wanted(cause="another"), platform.finished(Duty.RUN)
+    broken, store = platform.wanted(cause="another"), platform.finished(WorkQueue.RUN)
     for path in broken.folder.glob("terms.*"):
         path.write_text("{")
     platform.apply("job_watch")
@@ -203,7 +203,7 @@ def test_what_a_training_waits_for_too_long_is_shown_once(platform: Platform):
     )
     for _ in range(3):
         platform.apply("job_watch")
-    assert len(platform.observations(store.id)) == 1 and store.read().wanted
+    assert len(platform.observations(store.id)) == 1 and store.read().should_run
 
 
 def test_what_a_training_waits_for_is_shown_again_when_it_changes(platform: Platform):

@@ -7,7 +7,7 @@ import pytest
 
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.trainings.control import TrainingControl
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.record import files
 from tests.sensors.platform import BY, Platform
 
@@ -39,22 +39,22 @@ def meanwhile(act: Callable[[], object], call: Callable[..., Any]) -> Callable[.
 @pytest.mark.parametrize(
     ("sensor", "duty", "owner", "name"),
     [
-        ("job_watch", Duty.RUN, TrainingControl, "overdue"),
-        ("promotions", Duty.PROMOTION, TrainingStore, "read"),
-        ("metrics_shipping", Duty.TRACKING, Tracking, "ship"),
+        ("job_watch", WorkQueue.RUN, TrainingControl, "overdue"),
+        ("promotions", WorkQueue.PROMOTION, TrainingStore, "read"),
+        ("metrics_shipping", WorkQueue.TRACKING, Tracking, "ship"),
     ],
 )
 def test_what_is_wanted_again_during_a_slow_call_stays_owed(
-    tracked: Platform, monkeypatch: pytest.MonkeyPatch, sensor: str, duty: Duty, owner: Any, name: str
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch, sensor: str, duty: WorkQueue, owner: Any, name: str
 ):
     store = stopped(tracked)
-    tracked.trainings.close(store.id, Duty.CHECKPOINTS)
+    tracked.trainings.close(store.id, WorkQueue.CHECKPOINTS)
     if sensor == "job_watch":
         tracked.apply(sensor)  # shows how it ended; the next tick closes the duty
     again = lambda: tracked.trainings.start(store, BY, "after all", (duty,))  # noqa: E731
     monkeypatch.setattr(owner, name, meanwhile(again, getattr(owner, name)))
     tracked.apply(sensor)
-    assert store.read().wanted and tracked.trainings.opened(duty) == [store.id]
+    assert store.read().should_run and tracked.trainings.pending(duty) == [store.id]
 
 
 def test_an_incarnation_that_was_superseded_without_its_exit_gets_one_and_is_shown(platform: Platform):

@@ -18,7 +18,7 @@ from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.mlflow.tracking import Delivery, Tracking
 from slipway.resources.trainings import naming
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.base import atomic
 from slipway.trainer.metrics import rank_figures
 from slipway.trainer.node import runtime_info
@@ -30,7 +30,7 @@ from tests.sensors.platform import STEPS, TINY, Platform
 
 def ship(platform: Platform, store: TrainingStore, tags: Mapping[str, str] | None = None) -> bool:
     """Deliver what is new; whether all is delivered and the training has ended."""
-    return platform.tracking.ship(store, TINY, tags or {}) is Delivery.WHOLE
+    return platform.tracking.ship(store, TINY, tags or {}) is Delivery.COMPLETE
 
 
 def losses(platform: Platform, store: TrainingStore) -> list[int]:
@@ -57,7 +57,7 @@ def assert_postponed(platform: Platform, store: TrainingStore) -> None:
 
 
 def test_a_finished_training_is_delivered_whole(tracked: Platform):
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     tracked.apply("metrics_shipping")
     run = tracked.tracking.client().get_run(tracked.tracking.run_of(store))
     assert losses(tracked, store) == list(range(1, STEPS + 1))
@@ -73,7 +73,7 @@ def test_a_finished_training_is_delivered_whole(tracked: Platform):
 
 
 def test_a_score_that_is_measured_after_the_end_reaches_the_run_once(tracked: Platform):
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     commit = store.commits()[-1]
     score, aside = files.named(store.folder, files.EVALUATIONS, commit.name), tracked.root / "score"
     score.rename(aside)
@@ -85,7 +85,7 @@ def test_a_score_that_is_measured_after_the_end_reaches_the_run_once(tracked: Pl
     for _ in range(2):
         tracked.apply("metrics_shipping")
     assert evaluated_steps(tracked, store) == [each.step for each in store.commits()]
-    assert not tracked.trainings.is_open(store.id, Duty.TRACKING)
+    assert not tracked.trainings.is_open(store.id, WorkQueue.TRACKING)
 
 
 def test_a_parameter_is_a_field_however_deep_it_lies():
@@ -105,7 +105,7 @@ def test_each_variable_of_a_start_is_a_tag_of_its_own_and_none_is_longer_than_ml
 
 
 def test_a_run_says_what_it_ran_on_and_what_its_nodes_did(tracked: Platform):
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     tracked.apply("metrics_shipping")
     data = tracked.tracking.client().get_run(tracked.tracking.run_of(store)).data
     listed = runtime_info.packages_path(tracked.home.durable, data.tags["slipway.packages"])
@@ -117,7 +117,7 @@ def test_a_run_says_what_it_ran_on_and_what_its_nodes_did(tracked: Platform):
 
 
 def test_a_run_has_what_ran_and_in_the_end_its_page(tracked: Platform):
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     changed = f"{'1' * 40}+{'2' * 12}"
     atomic.create_only(code.difference_path(tracked.home.durable, changed), b"+ a line\n")
     ledger.note(store.folder, Token(1), "another", "started", revision=changed)
@@ -130,11 +130,11 @@ def test_a_run_has_what_ran_and_in_the_end_its_page(tracked: Platform):
     kept = client.download_artifacts(run, f"code/{changed}.diff", str(tracked.root))
     assert Path(kept).read_bytes() == b"+ a line\n"
     assert "Curves" in Path(client.download_artifacts(run, "report.html", str(tracked.root))).read_text()
-    assert tracked.trainings.opened(Duty.TRACKING) == []
+    assert tracked.trainings.pending(WorkQueue.TRACKING) == []
 
 
 def test_artefacts_that_cannot_be_kept_hold_no_metric_back(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
-    store, client = tracked.finished(Duty.TRACKING), tracked.tracking.client()
+    store, client = tracked.finished(WorkQueue.TRACKING), tracked.tracking.client()
 
     def away(*_: object) -> None:
         raise ConnectionError("the store of artefacts is away")
@@ -143,7 +143,7 @@ def test_artefacts_that_cannot_be_kept_hold_no_metric_back(tracked: Platform, mo
         patched.setattr(client, "log_artifact", away)
         tracked.resources["tracking"] = Tracking(uri=tracked.tracking.uri, page="https://mlflow.example")
         tracked.apply("metrics_shipping")
-    assert tracked.trainings.opened(Duty.TRACKING) == [store.id]
+    assert tracked.trainings.pending(WorkQueue.TRACKING) == [store.id]
     run = tracked.tracking.run_of(store)
     assert losses(tracked, store) == list(range(1, STEPS + 1))
     assert client.get_run(run).info.status == "FINISHED" and not client.list_artifacts(run)
@@ -152,11 +152,11 @@ def test_artefacts_that_cannot_be_kept_hold_no_metric_back(tracked: Platform, mo
     tracked.cursors.clear()  # the rest after a failure is over
     tracked.apply("metrics_shipping")
     assert {each.path for each in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
-    assert tracked.trainings.opened(Duty.TRACKING) == []
+    assert tracked.trainings.pending(WorkQueue.TRACKING) == []
 
 
 def test_what_differs_between_ranks_is_in_the_run_rank_by_rank(tracked: Platform):
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     for rank in (0, 1):
         figures = {"steps": 3, "forward_seconds": 1.0 + rank}
         event = {"rank": rank, "step": 3, "figures": figures}
@@ -167,7 +167,7 @@ def test_what_differs_between_ranks_is_in_the_run_rank_by_rank(tracked: Platform
 
 
 def test_a_run_and_its_partition_lead_to_each_other(tracked: Platform):
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     tracked.resources["tracking"] = Tracking(
         uri=tracked.tracking.uri, page="https://mlflow.example/", dagster_page="https://slipway.example"
     )
@@ -192,9 +192,9 @@ def test_the_description_that_a_person_wrote_stays(tracked: Platform):
 
 
 def test_the_second_tick_delivers_nothing(tracked: Platform):
-    tracked.finished(Duty.TRACKING)
+    tracked.finished(WorkQueue.TRACKING)
     tracked.apply("metrics_shipping")
-    assert tracked.trainings.opened(Duty.TRACKING) == []
+    assert tracked.trainings.pending(WorkQueue.TRACKING) == []
     tracked.apply("metrics_shipping")
     assert runs_of(tracked) == 1
 
@@ -210,7 +210,7 @@ def test_delivering_all_of_it_twice_leaves_each_metric_once(tracked: Platform):
 
 def test_a_delivery_that_broke_between_two_batches_is_completed(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracking_module, "BATCH", 100)
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     client = tracked.tracking.client()
     log_batch, calls = client.log_batch, []
 
@@ -222,17 +222,17 @@ def test_a_delivery_that_broke_between_two_batches_is_completed(tracked: Platfor
 
     monkeypatch.setattr(client, "log_batch", break_at_the_third)
     assert_postponed(tracked, store)
-    assert tracked.trainings.opened(Duty.TRACKING) == [store.id]
+    assert tracked.trainings.pending(WorkQueue.TRACKING) == [store.id]
     tracked.apply("metrics_shipping")
     assert losses(tracked, store) == list(range(1, STEPS + 1))
-    assert tracked.trainings.opened(Duty.TRACKING) == []
+    assert tracked.trainings.pending(WorkQueue.TRACKING) == []
 
 
 def test_a_long_ledger_is_delivered_in_parts_over_several_ticks(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracking_module, "PART_BYTES", 8192)
     monkeypatch.setattr(tracking_module, "DELIVERY_SECONDS", 0.0)
-    store, stood = tracked.finished(Duty.TRACKING), list[int]()
-    while tracked.trainings.opened(Duty.TRACKING):
+    store, stood = tracked.finished(WorkQueue.TRACKING), list[int]()
+    while tracked.trainings.pending(WorkQueue.TRACKING):
         tracked.apply("metrics_shipping")
         stood.append(sum(ShippedLedger.of(store).offsets.values()))
     parts = [after - before for before, after in itertools.pairwise(stood)]
@@ -251,7 +251,7 @@ def test_a_run_that_was_made_without_its_parameters_gets_them(tracked: Platform)
 
 
 def test_while_mlflow_is_away_nothing_is_lost_and_the_tick_says_so(tracked: Platform):
-    store = tracked.finished(Duty.TRACKING)
+    store = tracked.finished(WorkQueue.TRACKING)
     there = tracked.resources["tracking"]
     with socket.socket() as nobody_listens:
         nobody_listens.bind(("127.0.0.1", 0))
@@ -270,7 +270,7 @@ def test_a_server_that_accepts_and_never_answers_costs_one_deadline_for_all_trai
     monkeypatch.setattr(circuit_breaker, "SECONDS", 60.0)
     stores = [tracked.proposed(f"cause {number}") for number in range(5)]
     for store in stores:
-        tracked.trainings.open(store.id, Duty.TRACKING)
+        tracked.trainings.open(store.id, WorkQueue.TRACKING)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         tracked.resources["tracking"] = Tracking(uri=f"http://127.0.0.1:{silent.getsockname()[1]}")
         reason = str(tracked.tick("metrics_shipping").skip_message)

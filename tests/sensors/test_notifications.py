@@ -9,7 +9,7 @@ from slipway.resources.fleet.health.register import NodeRegister
 from slipway.resources.fleet.health.standing import NodeRecord, Standing
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from slipway.sensors.support import observation_cache
 from slipway.trainer.record import causes
 from tests.conftest import until
@@ -49,7 +49,7 @@ def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Pl
         said = "\n".join(each["message"] for each in hook.messages)
         assert said.count("model: found 3 heads, after step 0") == 1 and said.count("Xid 79") == 1
         assert sorted(kind for kind, _ in noted(platform)) == [NoticeKind.PERSON, NoticeKind.PERSON]
-        assert platform.trainings.opened(Duty.NOTICES) == []
+        assert platform.trainings.pending(WorkQueue.NOTICES) == []
 
 
 def test_a_training_that_is_finished_is_reported(platform: Platform, settings: NotificationSettings):
@@ -60,7 +60,7 @@ def test_a_training_that_is_finished_is_reported(platform: Platform, settings: N
     store.record_exit(1, "succeeded", "all steps done", BY, ("node-0",))
     platform.apply("notifications")
     assert noted(platform) == [(NoticeKind.FINISHED, f"{store.id} is finished")]
-    assert platform.trainings.opened(Duty.NOTICES) == []
+    assert platform.trainings.pending(WorkQueue.NOTICES) == []
 
 
 def test_addresses_that_cannot_be_read_are_reported_and_what_happens_is_noted_all_the_same(
@@ -78,4 +78,4 @@ def test_without_settings_nothing_is_noted_and_nothing_is_owed(platform: Platfor
     store = platform.wanted("failing")
     platform.apply("notifications")
     assert not (platform.home.durable / "notifications").exists()
-    assert store.id not in platform.trainings.opened(Duty.NOTICES)
+    assert store.id not in platform.trainings.pending(WorkQueue.NOTICES)

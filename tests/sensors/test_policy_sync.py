@@ -7,7 +7,7 @@ import pytest
 from slipway.assets import keys
 from slipway.assets.training_commands import start, update
 from slipway.recipes.training import ModelRecipe
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.record import changes, ledger
 from slipway.trainer.record.changes import AppliedChange
 from slipway.trainer.record.fence import Token
@@ -42,7 +42,7 @@ def test_a_changed_deadline_and_a_changed_number_of_nodes_reach_a_training_that_
         storage={"durable": {"minutes": 3.0, "last": 2}},
     )
     followed(after)
-    held = store.terms()
+    held = store.run_policy()
     assert (held.no_progress_seconds, held.max_nodes) == (77.0, 2)
     assert held.operation["storage"]["durable"]["minutes"] == 3.0
     [shown] = platform.observations(store.id)
@@ -75,7 +75,7 @@ def test_terms_are_not_replaced_before_the_event_log_has_the_change(platform: Pl
     after = changed(platform, recovery={"no_progress_seconds": 77.0})
     for _ in range(2):
         assert len(after.tick("terms").asset_events) == 1
-    assert store.terms().no_progress_seconds == 30.0
+    assert store.run_policy().no_progress_seconds == 30.0
 
 
 def test_a_change_that_is_taken_back_and_made_again_is_shown_each_time(platform: Platform):
@@ -83,14 +83,14 @@ def test_a_change_that_is_taken_back_and_made_again_is_shown_each_time(platform:
     after = changed(platform, recovery={"no_progress_seconds": 77.0})
     for each in (after, platform, after):
         followed(each)
-    assert store.terms().no_progress_seconds == 77.0 and store.terms().edition == 4
+    assert store.run_policy().no_progress_seconds == 77.0 and store.run_policy().edition == 4
     assert len(platform.observations(store.id)) == 3
 
 
 def test_what_a_person_set_for_one_training_stays_as_it_was_set(platform: Platform):
     store = wanted(platform, "placement.nodes.max=2", "recovery.no_progress_seconds=600", "run.steps=50")
     followed(changed(platform, recovery={"no_progress_seconds": 77.0, "pending_seconds": 7.0}))
-    held = store.terms()
+    held = store.run_policy()
     assert (held.max_nodes, held.no_progress_seconds, held.pending_seconds) == (2, 600.0, 7.0)
     assert list(held.fields) == ["placement.nodes.max=2", "recovery.no_progress_seconds=600"]
 
@@ -99,7 +99,7 @@ def test_a_training_of_another_origin_keeps_its_origin_and_its_weights(platform:
     other = platform.proposed("best of a sweep", origin={"sweep": "s", "trial": 3}, init="/weights")
     platform.trainings.start(other, BY, "a test")
     followed(changed(platform, recovery={"no_progress_seconds": 77.0}))
-    held = other.terms()
+    held = other.run_policy()
     assert (held.origin, held.init) == ({"sweep": "s", "trial": 3}, "/weights")
     assert held.no_progress_seconds == 77.0
 
@@ -111,8 +111,8 @@ def test_a_layout_that_does_not_fit_the_training_is_refused_and_the_others_follo
     store, fits = wanted(platform), platform.wanted("fits", model=model)
     after = changed(platform, model=model, layout=pipeline, placement={"ranks_per_node": 4})
     followed(after)
-    assert store.terms().ranks_per_node == 1 and store.terms().operation["layout"]["pipeline"] == 1
-    assert fits.terms().ranks_per_node == 4
+    assert store.run_policy().ranks_per_node == 1 and store.run_policy().operation["layout"]["pipeline"] == 1
+    assert fits.run_policy().ranks_per_node == 4
 
 
 @pytest.mark.slow
@@ -128,8 +128,8 @@ def test_a_training_that_is_not_wanted_any_more_keeps_its_terms(platform: Platfo
     store = wanted(platform)
     store.want("stop", BY, "a test")
     followed(changed(platform, recovery={"no_progress_seconds": 77.0}))
-    assert store.terms().no_progress_seconds == 30.0
-    assert platform.trainings.opened(Duty.RUN) == [store.id]
+    assert store.run_policy().no_progress_seconds == 30.0
+    assert platform.trainings.pending(WorkQueue.RUN) == [store.id]
 
 
 def test_a_change_that_ranks_took_over_is_shown_once_with_who_why_and_the_values(platform: Platform):
@@ -159,8 +159,8 @@ def test_a_term_that_was_set_by_hand_stays_when_the_recipe_says_otherwise(platfo
     )
     assert [each.takes_effect for each in found] == ["in place, between two steps", "at once"]
     followed(changed(platform, observation={"window_steps": 11}, recovery={"pending_seconds": 77.0}))
-    held = store.terms()
+    held = store.run_policy()
     assert (held.operation["observation"]["window_steps"], held.pending_seconds) == (7, 9.0)
     with pytest.raises(ValueError, match=r"layout\.tensor: .*"):
         update(store, ["layout.tensor=64"], {TINY: platform.recipe}, "ada", "a test")
-    assert store.terms() == held
+    assert store.run_policy() == held

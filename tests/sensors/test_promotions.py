@@ -12,12 +12,12 @@ from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.promotion.evaluation import evaluate, evaluated
 from slipway.assets.promotion.policy_checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
 from slipway.assets.suites import measured
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.cli.main import main
 from slipway.recipes.training import ModelRecipe, with_parameters
 from slipway.resources.mlflow.registry import CANDIDATE, CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
 from slipway.resources.promotions.promotion import Judgement, Promotions, history, undecided
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.sensors.promotions import PROMOTES_TAG
 from slipway.sensors.support import runs
 from slipway.trainer.base import atomic, codec, digest
@@ -48,7 +48,7 @@ def worse(platform: Platform) -> TrainingStore:
     store = platform.wanted(run={"steps": 2})
     platform.advance(store)
     evaluate(store.read(), store.commits(), platform.measuring)
-    platform.trainings.close(store.id, Duty.CHECKPOINTS)
+    platform.trainings.close(store.id, WorkQueue.CHECKPOINTS)
     return store
 
 
@@ -56,9 +56,9 @@ def of_recipe(platform: Platform, recipe: ModelRecipe) -> TrainingStore:
     """A training of another recipe, over and evaluated."""
     current = pointer.current(platform.home.durable, recipe.datasets[0])
     assert current is not None
-    store = platform.trainings.propose(specification(recipe, current, platform.tiers), terms(recipe))
+    store = platform.trainings.propose(specification(recipe, current, platform.tiers), run_policy(recipe))
     platform.add(keys.training_partitions(recipe.name), store.id)
-    platform.trainings.start(store, BY, "a test", (Duty.PROMOTION,))
+    platform.trainings.start(store, BY, "a test", (WorkQueue.PROMOTION,))
     platform.advance(store)
     evaluate(store.read(), store.commits(), platform.measuring)
     return store
@@ -69,9 +69,9 @@ def scored(platform: Platform, cause: str, loss: float, bits: float) -> Training
     recipe, other = platform.recipe, platform.finished().commits()[-1]
     current = pointer.current(platform.home.durable, recipe.datasets[0])
     assert current is not None
-    store = platform.trainings.propose(specification(recipe, current, platform.tiers, cause), terms(recipe))
+    store = platform.trainings.propose(specification(recipe, current, platform.tiers, cause), run_policy(recipe))
     platform.add(keys.training_partitions(recipe.name), store.id)
-    platform.trainings.start(store, BY, "a test", (Duty.PROMOTION,))
+    platform.trainings.start(store, BY, "a test", (WorkQueue.PROMOTION,))
     store.claim(1, ("node-0",), "a test", BY)
     folder = f"checkpoints/{digest.sha256(cause.encode())[:12]}"
     commit = fence.Commit(5, fence.Token(1), folder, copied(platform, other.folder, folder))
@@ -149,7 +149,7 @@ def test_a_candidate_waits_while_the_champion_is_damaged_and_is_judged_when_ther
     assert registry(tracked).aliased(MODEL, CHAMPION) == champion
     for _ in range(2):
         assert tracked.apply("promotions") == []
-    assert tracked.trainings.opened(Duty.PROMOTION) == [store.id]
+    assert tracked.trainings.pending(WorkQueue.PROMOTION) == [store.id]
     [observation] = tracked.observations(store.id)
     assert "its candidate waits: the champion, version 1, cannot be compared with" in str(observation.metadata)
     waiting = undecided(tracked.home.durable, store.commits()[0].manifest)
@@ -160,11 +160,11 @@ def test_a_candidate_waits_while_the_champion_is_damaged_and_is_judged_when_ther
     assert tracked.materialise([keys.key("tiny", "champion")], store.id).success
     tracked.cursors.clear()  # the rest of a training with which something was wrong is over
     assert tracked.apply("promotions") == []
-    assert tracked.trainings.opened(Duty.PROMOTION) == []
+    assert tracked.trainings.pending(WorkQueue.PROMOTION) == []
 
 
 def test_a_finished_training_whose_checkpoints_are_evaluated_is_to_be_judged(platform: Platform):
-    store = platform.finished(Duty.PROMOTION)
+    store = platform.finished(WorkQueue.PROMOTION)
     [request] = platform.apply("promotions")
     assert request.asset_selection == [keys.key("tiny", "candidate"), keys.key("tiny", "champion")]
     assert request.tags.items() >= {PROMOTES_TAG: store.id, "dagster/partition": store.id}.items()
@@ -173,7 +173,7 @@ def test_a_finished_training_whose_checkpoints_are_evaluated_is_to_be_judged(pla
 
 
 def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platform):
-    first = platform.finished(Duty.PROMOTION)
+    first = platform.finished(WorkQueue.PROMOTION)
     second = platform.wanted(cause="another")
     second.claim(1, ("node-0",), "a test", BY)
     commit = fence.Commit(5, fence.Token(1), "checkpoints/another", "0" * 64)
@@ -181,7 +181,7 @@ def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platfo
     score = Score(commit.name, loss=4.0, perplexity=54.6, bits_per_byte=2.0, accuracy=0.1, tokens=100)
     atomic.replace(second.folder / "evaluations" / f"{commit.name}.json", atomic.readable_json(vars(score)))
     second.record_exit(1, "succeeded", "all steps done", BY)
-    platform.trainings.close(second.id, Duty.CHECKPOINTS)
+    platform.trainings.close(second.id, WorkQueue.CHECKPOINTS)
     [request] = platform.apply("promotions")
     run = platform.queue(request)
     assert platform.apply("promotions") == []
@@ -192,9 +192,9 @@ def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platfo
 
 
 def test_a_training_is_not_judged_before_all_its_checkpoints_are_evaluated(platform: Platform):
-    store = platform.finished(Duty.PROMOTION, Duty.CHECKPOINTS)
+    store = platform.finished(WorkQueue.PROMOTION, WorkQueue.CHECKPOINTS)
     assert platform.apply("promotions") == []
-    assert platform.trainings.opened(Duty.PROMOTION) == [store.id]
+    assert platform.trainings.pending(WorkQueue.PROMOTION) == [store.id]
 
 
 def test_a_training_that_was_stopped_is_not_judged(platform: Platform):
@@ -202,14 +202,14 @@ def test_a_training_that_was_stopped_is_not_judged(platform: Platform):
     store.claim(1, ("node-0",), "a test", BY)
     store.want("stop", BY, "a test")
     store.record_exit(1, "stopped", "asked to stop", BY)
-    for duty in (Duty.RUN, Duty.CHECKPOINTS):
+    for duty in (WorkQueue.RUN, WorkQueue.CHECKPOINTS):
         platform.trainings.close(store.id, duty)
     assert platform.apply("promotions") == []
-    assert platform.trainings.opened(Duty.PROMOTION) == []
+    assert platform.trainings.pending(WorkQueue.PROMOTION) == []
 
 
 def test_the_best_checkpoint_becomes_the_champion_with_its_whole_lineage(tracked: Platform):
-    store = tracked.finished(Duty.PROMOTION)
+    store = tracked.finished(WorkQueue.PROMOTION)
     assert tracked.compute.revision
     result = judge(tracked)
     assert result.success and checks(result) == dict.fromkeys(CHECKS, True)
@@ -228,7 +228,7 @@ def test_the_best_checkpoint_becomes_the_champion_with_its_whole_lineage(tracked
 def test_the_command_exports_the_champion_with_its_weights_and_its_tokenizer(
     tracked: Platform, monkeypatch: pytest.MonkeyPatch
 ):
-    tracked.finished(Duty.PROMOTION)
+    tracked.finished(WorkQueue.PROMOTION)
     judge(tracked)
     monkeypatch.setenv("SLIPWAY_HOME", str(tracked.home.root))
     monkeypatch.setenv("SLIPWAY_RECIPES", str(tracked.root / "recipes"))
@@ -238,11 +238,11 @@ def test_the_command_exports_the_champion_with_its_weights_and_its_tokenizer(
 
 
 def test_a_training_is_judged_once(tracked: Platform):
-    tracked.finished(Duty.PROMOTION)
+    tracked.finished(WorkQueue.PROMOTION)
     judge(tracked)
     for _ in range(2):
         assert tracked.apply("promotions") == []
-    assert tracked.trainings.opened(Duty.PROMOTION) == []
+    assert tracked.trainings.pending(WorkQueue.PROMOTION) == []
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ def test_a_run_that_broke_between_candidate_and_champion_is_requested_again(
     tracked: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(runs, "BACKOFF_SECONDS", 0.0)
-    store = tracked.finished(Duty.PROMOTION)
+    store = tracked.finished(WorkQueue.PROMOTION)
     assert tracked.materialise([keys.key("tiny", "candidate")], store.id).success
     assert registry(tracked).aliased(MODEL, CHAMPION) is None
     assert judge(tracked).success
@@ -264,7 +264,7 @@ def test_a_candidate_that_is_worse_than_the_champion_is_rejected_for_good(
     tracked: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(runs, "BACKOFF_SECONDS", 0.0)
-    tracked.finished(Duty.PROMOTION)
+    tracked.finished(WorkQueue.PROMOTION)
     judge(tracked)
     champion = registry(tracked).aliased(MODEL, CHAMPION)
     tracked.apply("promotions")
@@ -279,7 +279,7 @@ def test_a_candidate_that_is_worse_than_the_champion_is_rejected_for_good(
     assert tracked.materialisations("champion", store.id) == []
     for _ in range(2):
         assert tracked.apply("promotions") == []
-    assert tracked.trainings.opened(Duty.PROMOTION) == []
+    assert tracked.trainings.pending(WorkQueue.PROMOTION) == []
 
 
 @pytest.mark.slow

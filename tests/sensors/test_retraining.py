@@ -16,7 +16,7 @@ from slipway.recipes.suite import HeldOutSection
 from slipway.resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG
 from slipway.resources.promotions.promotion import PROMOTION, Promotion
 from slipway.resources.serving import local, wishes
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.serving import request_statistics
 from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
 from slipway.trainer.base import codec, lock
@@ -61,22 +61,22 @@ def test_a_snapshot_with_enough_new_documents_starts_one_training_whose_cause_is
     [store] = [each for each in platform.trainings.stores() if each.id not in before]
     assert store.specification().cause == f"new data {current[:12]}"
     assert store.specification().snapshot == current
-    assert store.terms().origin["renewal"] == "new data"
-    assert platform.trainings.opened(Duty.RUN) == [store.id]
+    assert store.run_policy().origin["renewal"] == "new data"
+    assert platform.trainings.pending(WorkQueue.RUN) == [store.id]
 
 
 def test_a_few_new_documents_start_nothing(platform: Platform):
     platform = renewing(platform)
     grow(platform, 1)
     platform.apply("renewals")
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_what_the_cool_down_holds_back_is_looked_at_again(platform: Platform):
     platform = renewing(platform, cool_down_hours=1000.0)
     grow(platform, documents(platform) // 4)
     platform.apply("renewals")
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
     assert json.loads(platform.cursors["renewals"] or "{}") == {}
 
 
@@ -84,7 +84,7 @@ def test_a_spent_budget_holds_a_training_back(platform: Platform):
     platform = renewing(platform, gpu_hours=1e-9)
     grow(platform, documents(platform) // 4)
     platform.apply("renewals")
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_a_cause_that_is_found_again_starts_no_training_that_a_person_has_stopped(platform: Platform):
@@ -146,7 +146,7 @@ def test_a_checkpoint_is_measured_on_each_document_of_a_suite_once(platform: Pla
     assert making.of_snapshot(durable, snapshot, HeldOutSection()) == made == suite.read(durable, made.sha256)
     examples = tuple(suite.examples(durable, made))
     stick = EvaluationSet(platform.measuring, made.sha256, made, examples)
-    found, table = stick.measure(store.commits()[-1], store.terms(), snapshot)
+    found, table = stick.measure(store.commits()[-1], store.run_policy(), snapshot)
     assert len(table.losses) == len(examples) == snapshot.splits["validation"].documents
     assert found.compared == found.bits_per_byte > 0
     assert measured.known(durable, made.sha256, store.commits()[-1].manifest) == found
@@ -161,7 +161,7 @@ def test_documents_of_another_kind_start_one_training_whose_cause_is_the_drift(p
         platform.apply("renewals")
     [store] = [each for each in platform.trainings.stores() if each.id not in before]
     assert store.specification().cause == f"drift {current[:12]}"
-    assert store.terms().origin["renewal"] == "drift" and store.terms().origin["lengths"] >= 0.25
+    assert store.run_policy().origin["renewal"] == "drift" and store.run_policy().origin["lengths"] >= 0.25
 
 
 def test_new_documents_like_the_others_are_no_drift(platform: Platform):
@@ -169,7 +169,7 @@ def test_new_documents_like_the_others_are_no_drift(platform: Platform):
     platform = platform.with_training(platform.recipe.model_copy(update={"renewal": section}))
     grow(platform, documents(platform) // 2)
     platform.apply("renewals")
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
     assert json.loads(platform.cursors["renewals"] or "{}") != {}
 
 
@@ -195,7 +195,7 @@ def ask(platform: Platform, version: ServedVersion, text: str) -> None:
     for _ in range(300):
         counts.add(text, list(text.encode()))
     name = request_statistics.tokenizer_of(durable / version.folder)
-    request_statistics.AskedRecords(durable, MODEL).keep(request_statistics.today(), name, "a-front", counts)
+    request_statistics.RequestRecords(durable, MODEL).keep(request_statistics.today(), name, "a-front", counts)
 
 
 def test_questions_unlike_the_training_data_start_one_training_once_there_are_newer_data(platform: Platform):
@@ -214,7 +214,7 @@ def test_questions_unlike_the_training_data_start_one_training_once_there_are_ne
     current = grow(platform, 1)
     [store] = began()
     assert store.specification().cause == f"live requests {current[:12]}"
-    assert store.terms().origin["renewal"] == "live requests" and store.terms().origin["asked"] == 300
+    assert store.run_policy().origin["renewal"] == "live requests" and store.run_policy().origin["asked"] == 300
     [store] = began()
 
 

@@ -197,7 +197,7 @@ def test_a_demoted_champion_stops_answering_at_the_next_tick_and_the_next_champi
     assert tracked.apply("serving") == []
     state = records.state(MODEL)
     assert (state.settled, state.coming) == (None, None)
-    assert state.wanted is not None and "it leaks addresses" in state.wanted.why
+    assert state.desired is not None and "it leaks addresses" in state.desired.why
     [observation] = [each for each in shown(tracked) if "withdrawn" in each.metadata]
     assert "it leaks addresses" in str(observation.metadata["withdrawn"].value)
     assert tracked.apply("serving") == [], "there is no champion to follow"
@@ -231,7 +231,7 @@ def test_a_policy_that_a_person_chose_holds_for_the_champions_that_follow(
     promoted(tracked, last)
     [request] = tracked.apply("serving")
     assert tracked.launch(request).success
-    wanted = serving.records.state(MODEL).wanted
+    wanted = serving.records.state(MODEL).desired
     assert wanted is not None and wanted.policy.share == 0.25 and wanted.follows
 
 

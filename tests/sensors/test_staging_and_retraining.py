@@ -7,7 +7,7 @@ import dagster as dg
 from slipway.assets import keys
 from slipway.assets.datasets.snapshots import pointer
 from slipway.recipes.renewal import RenewalSection
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Token
 from slipway.trainer.staging import stage
@@ -91,7 +91,7 @@ def test_each_tick_of_the_schedule_is_a_training_of_its_own_and_the_same_tick_th
     id = first.tags[keys.TRAINING_TAG]
     assert id == again.tags[keys.TRAINING_TAG] != next_week.tags[keys.TRAINING_TAG]
     assert platform.trainings.store(id).specification().cause == sunday.isoformat()
-    assert set(platform.trainings.opened(Duty.RUN)) == {id, next_week.tags[keys.TRAINING_TAG]}
+    assert set(platform.trainings.pending(WorkQueue.RUN)) == {id, next_week.tags[keys.TRAINING_TAG]}
     assert len(platform.partitions(TRAININGS)) == 3
 
 
@@ -104,7 +104,7 @@ def test_a_spent_budget_holds_the_schedule_back_and_not_what_it_has_begun(platfo
     assert retrain(spent, sunday + datetime.timedelta(days=7)) is None
     again = retrain(spent, sunday)
     assert again is not None and again.tags[keys.TRAINING_TAG] == begun.tags[keys.TRAINING_TAG]
-    assert spent.trainings.opened(Duty.RUN) == [begun.tags[keys.TRAINING_TAG]]
+    assert spent.trainings.pending(WorkQueue.RUN) == [begun.tags[keys.TRAINING_TAG]]
 
 
 def test_without_a_snapshot_the_schedule_asks_for_nothing(platform: Platform):

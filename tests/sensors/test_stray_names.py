@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from slipway.sensors import job_watch, metrics_shipping
 from tests.sensors.platform import Platform
 
@@ -14,13 +14,13 @@ STRAYS = ("@000001.a", "a b@000001.a", "..x@1", "@", "-x@000001.a", "ü@000001.a
 
 @pytest.mark.parametrize("sensor", [job_watch.NAME, metrics_shipping.NAME, "notifications"])
 def test_a_stray_name_among_the_duties_stops_no_sensor(platform: Platform, sensor: str):
-    store = platform.finished(*Duty)
-    for duty in Duty:
+    store = platform.finished(*WorkQueue)
+    for duty in WorkQueue:
         for name in STRAYS:
             (platform.trainings.root / ".open" / duty / name).touch()
     platform.apply(sensor)
     platform.apply(sensor)
-    assert set(platform.trainings.opened(Duty.RUN)) <= {store.id}
+    assert set(platform.trainings.pending(WorkQueue.RUN)) <= {store.id}
 
 
 @pytest.mark.parametrize("sensor", ["offers", "sweep_completions"])
@@ -35,7 +35,7 @@ def test_a_pipe_in_the_place_of_a_snapshot_hangs_no_sensor(platform: Platform, s
 
 @pytest.mark.slow
 def test_whatever_stands_among_the_records_stops_no_sensor(platform: Platform):
-    platform.finished(*Duty)
+    platform.finished(*WorkQueue)
     for folder in [path for path in platform.home.durable.rglob("*") if path.is_dir()]:
         (folder / "a stray name").touch()
         (folder / "stray.json").mkdir()

@@ -14,7 +14,7 @@ from slipway.assets.sweeps.decisions import closing
 from slipway.assets.sweeps.full_scale import led_to
 from slipway.assets.sweeps.store import SweepStore, sweeps
 from slipway.cli.main import main
-from slipway.resources.trainings.store import Duty, TrainingStore
+from slipway.resources.trainings.store import TrainingStore, WorkQueue
 from slipway.trainer.base import lock
 from tests.assets.sweeps.simulation import Curve, continued
 from tests.sensors.platform import BY, SEARCH, TINY, Platform
@@ -45,7 +45,7 @@ def completed(platform: Platform, value: Curve = lowest) -> SweepStore:
 
 
 def best_training(platform: Platform) -> TrainingStore:
-    [id] = platform.trainings.opened(Duty.RUN)
+    [id] = platform.trainings.pending(WorkQueue.RUN)
     return platform.trainings.store(id)
 
 
@@ -82,9 +82,9 @@ def test_a_complete_sweep_starts_the_training_of_its_best_parameters(platform: P
     assert platform.apply("sweep_completions") == []
     store = best_training(platform)
     rate = sweep.best.parameters["optimiser.learning_rate"]
-    assert store.read().wanted and store.specification().numbers["optimiser"]["learning_rate"] == rate
-    assert store.specification().numbers["run"]["steps"] == platform.recipe.run.steps
-    assert store.terms().origin["trial"] == sweep.best.number
+    assert store.read().should_run and store.specification().identity_config["optimiser"]["learning_rate"] == rate
+    assert store.specification().identity_config["run"]["steps"] == platform.recipe.run.steps
+    assert store.run_policy().origin["trial"] == sweep.best.number
     assert store.id in platform.partitions(keys.training_partitions(TINY))
 
 
@@ -95,7 +95,7 @@ def test_where_no_trial_beats_the_recipe_as_it_is_written_that_is_trained(platfo
     subject = current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers, platform.tracking)
     led = led_to(subject, sweep)
     assert led is not None and led.recipe == platform.recipe
-    assert platform.apply("sweep_completions") == [] and platform.trainings.opened(Duty.RUN) == []
+    assert platform.apply("sweep_completions") == [] and platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_the_second_tick_changes_nothing(platform: Platform):
@@ -122,7 +122,7 @@ def test_a_training_that_a_person_stopped_is_not_started_again(platform: Platfor
     platform.apply("sweep_completions")
     best_training(platform).want("stop", BY, "a test")
     assert platform.apply("sweep_completions") == []
-    assert not best_training(platform).read().wanted
+    assert not best_training(platform).read().should_run
 
 
 def test_a_sweep_without_a_run_is_given_one(platform: Platform):
@@ -171,7 +171,7 @@ def test_a_sweep_that_was_not_completed_starts_no_training(platform: Platform, o
     assert state is not None
     store.append(closing(state, outcome, "a test"))
     assert platform.apply("sweep_completions") == []
-    assert platform.trainings.opened(Duty.RUN) == []
+    assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_a_sweep_that_was_stopped_fails_its_run_and_shows_its_report(platform: Platform):

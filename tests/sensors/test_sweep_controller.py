@@ -21,7 +21,7 @@ from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
 from slipway.assets.sweeps.trials import trials_of
-from slipway.assets.training import specification, terms
+from slipway.assets.training import run_policy, specification
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.base import lock
@@ -187,7 +187,7 @@ def test_a_trial_has_the_terms_that_a_training_of_its_recipe_has(platform: Platf
     searched = encrypted(platform)
     trial = searched.trial({"optimiser.learning_rate": 0.01})
     found = searched.trial_terms(trial, "search-1", 0, {})
-    expected = terms(searched.training, {"sweep": "search-1", "trial": 0})
+    expected = run_policy(searched.training, {"sweep": "search-1", "trial": 0})
     assert found == dataclasses.replace(expected, max_nodes=1, failures_without_checkpoint=1)
     assert found.operation["storage"]["key_file"]
 
@@ -216,7 +216,7 @@ def begun(platform: Platform, store: SweepStore) -> TrainingStore:
     store.append(Asked(trial=0, parameters=parameters, until=100), Started(trial=0, job="a job", nodes=("node-0",)))
     recipe = subject(platform).trial(parameters)
     described = specification(recipe, subject(platform).snapshot, platform.tiers)
-    trial = trials_of(store).propose(described, terms(recipe), id=f"{store.sweep}.0")
+    trial = trials_of(store).propose(described, run_policy(recipe), id=f"{store.sweep}.0")
     trial.want("run", "a test", "a test")
     trial.claim(1, ("node-0",), "a test", "a test")
     return trial
@@ -281,7 +281,7 @@ def test_the_trials_of_a_closed_sweep_are_stopped(platform: Platform, store: Swe
     store.append(closing(state(store), "stopped", "a test"))
     sweep = controller(platform, store).run(lambda sweep: None)
     assert sweep.running == []
-    assert not [trial for trial in trials(store) if trial.read().wanted]
+    assert not [trial for trial in trials(store) if trial.read().should_run]
     marked.until_gone()
 
 

@@ -29,7 +29,7 @@ def test_each_trial_trains_with_the_values_that_the_sampler_drew(platform: Platf
     assert [event.trial for event in asked] == list(range(len(sweep.trials)))
     assert {each.state for each in sweep.trials.values()} == {"completed"}
     for event in asked:
-        numbers = trial(store, event.trial).specification().numbers["optimiser"]
+        numbers = trial(store, event.trial).specification().identity_config["optimiser"]
         assert {name: numbers[name.removeprefix("optimiser.")] for name in event.parameters} == event.parameters
     first, *others = [event.parameters for event in asked]
     assert first == dict(sweep.plan.written)

@@ -10,8 +10,8 @@ from slipway.assets.sweeps.events import Event
 from slipway.assets.sweeps.store import SweepStore
 from slipway.resources.mlflow.sweeps import NESTED, PARENT_TAG, SWEEP_TAG
 from slipway.resources.mlflow.tracking import Tracking
-from slipway.resources.trainings.store import Duty, all_trials
-from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
+from slipway.resources.trainings.store import WorkQueue, all_trials
+from tests.assets.sweeps.simulation import budgeted, log_of, opened, power_law
 from tests.sensors.platform import TINY, Platform
 
 SWEEP = "curves-000000000000"
@@ -22,11 +22,11 @@ def sweep(tracked: Platform) -> SweepStore:
     """A complete sweep, whose trial 0 has left a whole training."""
     store = SweepStore(tracked.tiers.durable_path / "sweeps" / SWEEP)
     store.create({"sweep": {"training": TINY}})
-    log: list[Event] = whole(opened(), budgeted(), power_law)
+    log: list[Event] = log_of(opened(), budgeted(), power_law)
     store.append(*log)
     owing.owe(store)
     shutil.copytree(tracked.finished().folder, store.folder / "trials" / f"{SWEEP}.0")
-    all_trials(tracked.tiers)[SWEEP].open(f"{SWEEP}.0", Duty.TRACKING)
+    all_trials(tracked.tiers)[SWEEP].open(f"{SWEEP}.0", WorkQueue.TRACKING)
     return store
 
 

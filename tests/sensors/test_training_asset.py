@@ -11,7 +11,7 @@ from slipway.assets import keys, results
 from slipway.assets.results import result_metadata
 from slipway.resources import identity
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.store import Duty
+from slipway.resources.trainings.store import WorkQueue
 from tests.conftest import Marked, until
 from tests.sensors.platform import BY, Platform
 
@@ -103,14 +103,14 @@ def test_a_run_that_only_shows_a_training_does_not_want_it_again(platform: Platf
 
 
 def test_two_runs_of_one_training_show_its_result_once(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     for _ in range(2):
         assert platform.materialise([keys.key("tiny", "training")], store.id).success
     assert len(platform.materialisations("training", store.id)) == 1
 
 
 def test_a_run_that_wakes_up_after_the_job_watch_showed_the_result_shows_nothing(platform: Platform):
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     platform.apply("job_watch")
     result = platform.materialise([keys.key("tiny", "training")], store.id)
     assert result.success and len(platform.materialisations("training", store.id)) == 1
@@ -121,10 +121,10 @@ def test_while_another_process_shows_a_result_the_job_watch_leaves_it_to_that(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(results, "LOCK_SECONDS", 0.1)
-    store = platform.finished(Duty.RUN)
+    store = platform.finished(WorkQueue.RUN)
     with results.showing(platform.instance, store.read()) as due:
         assert due
         assert "another process" in str(platform.tick("job_watch").skip_message)
-    assert platform.trainings.opened(Duty.RUN) == [store.id]
+    assert platform.trainings.pending(WorkQueue.RUN) == [store.id]
     platform.apply("job_watch")
     assert len(platform.materialisations("training", store.id)) == 1

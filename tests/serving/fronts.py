@@ -32,9 +32,9 @@ class RunningFront:
 
     @property
     def url(self) -> str:
-        place = self.records.front()
-        assert place is not None
-        return place.url
+        address = self.records.front()
+        assert address is not None
+        return address.url
 
     def wish(self, version: ServedVersion | None, policy: SwitchPolicy | None = None) -> int:
         """Want a version, or nothing; returns the number of the wish."""
@@ -50,29 +50,29 @@ class RunningFront:
 
     def ask(self, path: str = "/v1/completions", **fields: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
         """Status, document and headers of an answer."""
-        given = {"model": MODEL, "max_tokens": 8, "temperature": 0, **fields}
-        if path.endswith("/completions") and "messages" not in given:
-            given.setdefault("prompt", "def f(x):")
-        return call(f"{self.url}{path}", given)
+        document = {"model": MODEL, "max_tokens": 8, "temperature": 0, **fields}
+        if path.endswith("/completions") and "messages" not in document:
+            document.setdefault("prompt", "def f(x):")
+        return call(f"{self.url}{path}", document)
 
     def stream(self, path: str = "/v1/completions", **fields: Any) -> list[dict[str, Any]]:
         """The events of a streamed answer, without the last one, [DONE]."""
-        given = {"model": MODEL, "stream": True, "temperature": 0, **fields}
-        with urllib.request.urlopen(_post(f"{self.url}{path}", given), timeout=120) as response:
+        document = {"model": MODEL, "stream": True, "temperature": 0, **fields}
+        with urllib.request.urlopen(_post(f"{self.url}{path}", document), timeout=120) as response:
             events = [line[6:].strip() for line in response if line.startswith(b"data: ")]
         assert events[-1] == b"[DONE]"
         return [json.loads(event) for event in events[:-1]]
 
     def leave_stream(self, **fields: Any) -> None:
         """Ask for a stream, and go away after its first event."""
-        given = {"model": MODEL, "stream": True, "prompt": "def f(x):", **fields}
-        with urllib.request.urlopen(_post(f"{self.url}/v1/completions", given), timeout=120) as response:
+        document = {"model": MODEL, "stream": True, "prompt": "def f(x):", **fields}
+        with urllib.request.urlopen(_post(f"{self.url}/v1/completions", document), timeout=120) as response:
             assert response.readline().startswith(b"data: ")
 
     def shares(self) -> list[dict[str, Any]]:
         """Who answers which share, as the front says."""
-        found: list[dict[str, Any]] = json.loads(self.get("/serving")[1])[MODEL]["shares"]
-        return found
+        shares: list[dict[str, Any]] = json.loads(self.get("/serving")[1])[MODEL]["shares"]
+        return shares
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of a page."""
@@ -95,8 +95,8 @@ def wish(records: ServingRecords, version: ServedVersion | None, policy: SwitchP
     """Want a version, or nothing."""
     state = records.state(MODEL)
     want = "serve" if version else "stop"
-    wanted = ServingWish(want, "a test", "asked", version, state.settled, False, policy or SwitchPolicy())  # type: ignore[arg-type]
-    assert records.wish(state, wanted)
+    new_wish = ServingWish(want, "a test", "asked", version, state.settled, False, policy or SwitchPolicy())  # type: ignore[arg-type]
+    assert records.wish(state, new_wish)
     return state.number + 1
 
 
@@ -106,7 +106,7 @@ def front(durable: Path, threads: int = 1) -> Iterator[RunningFront]:
     records = ServingRecords(durable)
     process = start(durable, threads)
     try:
-        until(lambda: (place := records.front()) is not None and place.pid == process.pid, "the front to listen")
+        until(lambda: (address := records.front()) is not None and address.pid == process.pid, "the front to listen")
         yield RunningFront(records, process)
     finally:
         process.terminate()
@@ -145,7 +145,7 @@ class Load:
 
     def __enter__(self) -> "Load":
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(each,)) for each in range(self.clients)]
+        self._threads = [threading.Thread(target=self._ask, args=(index,)) for index in range(self.clients)]
         for thread in self._threads:
             thread.start()
         return self
@@ -158,15 +158,15 @@ class Load:
     def _ask(self, client: int) -> None:
         while not self._over.is_set():
             try:
-                status, said, headers = self.front.ask(
+                status, answer, headers = self.front.ask(
                     prompt="import os, sys  # a line of text", max_tokens=self.tokens
                 )
             except OSError as error:
                 self.failures.append(str(error))
                 continue
-            if status != 200 or not said["choices"]:
-                self.failures.append(f"{status}: {said}")
+            if status != 200 or not answer["choices"]:
+                self.failures.append(f"{status}: {answer}")
             else:
-                assert said["model"] == headers["X-Slipway-Version"]
-                self.versions.append(said["model"])
+                assert answer["model"] == headers["X-Slipway-Version"]
+                self.versions.append(answer["model"])
             time.sleep(0.002 * client)

@@ -26,11 +26,11 @@ def tokenizer() -> bytes:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made = Tokenizer(models.BPE({each: place for place, each in enumerate(alphabet)}, []))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.add_special_tokens([AddedToken(END_OF_DOCUMENT, special=True)])
-    return str(made.to_str()).encode()
+    byte_tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
+    byte_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    byte_tokenizer.decoder = decoders.ByteLevel()
+    byte_tokenizer.add_special_tokens([AddedToken(END_OF_DOCUMENT, special=True)])
+    return str(byte_tokenizer.to_str()).encode()
 
 
 def files(seed: int, shape: DecoderShape = SMALL, length: int = LENGTH) -> dict[str, bytes]:
@@ -38,7 +38,7 @@ def files(seed: int, shape: DecoderShape = SMALL, length: int = LENGTH) -> dict[
     data = Data(vocabulary=257, length=length)
     settings = huggingface.config_of(shape, data, "float32", 256)
     numbers = torch.Generator().manual_seed(seed)
-    stored = {entry.theirs: entry.stored for entry in table.entries(Settings(settings["model_type"], shape, data))}
+    stored = {entry.hf_name: entry.stored for entry in table.entries(Settings(settings["model_type"], shape, data))}
     weights = {name: torch.randn(shape, generator=numbers) * 0.08 for name, shape in stored.items()}
     return {
         huggingface.CONFIG: atomic.readable_json(settings),

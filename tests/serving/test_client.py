@@ -90,7 +90,7 @@ def test_whatever_a_server_answers_there_is_a_text_or_a_clear_error(server: Answ
         server.status = status
         for body in (data, b"data: " + data.replace(b"\n", b"") + b"\n\n"):
             server.body = body
-            for ask in (client.stream, lambda url, asked: [client.complete(url, asked)]):
+            for ask in (client.stream, lambda url, document: [client.complete(url, document)]):
                 try:
                     list(ask(server.url, {}))
                 except client.NotAnswered as refused:

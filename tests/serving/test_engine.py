@@ -74,16 +74,16 @@ def alone(model: Decoder, prompt: list[int], most: int) -> list[int]:
 
 def answer(decoder: InferenceDecoder, sequences: list[Sequence]) -> None:
     """All at once."""
-    over, left = threading.Event(), set(sequences)
+    over, unfinished = threading.Event(), set(sequences)
 
     def deliver(changed: list[Sequence]) -> None:
-        left.difference_update(each for each in changed if each.finish)
-        if not left:
+        unfinished.difference_update(sequence for sequence in changed if sequence.finish)
+        if not unfinished:
             over.set()
 
     engine = AnswerEngine(decoder, deliver)
-    for each in sequences:
-        engine.submit(each)
+    for answered in sequences:
+        engine.submit(answered)
     engine.start()
     assert over.wait(120)
     engine.stop()
@@ -97,10 +97,12 @@ def test_answers_that_share_a_batch_are_those_of_the_trained_model(
     monkeypatch.setattr(batching, "PIECE", 8)  # prompts come in pieces, between the steps of others
     numbers = torch.Generator().manual_seed(3)
     prompts = [torch.randint(0, 257, (size,), generator=numbers).tolist() for size in (3, 17, 40, 5, 30, 9)]
-    sequences = [Sequence(prompt, 6 + 4 * place, GREEDY) for place, prompt in enumerate(prompts)]
+    sequences = [Sequence(prompt, 6 + 4 * index, GREEDY) for index, prompt in enumerate(prompts)]
     answer(loaded(folder, rows=3), sequences)
     model = trained(folder)
-    assert [each.tokens for each in sequences] == [alone(model, each.prompt, each.most) for each in sequences]
+    assert [sequence.tokens for sequence in sequences] == [
+        alone(model, sequence.prompt, sequence.most) for sequence in sequences
+    ]
 
 
 def test_the_log_probabilities_of_a_prompt_are_those_of_the_trained_model(tmp_path: Path):
@@ -115,9 +117,9 @@ def test_the_log_probabilities_of_a_prompt_are_those_of_the_trained_model(tmp_pa
 
 def test_an_answer_that_nobody_waits_for_leaves_the_batch(tmp_path: Path):
     folder = tmp_path / exported(tmp_path, 1).folder
-    left, kept = Sequence([1, 2], 100, GREEDY, cancelled=True), Sequence([3], 4, GREEDY)
-    answer(loaded(folder, rows=1), [left, kept])
-    assert (left.finish, left.tokens, kept.finish, len(kept.tokens)) == ("cancelled", [], "length", 4)
+    cancelled, waiting = Sequence([1, 2], 100, GREEDY, cancelled=True), Sequence([3], 4, GREEDY)
+    answer(loaded(folder, rows=1), [cancelled, waiting])
+    assert (cancelled.finish, cancelled.tokens, waiting.finish, len(waiting.tokens)) == ("cancelled", [], "length", 4)
 
 
 def test_a_model_of_pictures_is_refused(tmp_path: Path):

@@ -62,8 +62,8 @@ class _Passing(http.server.BaseHTTPRequestHandler):
         if not pods:
             return self._say(200 if path == "health" else 500, b"{}")
         try:
-            asked = urllib.request.Request(f"{pods}/{path}", body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(asked, timeout=120) as answer:
+            request = urllib.request.Request(f"{pods}/{path}", body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 self._say(answer.status, answer.read())
         except urllib.error.HTTPError as error:
             self._say(error.code, error.read())
@@ -97,10 +97,10 @@ class ServedCluster:
     def ask(self) -> str:
         """Who answers a request to one front after the other."""
         front = self.fronts[next(self._turn) % 2]
-        given = {"model": MODEL, "prompt": "import os, sys  # a line of text", "max_tokens": 4, "temperature": 0}
-        status, said, _ = call(f"{front}/v1/completions", given)
-        assert status == 200, said
-        return str(said["model"])
+        document = {"model": MODEL, "prompt": "import os, sys  # a line of text", "max_tokens": 4, "temperature": 0}
+        status, answer, _ = call(f"{front}/v1/completions", document)
+        assert status == 200, answer
+        return str(answer["model"])
 
     def ask_until_judged(self, number: int) -> list[str]:
         """Who answers until there is a verdict over a wish."""
@@ -115,9 +115,9 @@ class ServedCluster:
         return answered
 
     def verdict(self) -> SwitchVerdict:
-        found = self.records.state(MODEL).verdict
-        assert found is not None
-        return found
+        switch_verdict = self.records.state(MODEL).verdict
+        assert switch_verdict is not None
+        return switch_verdict
 
 
 @pytest.fixture
@@ -128,15 +128,15 @@ def cluster(tmp_path: Path) -> Iterator[ServedCluster]:
     command = [sys.executable, "-m", "slipway.serving", "--durable", str(tmp_path), "--service", services.url, "--port"]
     fronts = [subprocess.Popen([*command, str(port)], cwd=ROOT) for port in ports]
     one, other = (f"http://127.0.0.1:{port}" for port in ports)
-    made = ServedCluster(ServingRecords(tmp_path), services, (one, other))
+    served_cluster = ServedCluster(ServingRecords(tmp_path), services, (one, other))
     try:
-        with made.pods:
+        with served_cluster.pods:
             first = exported(tmp_path, 1)
-            wish(made.records, first)
-            made.ready(first)
-            until(lambda: made.records.state(MODEL).verdict, "the first version to be served")
-            until(lambda: all(_answers(url) for url in made.fronts), "both fronts to answer")
-            yield made
+            wish(served_cluster.records, first)
+            served_cluster.ready(first)
+            until(lambda: served_cluster.records.state(MODEL).verdict, "the first version to be served")
+            until(lambda: all(_answers(url) for url in served_cluster.fronts), "both fronts to answer")
+            yield served_cluster
     finally:
         for front in fronts:
             front.terminate()

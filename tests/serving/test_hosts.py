@@ -22,11 +22,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFront]:
     with pytest.MonkeyPatch.context() as environ:
         environ.setenv(host_names.VARIABLE, "models.example")
         with front(tmp_path_factory.mktemp("durable")) as started:
-            until(lambda: _asked(started, "/live", "localhost")[0] == 200, "the front to answer")
+            until(lambda: _response(started, "/live", "localhost")[0] == 200, "the front to answer")
             yield started
 
 
-def _asked(running: RunningFront, path: str, host: str, body: object = None) -> tuple[int, str]:
+def _response(running: RunningFront, path: str, host: str, body: object = None) -> tuple[int, str]:
     connection = http.client.HTTPConnection(urlsplit(running.url).netloc, timeout=60)
     data = None if body is None else json.dumps(body)
     connection.request("GET" if body is None else "POST", path, data, {"Host": host})
@@ -37,23 +37,23 @@ def _asked(running: RunningFront, path: str, host: str, body: object = None) -> 
 @pytest.mark.parametrize("path", ["/", "/serving", "/v1/models", "/metrics", "/nothing"])
 @pytest.mark.parametrize("host", ["evil.example:8000", "0.0.0.0:8000", "10.9.8.7"])
 def test_no_page_is_shown_under_a_name_that_is_none_of_the_fronts(running: RunningFront, path: str, host: str):
-    status, said = _asked(running, path, host)
-    message = json.loads(said)["error"]["message"]
+    status, body = _response(running, path, host)
+    message = json.loads(body)["error"]["message"]
     assert status == 421 and message.startswith(f"Host: found '{host}', expected") and "SLIPWAY_HOSTS" in message
 
 
 def test_no_prompt_is_answered_under_another_name(running: RunningFront):
     for path in ("/v1/completions", "/v1/chat/completions"):
-        assert _asked(running, path, "evil.example:8000", {"prompt": "a"})[0] == 421
+        assert _response(running, path, "evil.example:8000", {"prompt": "a"})[0] == 421
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "[::1]:8000", "models.example"])
 def test_the_front_answers_under_this_machines_names_and_those_in_the_settings(running: RunningFront, host: str):
-    assert _asked(running, "/v1/models", host) == (200, '{"object": "list", "data": []}')
+    assert _response(running, "/v1/models", host) == (200, '{"object": "list", "data": []}')
 
 
 def test_probes_are_answered_under_any_name(running: RunningFront):
-    assert [_asked(running, path, "10.244.0.7:8000")[0] for path in ("/live", "/health")] == [200, 200]
+    assert [_response(running, path, "10.244.0.7:8000")[0] for path in ("/live", "/health")] == [200, 200]
 
 
 def test_a_setting_that_is_no_name_ends_the_front_with_a_sentence(tmp_path: Path):

@@ -25,14 +25,14 @@ def test_weights_that_do_not_fit_are_refused_before_they_are_read(tmp_path: Path
 
 
 def test_a_model_beside_which_no_answer_fits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    given = order(tmp_path)
-    needed = weights.least_bytes(given.folder, torch.float32)
+    worker_order = order(tmp_path)
+    needed = weights.least_bytes(worker_order.folder, torch.float32)
     monkeypatch.setattr(worker, "free_bytes", lambda device: int(needed / worker.MEMORY_SHARE) + 100)
     with pytest.raises(Refused, match=r"beside the weights .* expected .* MiB for one answer"):
-        worker.load(given)
+        worker.load(worker_order)
 
 
 def test_free_memory_is_what_the_machine_says_or_its_control_group_leaves():
     free = worker.free_bytes(torch.device("cpu"))
-    whole = int(Path("/proc/meminfo").read_text().split()[1]) << 10
-    assert 0 < free < whole
+    total = int(Path("/proc/meminfo").read_text().split()[1]) << 10
+    assert 0 < free < total

@@ -18,7 +18,7 @@ from slipway.serving.front.switch import ModelSwitch
 from slipway.serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
 from tests.serving.fronts import MODEL, wish
 
-FIRST, SECOND = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "12")
+FIRST, SECOND = (ServedVersion(number, number * 64, f"exports/{number}", number * 64) for number in "12")
 ANSWER = {"usage": {"completion_tokens": 1}}
 
 
@@ -39,18 +39,18 @@ class Maker:
         self.urls = urls
 
     def make(self, model: str, version: ServedVersion) -> Backend:
-        made = ReadyBackend(model, version)
-        made.url = self.urls[version.number]
-        return made
+        backend = ReadyBackend(model, version)
+        backend.url = self.urls[version.number]
+        return backend
 
 
 @contextlib.asynccontextmanager
-async def server(statuses: Sequence[int], asked: list[int]) -> AsyncIterator[str]:
-    """A server that answers with these, the last one for ever; `asked` gets each."""
+async def server(statuses: Sequence[int], calls: list[int]) -> AsyncIterator[str]:
+    """A server that answers with these, the last one for ever; `calls` gets each."""
 
     async def answer(_: web.Request) -> web.Response:
-        asked.append(statuses[min(len(asked), len(statuses) - 1)])
-        return web.json_response(ANSWER, status=asked[-1])
+        calls.append(statuses[min(len(calls), len(statuses) - 1)])
+        return web.json_response(ANSWER, status=calls[-1])
 
     application = web.Application()
     application.router.add_post("/v1/completions", answer)
@@ -63,7 +63,7 @@ async def server(statuses: Sequence[int], asked: list[int]) -> AsyncIterator[str
         await runner.cleanup()
 
 
-async def asked(
+async def statuses_of(
     durable: Path, old: Sequence[int], new: Sequence[int], only: str = ""
 ) -> tuple[int, list[int], list[int], ModelSwitch]:
     """The status of one request to a version and its canary, what each of them answered, and what was counted; `only`
@@ -88,8 +88,8 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def counts(durable: Path, old: Sequence[int], new: Sequence[int]) -> tuple[int, int, int, int]:
     """The status, how often both were asked, and the failures of each."""
-    status, first, second, switch = await asked(durable, old, new)
-    old_failed, new_failed = (switch.answered[each.checkpoint].failed for each in (FIRST, SECOND))
+    status, first, second, switch = await statuses_of(durable, old, new)
+    old_failed, new_failed = (switch.answered[version.checkpoint].failed for version in (FIRST, SECOND))
     return status, len(first) + len(second), old_failed, new_failed
 
 
@@ -103,13 +103,13 @@ def test_a_fault_that_another_version_does_not_have_speaks_against_the_first(tmp
 
 def test_a_request_that_names_a_version_is_answered_by_that_one_alone(tmp_path: Path):
     for number, version in enumerate((FIRST, SECOND)):
-        status, *answered, _ = asyncio.run(asked(tmp_path / version.number, [200], [200], version.checkpoint))
+        status, *answered, _ = asyncio.run(statuses_of(tmp_path / version.number, [200], [200], version.checkpoint))
         assert status == 200 and answered[number] == [200] and answered[1 - number] == []
-    status, first, second, _ = asyncio.run(asked(tmp_path / "failing", [200], [500, 500, 200], SECOND.checkpoint))
+    status, first, second, _ = asyncio.run(statuses_of(tmp_path / "failing", [200], [500, 500, 200], SECOND.checkpoint))
     assert (status, first, second) == (200, [], [500, 500, 200])
 
 
 def test_what_a_client_asks_wrongly_does_not_count_as_given(tmp_path: Path):
-    status, first, second, switch = asyncio.run(asked(tmp_path, [400], [400]))
+    status, first, second, switch = asyncio.run(statuses_of(tmp_path, [400], [400]))
     assert (status, len(first) + len(second)) == (400, 1)
-    assert sum(each.begun + each.failed for each in switch.answered.values()) == 0
+    assert sum(answered.begun + answered.failed for answered in switch.answered.values()) == 0

@@ -17,8 +17,8 @@ def test_a_completion_has_openais_defaults():
 
 def test_a_chat_answers_as_long_as_fits_unless_it_is_told_how_long():
     messages = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]
-    found = parse({"messages": messages}, chat=True)
-    assert (found.prompt, found.most) == ((Message("system", "s"), Message("user", "u")), None)
+    request = parse({"messages": messages}, chat=True)
+    assert (request.prompt, request.most) == ((Message("system", "s"), Message("user", "u")), None)
     assert parse({"messages": messages, "max_completion_tokens": 7}, chat=True).most == 7
     assert parse({"messages": messages, "max_completion_tokens": None, "max_tokens": 5}, chat=True).most == 5
 
@@ -26,9 +26,9 @@ def test_a_chat_answers_as_long_as_fits_unless_it_is_told_how_long():
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "u"}]}
 
 
-@pytest.mark.parametrize(("prompt", "given"), [(100, 16), (112, 16), (113, 15), (127, 1)])
-def test_a_completion_that_does_not_say_how_long_gets_16_tokens_or_what_fits(prompt: int, given: int):
-    assert new_tokens(parse({"prompt": "a"}, chat=False), prompt, longest=128) == given
+@pytest.mark.parametrize(("prompt", "expected"), [(100, 16), (112, 16), (113, 15), (127, 1)])
+def test_a_completion_that_does_not_say_how_long_gets_16_tokens_or_what_fits(prompt: int, expected: int):
+    assert new_tokens(parse({"prompt": "a"}, chat=False), prompt, longest=128) == expected
     assert new_tokens(parse(CHAT, chat=True), prompt, longest=128) == 128 - prompt
 
 
@@ -44,12 +44,12 @@ def test_a_prompt_may_be_the_ids_of_tokens(prompt: Any):
     assert parse({"prompt": prompt}, chat=False).prompt == (1, 2)
 
 
-@pytest.mark.parametrize("given", [0, 1, 5])
-def test_as_many_likeliest_tokens_are_reported_as_are_asked_for(given: int):
-    found = parse({"prompt": "a", "logprobs": given, "echo": True, "max_tokens": 0}, chat=False)
-    assert (found.logprobs, found.top) == (True, given)
-    chat = {"messages": [{"role": "user", "content": "a"}], "logprobs": True, "top_logprobs": given}
-    assert (parse(chat, chat=True).logprobs, parse(chat, chat=True).top) == (True, given)
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_as_many_likeliest_tokens_are_reported_as_are_asked_for(count: int):
+    request = parse({"prompt": "a", "logprobs": count, "echo": True, "max_tokens": 0}, chat=False)
+    assert (request.logprobs, request.top) == (True, count)
+    chat = {"messages": [{"role": "user", "content": "a"}], "logprobs": True, "top_logprobs": count}
+    assert (parse(chat, chat=True).logprobs, parse(chat, chat=True).top) == (True, count)
 
 
 def test_a_chat_that_asks_for_likeliest_tokens_without_log_probabilities_is_reported():
@@ -122,9 +122,9 @@ def test_each_field_is_answered_or_refused_by_its_name_at_its_edges(field: str):
     for value in answered:
         parse({"prompt": "a", field: value}, chat=False)
     for value in refused:
-        with pytest.raises(BadRequest) as found:
+        with pytest.raises(BadRequest) as raised:
             parse({"prompt": "a", field: value}, chat=False)
-        assert found.value.field == field, value
+        assert raised.value.field == field, value
 
 
 @pytest.mark.parametrize(

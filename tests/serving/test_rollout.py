@@ -15,20 +15,20 @@ EVEN = [0.001, -0.001] * 10
 
 
 def answered(requests: int, failed: int = 0, first: float = 0.05, token: float = 0.01, given_up: int = 0) -> Answered:
-    found = Answered(begun=requests + given_up, given_up=given_up)
+    statistics = Answered(begun=requests + given_up, given_up=given_up)
     for _ in range(requests - failed):
-        found.add(first, token)
+        statistics.add(first, token)
     for _ in range(failed):
-        found.fail()
-    return found
+        statistics.fail()
+    return statistics
 
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 1 / 3, 0.5, 0.999, 1.0])
 def test_the_share_of_the_new_version_holds_at_any_moment(share: float):
-    given = 0
+    sent = 0
     for number in range(1000):
-        given += goes_to_new(number, share)
-        assert abs(given - share * (number + 1)) < 1
+        sent += goes_to_new(number, share)
+        assert abs(sent - share * (number + 1)) < 1
 
 
 def test_a_version_against_which_nothing_speaks_gets_all_of_the_traffic():
@@ -114,7 +114,7 @@ def test_a_version_that_may_predict_texts_worse_is_watched_on(seconds: float):
     assert decide(POLICY, old, new, pairs, seconds) is None
     reason = waits_for(POLICY, old, new, pairs)
     assert reason == "on trial until more answers tell whether it predicts what people write worse"
-    verdict = decide(POLICY, old, new, [*pairs, *(-each for each in pairs)], seconds)
+    verdict = decide(POLICY, old, new, [*pairs, *(-pair for pair in pairs)], seconds)
     assert verdict is not None and verdict.outcome == "all"
 
 

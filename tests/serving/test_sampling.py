@@ -13,8 +13,8 @@ def drawn(times: int, **how: float) -> list[int]:
     """How often each token was drawn, in so many answers with a seed each."""
     counts = [0] * LOGITS.shape[1]
     for seed in range(times):
-        asked = Sampling(seed=seed, **how)
-        counts[sampling.draw(LOGITS.clone(), [(asked, sampling.generator(asked))])[0]] += 1
+        settings = Sampling(seed=seed, **how)
+        counts[sampling.draw(LOGITS.clone(), [(settings, sampling.generator(settings))])[0]] += 1
     return counts
 
 
@@ -37,8 +37,8 @@ def test_the_likeliest_token_is_left_however_small_top_p_is():
 def test_a_top_p_of_0_leaves_the_likeliest_token_alone(top_p: float):
     shuffled = LOGITS[:, [3, 1, 0, 2]]
     for seed in range(20):
-        asked = Sampling(1.0, top_p, seed)
-        assert sampling.draw(shuffled.clone(), [(asked, sampling.generator(asked))]) == [2]
+        settings = Sampling(1.0, top_p, seed)
+        assert sampling.draw(shuffled.clone(), [(settings, sampling.generator(settings))]) == [2]
 
 
 @pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-40, 1e-6])
@@ -46,8 +46,8 @@ def test_a_top_p_of_0_leaves_the_likeliest_token_alone(top_p: float):
 def test_however_small_the_temperature_the_likeliest_token_is_drawn(temperature: float, scale: float):
     logits = torch.tensor([[0.5, -1.0, 3.0, 1.0]]) * scale
     for top_p in (1.0, 0.5, 0.0):
-        asked = Sampling(temperature, top_p, 7)
-        assert sampling.draw(logits.clone(), [(asked, sampling.generator(asked))]) == [int(logits.argmax())]
+        settings = Sampling(temperature, top_p, 7)
+        assert sampling.draw(logits.clone(), [(settings, sampling.generator(settings))]) == [int(logits.argmax())]
 
 
 def test_equal_seeds_draw_equal_tokens():
@@ -56,5 +56,5 @@ def test_equal_seeds_draw_equal_tokens():
 
 def test_each_row_of_a_batch_is_drawn_as_its_own_request_asks():
     greedy, narrow = Sampling(temperature=0.0), Sampling(top_p=0.1, seed=1)
-    asked = [(each, sampling.generator(each)) for each in (greedy, narrow)]
-    assert sampling.draw(LOGITS.repeat(2, 1), asked) == [0, 0]
+    rows = [(row, sampling.generator(row)) for row in (greedy, narrow)]
+    assert sampling.draw(LOGITS.repeat(2, 1), rows) == [0, 0]

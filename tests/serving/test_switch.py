@@ -36,13 +36,13 @@ def switch_of(durable: Path) -> ModelSwitch:
 
 
 def test_a_version_that_died_and_waits_for_its_next_start_says_so_to_everybody(tmp_path: Path):
-    async def seen() -> ModelSwitch:
+    async def observe() -> ModelSwitch:
         switch = switch_of(tmp_path)
         for _ in range(2):  # it is started, and found dead
             await switch.tick()
         return switch
 
-    switch, note = asyncio.run(seen()), f"it died once, as {WHY}; it starts again after 0.5 s"
+    switch, note = asyncio.run(observe()), f"it died once, as {WHY}; it starts again after 0.5 s"
     assert switch.problem == f"{MODEL}@1: {note}"
     answering = ServingRecords(tmp_path).answering(MODEL)
     assert answering is not None and answering.problem == switch.problem
@@ -85,14 +85,14 @@ def test_a_version_that_has_answered_before_is_tried_again_when_it_is_refused(
     records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
     switch = ModelSwitch(MODEL, records, cast(BackendMaker, RefusingMaker(2)), "http://127.0.0.1:1")
 
-    async def seen() -> list[str]:
+    async def observe() -> list[str]:
         problems = list[str]()
         while switch.choose() is None and len(problems) < 10:
             await switch.tick()
             problems.append(switch.problem)
         return problems
 
-    assert asyncio.run(seen()) == [f"{MODEL}@1: {NO_MEMORY}", f"{MODEL}@1: {NO_MEMORY}", ""]
+    assert asyncio.run(observe()) == [f"{MODEL}@1: {NO_MEMORY}", f"{MODEL}@1: {NO_MEMORY}", ""]
 
 
 def test_a_new_version_that_is_refused_is_not_tried_again(tmp_path: Path):
@@ -101,11 +101,11 @@ def test_a_new_version_that_is_refused_is_not_tried_again(tmp_path: Path):
     maker = RefusingMaker(1)
     switch = ModelSwitch(MODEL, records, cast(BackendMaker, maker), "http://127.0.0.1:1")
 
-    async def seen() -> None:
+    async def observe() -> None:
         for _ in range(3):
             await switch.tick()
 
-    asyncio.run(seen())
+    asyncio.run(observe())
     verdict = records.state(MODEL).verdict
     assert verdict is not None and (verdict.outcome, verdict.why) == ("back", NO_MEMORY)
     assert maker.left == 0 and switch.problem == NO_MEMORY

@@ -26,14 +26,14 @@ def test_a_template_has_the_messages_and_the_special_tokens(tmp_path: Path):
         "{{ bos_token }}{% for message in messages %}{% if message.role == 'system' %}{% continue %}{% endif %}"
         "{{ message.role }}={{ message.content }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}!{% endif %}"
     )
-    found = tokenizer(tmp_path, template, bos_token="<s>", eos_token={"content": "</s>", "special": True})
-    assert found.chat(CHAT) == "<s>user=Hello</s>!"
+    chat_tokenizer = tokenizer(tmp_path, template, bos_token="<s>", eos_token={"content": "</s>", "special": True})
+    assert chat_tokenizer.chat(CHAT) == "<s>user=Hello</s>!"
 
 
 def test_messages_that_the_template_refuses_are_reported_with_its_reason(tmp_path: Path):
-    found = tokenizer(tmp_path, "{{ raise_exception('roles must alternate') }}")
+    chat_tokenizer = tokenizer(tmp_path, "{{ raise_exception('roles must alternate') }}")
     with pytest.raises(BadRequest, match="messages: the model's template refuses them: roles must alternate"):
-        found.chat(CHAT)
+        chat_tokenizer.chat(CHAT)
 
 
 @pytest.mark.parametrize("template", ["{% for %}", "{{ messages[0].content + 1 }}", "{{ messages.nothing.more }}"])

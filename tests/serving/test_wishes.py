@@ -12,7 +12,7 @@ from slipway.trainer.record.files import Unreadable
 pytestmark = pytest.mark.pure
 
 MODEL, BY = "model", "a test"
-FIRST, SECOND, THIRD = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "123")
+FIRST, SECOND, THIRD = (ServedVersion(number, number * 64, f"exports/{number}", number * 64) for number in "123")
 CANARY = SwitchPolicy(share=0.1)
 
 
@@ -65,8 +65,8 @@ def test_back_is_to_the_version_that_answered_before_and_follows_no_champion(rec
     serve(records, FIRST)
     serve(records, SECOND)
     state = wishes.back(records, MODEL, BY, "it repeats itself")
-    assert state.wanted is not None
-    assert (state.coming, state.settled, state.wanted.follows) == (FIRST, SECOND, False)
+    assert state.desired is not None
+    assert (state.coming, state.settled, state.desired.follows) == (FIRST, SECOND, False)
 
 
 def test_back_in_the_middle_of_a_switch_is_to_what_still_answers(records: ServingRecords):
@@ -93,41 +93,41 @@ def test_what_is_stopped_answers_nothing_and_is_served_anew_from_nothing(records
 def test_what_is_withdrawn_answers_no_more_and_the_next_champion_follows(records: ServingRecords):
     serve(records, FIRST, policy=CANARY)
     state = wishes.withdraw(records, MODEL, {FIRST.checkpoint}, BY, "it leaks")
-    assert state.wanted is not None
-    assert (state.wanted.want, state.settled, state.coming) == ("stop", None, None)
-    assert state.wanted.follows and state.wanted.policy == CANARY
+    assert state.desired is not None
+    assert (state.desired.want, state.settled, state.coming) == ("stop", None, None)
+    assert state.desired.follows and state.desired.policy == CANARY
     assert wishes.withdraw(records, MODEL, {FIRST.checkpoint}, BY, "it leaks").number == state.number
     stopped = wishes.stop(records, MODEL, BY, "enough")
-    assert stopped.wanted is not None and not stopped.wanted.follows, "a person wants nothing more"
+    assert stopped.desired is not None and not stopped.desired.follows, "a person wants nothing more"
 
 
-@pytest.mark.parametrize(("gone", "left"), [(FIRST, SECOND), (SECOND, FIRST)])
+@pytest.mark.parametrize(("gone", "version"), [(FIRST, SECOND), (SECOND, FIRST)])
 def test_of_two_versions_the_one_that_is_not_withdrawn_answers_alone(
-    records: ServingRecords, gone: ServedVersion, left: ServedVersion
+    records: ServingRecords, gone: ServedVersion, version: ServedVersion
 ):
     serve(records, FIRST)
     serve(records, SECOND, outcome="", policy=CANARY)
     state = wishes.withdraw(records, MODEL, {gone.checkpoint}, BY, "it leaks")
-    assert state.coming == left and state.settled in (None, left)
+    assert state.coming == version and state.settled in (None, version)
 
 
 def test_back_passes_over_what_may_not_answer_again(records: ServingRecords):
     for version in (FIRST, SECOND, THIRD):
         serve(records, version)
-    state = wishes.back(records, MODEL, BY, "odd", lambda each: "it leaks" if each == SECOND else "")
+    state = wishes.back(records, MODEL, BY, "odd", lambda version: "it leaks" if version == SECOND else "")
     assert state.coming == FIRST
     with pytest.raises(NotServed, match="model model: it leaks"):
-        wishes.back(records, MODEL, BY, "odd", lambda each: "it leaks")
+        wishes.back(records, MODEL, BY, "odd", lambda version: "it leaks")
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_stop_that_was_lost_lets_no_version_answer_again(records: ServingRecords, kept: bool):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_stop_that_was_lost_lets_no_version_answer_again(records: ServingRecords, is_known: bool):
     """Its copy, or what came of it, says that there was one."""
     serve(records, FIRST)
     stopped = wishes.stop(records, MODEL, BY, "enough")
     records.judge(stopped, SwitchVerdict("all", "seen"))
     (records.folder / MODEL / "wanted" / "000002.json").unlink()
-    if kept:
+    if is_known:
         assert records.state(MODEL).settled is None
         return
     (records.folder / MODEL / "wanted" / "000002.copy").unlink()
@@ -136,9 +136,9 @@ def test_a_stop_that_was_lost_lets_no_version_answer_again(records: ServingRecor
 
 
 def test_of_two_who_wish_at_once_one_finds_out(records: ServingRecords):
-    seen = records.state(MODEL)
-    assert records.wish(seen, ServingWish("serve", "one", "asked", FIRST))
-    assert not records.wish(seen, ServingWish("serve", "other", "asked", SECOND))
+    state = records.state(MODEL)
+    assert records.wish(state, ServingWish("serve", "one", "asked", FIRST))
+    assert not records.wish(state, ServingWish("serve", "other", "asked", SECOND))
     assert records.state(MODEL).coming == FIRST
 
 

@@ -68,7 +68,7 @@ def progress(step: int) -> TrainingProgress:
 @contextlib.contextmanager
 def saving(folder: Path, token: Token = TOKEN, world: World = ALONE) -> Iterator[Saver]:
     """A saver of an incarnation that this claims."""
-    if world.leads:
+    if world.is_rank_zero:
         fence.claim(folder / "store", token, nodes=("local",), cause="a test", by="a test")
     placement = Placement(store=str(folder / "store"), durable=str(folder / "durable"), nvme=str(folder / "nvme"))
     saver = Saver("tiny", placement, world, token)

@@ -55,7 +55,7 @@ def step(engine: Engine) -> float:
     def gradients() -> float:
         sums = engine.accumulate(sequences(places, batch.length), places)
         engine.clip()
-        return place.sum(sums.loss)[0]
+        return place.all_reduce(sums.loss)[0]
 
     loss = engine.repeatable(gradients)
     engine.update(0.01)

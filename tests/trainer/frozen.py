@@ -20,7 +20,7 @@ def freeze_after(steps: set[int]) -> None:
 
     def report_and_freeze(steps_report: StepReport, step: int, *figures: float) -> dict[str, float]:
         done = report(steps_report, step, *figures)
-        if steps_report.leads and step in steps:
+        if steps_report.is_rank_zero and step in steps:
             os.kill(os.getpid(), signal.SIGSTOP)
         return done
 

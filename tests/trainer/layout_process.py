@@ -47,19 +47,19 @@ def run(settings: resolved.Config, place: World) -> dict[str, Any]:
     events: list[str] = []
     data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
     engine = Engine(settings, place, data, lambda event, **_: events.append(event))
-    begun = place.gather(_whole_digests(engine))
+    begun = place.all_gather(_whole_digests(engine))
     targets = settings.batch.sequences * engine.targets_per_sample
     losses, norms = [], []
     for step in range(STEPS):
         mine = rank_slice(settings.batch.sequences, place.data_rank, place.data_size)
         places = (step * settings.batch.sequences + np.arange(mine.start, mine.stop)).astype(np.uint64)
         sums = engine.accumulate(rows(settings, places), places)
-        losses.append(place.sum(sums.loss)[0] / targets)
+        losses.append(place.all_reduce(sums.loss)[0] / targets)
         norms.append(engine.clip())
         engine.update(settings.optimiser.learning_rate)
     mine = rank_slice(VALIDATED, place.data_rank, place.data_size)
     places = np.arange(mine.start, mine.stop, dtype=np.uint64)
-    measured = place.sum(engine.measure(rows(settings, places), places, VALIDATED).loss)[0]
+    measured = place.all_reduce(engine.measure(rows(settings, places), places, VALIDATED).loss)[0]
     return {
         "begun": {name: digest for each in begun for name, digest in each.items()},
         "losses": losses,
@@ -67,9 +67,9 @@ def run(settings: resolved.Config, place: World) -> dict[str, Any]:
         "validation": measured / VALIDATED / engine.targets_per_sample,
         "events": events,
         "extra": engine.extra_state(),
-        "names": place.gather(sorted(name for name, _ in engine.model.named_parameters())),
-        "held": place.gather(sum(_local(each).numel() for each in engine.model.parameters())),
-        "digests": place.gather(_digest(engine)),
+        "names": place.all_gather(sorted(name for name, _ in engine.model.named_parameters())),
+        "held": place.all_gather(sum(_local(each).numel() for each in engine.model.parameters())),
+        "digests": place.all_gather(_digest(engine)),
     }
 
 
@@ -108,7 +108,7 @@ def main(configurations: Path, results: Path) -> None:
             except Exception:
                 # A layout that fails must not take the others' results with it.
                 seen = {"failed": traceback.format_exc()}
-            if place.leads:
+            if place.is_rank_zero:
                 (results / f"{name}.json").write_text(json.dumps(seen))
 
 

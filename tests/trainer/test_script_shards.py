@@ -47,7 +47,7 @@ def test_each_shard_is_there_in_its_turn_and_no_more_than_there_is_room_for(
     tmp_path: Path, snapshot: shards.TextSnapshot, room: float, most: int
 ) -> None:
     mine, order = of_rank(tmp_path, snapshot, room), [*range(SHARDS), *reversed(range(SHARDS)), 3, 3]
-    assert not mine.whole and staged(tmp_path) == 0
+    assert not mine.is_whole and staged(tmp_path) == 0
     read: list[int] = []
     for path in mine.moving("train", order):
         read += first_tokens([path])
@@ -76,7 +76,7 @@ def test_a_node_with_room_for_all_holds_all_and_reads_it_in_either_way(
     tmp_path: Path, snapshot: shards.TextSnapshot
 ) -> None:
     mine = of_rank(tmp_path, snapshot, None)
-    assert mine.whole and staged(tmp_path) == SHARDS
+    assert mine.is_whole and staged(tmp_path) == SHARDS
     assert list(mine.moving("train", [5, 1])) == [mine.files("train")[5], mine.files("train")[1]]
 
 

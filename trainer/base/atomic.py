@@ -67,24 +67,24 @@ def replace(path: Path, data: bytes, scratch: Path | None = None, lasting: bool 
         _sync(path.parent)
 
 
-def move(made: Path, path: Path) -> None:
-    """Put the finished file `made` at `path`, in place of what was there. Raises OSError."""
-    _sync(made)
+def move(temporary: Path, path: Path) -> None:
+    """Put the finished file `temporary` at `path`, in place of what was there. Raises OSError."""
+    _sync(temporary)
     make_folder(path.parent)
-    made.replace(path)
+    temporary.replace(path)
     _sync(path.parent)
 
 
-def show(made: Path, folder: Path) -> bool:
-    """Put the finished folder `made` at `folder`; False, with nothing changed, when that has files already.
+def show(temporary: Path, folder: Path) -> bool:
+    """Put the finished folder `temporary` at `folder`; False, with nothing changed, when that has files already.
 
-    The files of `made` are on disk: `write` put them there. Raises OSError.
+    The files of `temporary` are on disk: `write` put them there. Raises OSError.
     """
-    for below in (made, *(path for path in made.rglob("*") if path.is_dir())):
+    for below in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
         _sync(below)
     make_folder(folder.parent)
     try:
-        made.rename(folder)
+        temporary.rename(folder)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise

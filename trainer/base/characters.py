@@ -60,7 +60,9 @@ def lowered() -> npt.NDArray[np.uint32]:
     """The lower case of each code point, if it is a single code point."""
     table = np.arange(CODE_POINTS, dtype=np.uint32)
     known = list(map(chr, range(KNOWN)))
-    low = "".join(low if len(low) == 1 else each for each, low in zip(known, map(str.lower, known), strict=True))
+    low = "".join(
+        low if len(low) == 1 else character for character, low in zip(known, map(str.lower, known), strict=True)
+    )
     table[:KNOWN] = codes_of(low)
     return table
 
@@ -87,7 +89,7 @@ def _classes_below(count: int) -> Classes:
     other."""
     characters = list(map(chr, range(count)))
     table = np.zeros(count, np.uint8)
-    for bit, found in {
+    for bit, membership in {
         SPACE: map(str.isspace, characters),
         ALPHABETIC: map(str.isalpha, characters),
         WORD: (category[0] in "LMN" for category in map(unicodedata.category, characters)),
@@ -95,5 +97,5 @@ def _classes_below(count: int) -> Classes:
         BULLET: map(BULLETS.__contains__, characters),
         TOKEN: map(TOKENS.__contains__, characters),
     }.items():
-        table |= np.fromiter(found, np.uint8, count) * np.uint8(bit)
+        table |= np.fromiter(membership, np.uint8, count) * np.uint8(bit)
     return table

@@ -72,11 +72,11 @@ def decode(kind: type[Record], data: bytes, where: object, format: str = "") -> 
         require(isinstance(fields, dict), "", f"found {fields!r}, expected a section")
         verified = _verify(fields)
         if format:
-            found = fields.pop("format", None)
-            message = f"found {found!r}, expected {format!r}"
-            if verified and found != format:
+            stored_format = fields.pop("format", None)
+            message = f"found {stored_format!r}, expected {format!r}"
+            if verified and stored_format != format:
                 raise OtherFormat(f"{where}: field format: {message}")
-            require(found == format, "format", message)
+            require(stored_format == format, "format", message)
         return build(kind, fields)
     except Invalid as fault:
         raise UndecodableRecord(
@@ -123,7 +123,7 @@ def replace(path: Path, record: Any, format: str = "") -> None:
 def plain(record: Any) -> Any:
     """A record, or a value in one, as JSON has it, without a format."""
     if dataclasses.is_dataclass(record):
-        return {_key(each): plain(getattr(record, each.name)) for each in dataclasses.fields(record)}
+        return {_key(field): plain(getattr(record, field.name)) for field in dataclasses.fields(record)}
     if isinstance(record, Mapping):
         return {name: plain(value) for name, value in record.items()}
     if isinstance(record, list | tuple):
@@ -159,7 +159,7 @@ def decoder(kind: Any) -> Decoder:
     if origin in (dict, Mapping):
         return functools.partial(_mapping, decoder(arguments[1]))
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return lambda value: kind(_choice(tuple(each.value for each in kind), value))
+        return lambda value: kind(_choice(tuple(member.value for member in kind), value))
     assert kind in (bool, int, float, str), f"{kind!r} is no type of a record's field"
     return functools.partial(_scalar, kind)
 
@@ -170,8 +170,8 @@ def _checksum(fields: Mapping[str, Any]) -> str:
 
 def _verify(fields: dict[str, Any]) -> bool:
     """Take the checksum out of a document that has one, once it matches; False when there is none. Raises Invalid."""
-    found = fields.pop(CHECKSUM, None)
-    if found is None:
+    stored_checksum = fields.pop(CHECKSUM, None)
+    if stored_checksum is None:
         astray = [key for key, value in fields.items() if isinstance(value, str) and _SUM.fullmatch(value)]
         require(not astray, astray[0] if astray else "", "a checksum under another name: the file is damaged")
         return False
@@ -179,7 +179,9 @@ def _verify(fields: dict[str, Any]) -> bool:
         expected = _checksum(fields)
     except ValueError as error:  # NaN, which we never write
         raise Invalid("", str(error)) from None
-    require(found == expected, CHECKSUM, f"found {found!r}, expected {expected!r}: the file is damaged")
+    require(
+        stored_checksum == expected, CHECKSUM, f"found {stored_checksum!r}, expected {expected!r}: the file is damaged"
+    )
     return True
 
 
@@ -190,8 +192,8 @@ def _dataclass(kind: Any, value: Any) -> Any:
     fields = _fields(chosen)
     for key in value:
         require(key in fields, key, f"unknown; expected one of {', '.join(fields)}")
-    for key, each in fields.items():
-        require(key in value or not each.required, key, "missing")
+    for key, field in fields.items():
+        require(key in value or not field.required, key, "missing")
     return chosen(**{fields[key].name: _within(key, fields[key].decode, item) for key, item in value.items()})
 
 
@@ -206,12 +208,12 @@ def _fields(kind: Any) -> dict[str, _Field]:
     """The fields of a dataclass by their keys in a file."""
     hints, missing = typing.get_type_hints(kind), dataclasses.MISSING
     return {
-        _key(each): _Field(
-            each.name,
-            decoder(hints[each.name]),
-            required=each.default is missing and each.default_factory is missing,
+        _key(field): _Field(
+            field.name,
+            decoder(hints[field.name]),
+            required=field.default is missing and field.default_factory is missing,
         )
-        for each in dataclasses.fields(kind)
+        for field in dataclasses.fields(kind)
     }
 
 
@@ -238,23 +240,23 @@ def _choice(choices: tuple[Any, ...], value: Any) -> Any:
     return value
 
 
-def _list(made: Callable[[Iterable[Any]], Any], item: Decoder, value: Any) -> Any:
+def _list(make: Callable[[Iterable[Any]], Any], item: Decoder, value: Any) -> Any:
     require(isinstance(value, list), "", f"found {value!r}, expected a list")
     try:
-        return made(map(item, value))
+        return make(map(item, value))
     except Invalid:  # only now it is asked which one it was: a list may be long
-        return made(_within(str(place), item, each) for place, each in enumerate(value))
+        return make(_within(str(index), item, element) for index, element in enumerate(value))
 
 
 def _row(items: tuple[Decoder, ...], value: Any) -> tuple[Any, ...]:
     fits = isinstance(value, list) and len(value) == len(items)
     require(fits, "", f"found {value!r}, expected a list of {len(items)}")
-    return tuple(item(each) for item, each in zip(items, value, strict=True))
+    return tuple(item(element) for item, element in zip(items, value, strict=True))
 
 
 def _mapping(item: Decoder, value: Any) -> dict[str, Any]:
     require(isinstance(value, dict), "", f"found {value!r}, expected a section")
-    return {name: _within(name, item, each) for name, each in value.items()}
+    return {name: _within(name, item, element) for name, element in value.items()}
 
 
 def _scalar(kind: type, value: Any) -> Any:

@@ -11,12 +11,12 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio, odd: the step of splitmix64."""
 
 
-def uniforms(seed: int, places: Words64, count: int) -> npt.NDArray[np.float64]:
+def uniforms(seed: int, indices: Words64, count: int) -> npt.NDArray[np.float64]:
     """Numbers in [0, 1): [len(places), count], a row for each place.
 
     Each number is the high 53 bits of splitmix64's output at a state of its own (Steele, Lea and Flood 2014).
     """
-    rows = mix(mix(np.array([seed], np.uint64) + GOLDEN) + places * GOLDEN)
+    rows = mix(mix(np.array([seed], np.uint64) + GOLDEN) + indices * GOLDEN)
     columns = np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
     high: Words64 = mix(rows[:, None] + columns) >> np.uint64(11)
     return high.astype(np.float64) * 2.0**-53

@@ -52,11 +52,11 @@ def server(
         def _scrape(self) -> None:
             try:
                 with one_at_a_time:
-                    made = text()
+                    body = text()
             except Exception as error:  # the next scrape may succeed
                 self._answer(500, f"{error}\n", PLAIN)
             else:
-                self._answer(200, made, CONTENT_TYPE)
+                self._answer(200, body, CONTENT_TYPE)
 
         def _answer(self, code: int, text: str, kind: str) -> None:
             body = text.encode()
@@ -70,9 +70,9 @@ def server(
         def log_message(self, format: str, *args: object) -> None:
             """Scrapes are not worth a line."""
 
-    made = ThreadingHTTPServer((host, port), Handler)
-    made.daemon_threads = True
-    return made
+    http_server = ThreadingHTTPServer((host, port), Handler)
+    http_server.daemon_threads = True
+    return http_server
 
 
 @dataclass(frozen=True)

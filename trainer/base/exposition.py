@@ -89,7 +89,7 @@ def _histogram(name: str, labels: tuple[tuple[str, str], ...], value: Distributi
 
 
 def _line(name: str, labels: tuple[tuple[str, str], ...], value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(each)}"' for key, each in labels)
+    inside = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
     return f"{name}{{{inside}}} {float(value)!r}" if inside else f"{name} {float(value)!r}"
 
 

@@ -53,19 +53,19 @@ def abilities(folder: Path) -> list[Ability]:
 def require(folder: Path, tier: str) -> str:
     """A line about a tier's file system. Raises OSError, with what is missing, when a training must not rest on it."""
     try:
-        found = abilities(folder)
+        results = abilities(folder)
     except OSError as error:
         if error.errno in FULL:
             return f"{kind(folder)}; not probed: {error.strerror}"
         raise OSError(f"the tier {tier}, {folder} ({kind(folder)}): cannot be written: {error.strerror}") from error
-    missed = [f"{each.name}: {each.fault}" for each in found if each.is_missed]
+    missed = [f"{ability.name}: {ability.fault}" for ability in results if ability.is_missed]
     if missed:
         raise OSError(
             f"the tier {tier}, {folder} ({kind(folder)}), cannot hold a training: {'; '.join(missed)}. "
             "docs/platform.md says which file systems can, and with which options"
         )
-    lacking = [f"no {each.name} ({each.instead})" for each in found if each.fault]
-    return "; ".join([kind(folder), lock_scope(folder), *lacking])
+    missing = [f"no {ability.name} ({ability.instead})" for ability in results if ability.fault]
+    return "; ".join([kind(folder), lock_scope(folder), *missing])
 
 
 def kind(folder: Path) -> str:

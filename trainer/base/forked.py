@@ -29,7 +29,7 @@ class Forked:
     def __init__(
         self,
         main: Main,
-        words: Sequence[str],
+        arguments: Sequence[str],
         environment: Mapping[str, str],
         output: int | None = None,
         folder: str = "",
@@ -51,7 +51,7 @@ class Forked:
             if folder:
                 os.chdir(folder)
             show_environment(environment)
-            show_words(words)
+            show_words(arguments)
 
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
@@ -139,9 +139,9 @@ def _redirect(output: int | None) -> None:
         os.dup2(output, 2)
 
 
-def show_words(words: Sequence[str]) -> None:
+def show_words(arguments: Sequence[str]) -> None:
     """Replace the command line that /proc shows of this process, as far as there is room."""
-    _overwrite(48, [word.encode() for word in words])  # arg_start and arg_end of proc(5)
+    _overwrite(48, [word.encode() for word in arguments])  # arg_start and arg_end of proc(5)
 
 
 def show_environment(environment: Mapping[str, str]) -> None:

@@ -17,13 +17,13 @@ MISDIRECTED = 421
 """The status of a refusal (RFC 9110, 15.5.20)."""
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|[0-9a-f:.]+")
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{1,5})?")
-SHOWN = 100
+SHOWN_CHARACTERS = 100
 """So many characters of a name are repeated."""
 
 
 def named(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     """The names that the environment adds. Raises ValueError for what is none."""
-    names = [each.strip().strip("[]").rstrip(".").lower() for each in environ.get(VARIABLE, "").split(",")]
+    names = [name.strip().strip("[]").rstrip(".").lower() for name in environ.get(VARIABLE, "").split(",")]
     for name in filter(None, names):
         if not _NAME.fullmatch(name):
             raise ValueError(f"{VARIABLE}: found {name!r}, expected names of hosts without a port, separated by commas")
@@ -40,9 +40,9 @@ def refusal(hosts: Sequence[str], bound: str, names: Collection[str]) -> str:
     name = (match["address"] or match["name"]).rstrip(".").lower() if match else ""
     if name and (name == LOCAL or name in names or _is_here(name, bound)):
         return ""
-    given = repr(host[:SHOWN]) if hosts else "none"
+    actual = repr(host[:SHOWN_CHARACTERS]) if hosts else "none"
     return (
-        f"Host: found {given}, expected localhost, this server's address, or a name in {VARIABLE} (a list with commas)"
+        f"Host: found {actual}, expected localhost, this server's address, or a name in {VARIABLE} (a list with commas)"
     )
 
 

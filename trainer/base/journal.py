@@ -36,8 +36,8 @@ def frame(event: JournalEvent) -> bytes:
 
 def parse(line: bytes) -> JournalEvent | None:
     """The event of one line without its newline, or None when the line is damaged."""
-    found = events([line])
-    return found[0] if found else None
+    line_events = events([line])
+    return line_events[0] if line_events else None
 
 
 def events(lines: Iterable[bytes]) -> list[JournalEvent]:
@@ -52,10 +52,10 @@ def _events(texts: list[bytes]) -> list[JournalEvent]:
     """The events in lines whose checksum is right, without those that are none: another program wrote these."""
     try:
         # One call for all of them takes half the time of one for each.
-        found: list[Any] = parsing.value(b"[%b]" % b",".join(texts))
+        values: list[Any] = parsing.value(b"[%b]" % b",".join(texts))
     except ValueError:
         return [event for text in texts for event in _events([text])] if len(texts) > 1 else []
-    return [event for event in found if isinstance(event, dict)]
+    return [event for event in values if isinstance(event, dict)]
 
 
 def _verified(line: bytes) -> bytes | None:
@@ -112,10 +112,10 @@ def read(path: Path, offset: int = 0, at_most: int = -1) -> JournalReading:
                 data += file.readline()
     except FileNotFoundError:
         return JournalReading([], 0, offset)
-    whole = data[: data.rfind(b"\n") + 1]
-    lines = [line for line in whole.split(b"\n") if line]
-    found = events(lines)
-    return JournalReading(found, len(lines) - len(found), offset + len(whole))
+    full_lines = data[: data.rfind(b"\n") + 1]
+    lines = [line for line in full_lines.split(b"\n") if line]
+    parsed_events = events(lines)
+    return JournalReading(parsed_events, len(lines) - len(parsed_events), offset + len(full_lines))
 
 
 def _has_torn_tail(path: Path) -> bool:

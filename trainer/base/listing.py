@@ -48,14 +48,14 @@ def files_if_there(folder: Path, suffix: str = "") -> list[str]:
 
 def fitting(folder: Path, names: Iterable[str], fits: Callable[[str], bool]) -> list[str]:
     """The names of a folder that are what is expected there. A stray one is logged once, and the others go on."""
-    found = []
+    fitting_names = []
     for name in names:
         if fits(name):
-            found.append(name)
+            fitting_names.append(name)
         elif (folder, name) not in _STRAY:
             _STRAY.add((folder, name))
             log.warning("%s: found the stray name %r, which is passed over: remove it", folder, name)
-    return found
+    return fitting_names
 
 
 def is_folder(path: Path) -> bool:

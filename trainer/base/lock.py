@@ -23,14 +23,14 @@ class Held(Exception):
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold the lock of `folder`, which is made if it is missing; waits for the process that holds it."""
-    with _held(folder, fcntl.LOCK_EX):
+    with _locked(folder, fcntl.LOCK_EX):
         yield
 
 
 @contextlib.contextmanager
 def at_once(folder: Path) -> Iterator[None]:
     """Hold the lock of `folder` like `exclusive`, without waiting. Raises Held when another process has it."""
-    with _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         yield
 
 
@@ -55,12 +55,12 @@ def until_exit(folder: Path, seconds: float) -> None:
 @contextlib.contextmanager
 def shared(folder: Path) -> Iterator[None]:
     """Hold the lock of `folder` together with other sharers; waits while a process holds it exclusively."""
-    with _held(folder, fcntl.LOCK_SH):
+    with _locked(folder, fcntl.LOCK_SH):
         yield
 
 
 @contextlib.contextmanager
-def _held(folder: Path, kind: int) -> Iterator[None]:
+def _locked(folder: Path, kind: int) -> Iterator[None]:
     descriptor = _take(folder, kind)
     try:
         yield
@@ -86,9 +86,9 @@ def _take(folder: Path, kind: int) -> int:
     try:
         fcntl.flock(descriptor, kind)
     except BlockingIOError:
-        holder = holder_of(descriptor)
+        owner = holder_of(descriptor)
         os.close(descriptor)
-        raise Held(f"{folder} is locked by {holder}") from None
+        raise Held(f"{folder} is locked by {owner}") from None
     except BaseException:
         os.close(descriptor)
         raise
@@ -100,7 +100,7 @@ def holder_of(descriptor: int) -> str:
     inode = os.fstat(descriptor).st_ino
     for line in Path("/proc/locks").read_text().splitlines():
         # 1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF; a lock that is waited for has "->" as its second word
-        words = line.split()
-        if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode) and words[4] != "0":
-            return f"process {words[4]} ({processes.command_line(int(words[4])) or 'which has ended'})"
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode) and fields[4] != "0":
+            return f"process {fields[4]} ({processes.command_line(int(fields[4])) or 'which has ended'})"
     return "a process that cannot be seen from here"

@@ -18,9 +18,9 @@ DEEPEST = 200
 def value(data: str | bytes | bytearray) -> Any:
     """The JSON value in a text, or in UTF-8. Raises json.JSONDecodeError, a ValueError, for all that is none."""
     try:
-        found = json.loads(data)
-        if not _is_deeper(data, found):
-            return found
+        document = json.loads(data)
+        if not _is_deeper(data, document):
+            return document
         reason = f"found more than {DEEPEST} sections within one another"
     except json.JSONDecodeError:
         raise
@@ -34,14 +34,14 @@ def value(data: str | bytes | bytearray) -> Any:
     raise json.JSONDecodeError(reason, "", 0)
 
 
-def _is_deeper(data: str | bytes | bytearray, found: Any) -> bool:
+def _is_deeper(data: str | bytes | bytearray, document: Any) -> bool:
     """Whether a value has more than `DEEPEST` sections within one another; most texts have not so many in all."""
     many = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
     if many <= DEEPEST:
         return False
-    level = [found]
+    level = [document]
     for _ in range(DEEPEST):
-        within = (each.values() if isinstance(each, dict) else each for each in level)
+        within = (node.values() if isinstance(node, dict) else node for node in level)
         level = [inner for section in within for inner in section if isinstance(inner, dict | list)]
         if not level:
             return False

@@ -77,14 +77,14 @@ class StopRequest:
     """True once this process has received SIGTERM."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self._is_requested = False
         signal.signal(signal.SIGTERM, self._ask)
 
     def __bool__(self) -> bool:
-        return self._asked
+        return self._is_requested
 
     def _ask(self, *_: object) -> None:
-        self._asked = True
+        self._is_requested = True
 
 
 def children(pid: int) -> list[int]:
@@ -97,29 +97,29 @@ def descendants(pid: int) -> list[int]:
     offspring: dict[int, list[int]] = {}
     for child, parent in _parents().items():
         offspring.setdefault(parent, []).append(child)
-    found = [pid]
-    for above in found:
-        found.extend(offspring.get(above, []))
-    return found[1:]
+    pids = [pid]
+    for above in pids:
+        pids.extend(offspring.get(above, []))
+    return pids[1:]
 
 
 def carrying(environment: Mapping[str, str]) -> list[int]:
     """The pids of the live processes that were started with all of `environment` in theirs."""
-    wanted = {f"{name}={value}".encode() for name, value in environment.items()}
-    return [pid for pid in _pids() if wanted <= set(_read(pid, "environ").split(b"\0"))]
+    variables = {f"{name}={value}".encode() for name, value in environment.items()}
+    return [pid for pid in _pids() if variables <= set(_read(pid, "environ").split(b"\0"))]
 
 
 def running(*arguments: str) -> list[int]:
     """The pids of the live processes whose command line ends in these arguments."""
-    wanted = "\0".join(["", *arguments, ""]).encode()
+    suffix = "\0".join(["", *arguments, ""]).encode()
     # A forked process that stands for a command has zeros after its words.
-    return [pid for pid in _pids() if (_read(pid, "cmdline").rstrip(b"\0") + b"\0").endswith(wanted)]
+    return [pid for pid in _pids() if (_read(pid, "cmdline").rstrip(b"\0") + b"\0").endswith(suffix)]
 
 
 def holding(file: Path) -> list[int]:
     """The pids of the processes that have the file open, of those that this user may look into."""
-    wanted = str(file.resolve())
-    return [pid for pid in _pids() if wanted in _open_files(pid)]
+    path = str(file.resolve())
+    return [pid for pid in _pids() if path in _open_files(pid)]
 
 
 def command_line(pid: int) -> str:
@@ -130,20 +130,20 @@ def command_line(pid: int) -> str:
 
 def kill_tree(pid: int) -> None:
     """Kill a process and all below it, also those that are stopped."""
-    for each in [pid, *descendants(pid)]:
+    for process_id in [pid, *descendants(pid)]:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(process_id, signal.SIGKILL)
 
 
 def activity(pid: int) -> tuple[int, int]:
     """What a process and all below it have done so far: ticks of the processor, and bytes read and written."""
-    ticks = moved = 0
-    for each in [pid, *descendants(pid)]:
-        fields = _read(each, "stat").rpartition(b")")[2].split()
+    ticks = io_bytes = 0
+    for process_id in [pid, *descendants(pid)]:
+        fields = _read(process_id, "stat").rpartition(b")")[2].split()
         ticks += sum(map(int, fields[11:13]))  # utime and stime
-        for line in _read(each, "io").splitlines()[:2]:  # rchar and wchar
-            moved += int(line.split()[1])
-    return ticks, moved
+        for line in _read(process_id, "io").splitlines()[:2]:  # rchar and wchar
+            io_bytes += int(line.split()[1])
+    return ticks, io_bytes
 
 
 def parent_of(pid: int) -> int | None:
@@ -192,8 +192,8 @@ def json_of(command: list[str], seconds: float) -> dict[str, Any]:
     except json.JSONDecodeError:
         document = None
     if not isinstance(document, dict):
-        said = " | ".join(done.stderr.strip().splitlines()[-LAST_LINES:])
-        raise ValueError(f"{command[2]}: it ended with exit code {done.returncode} and no result: {said}")
+        stderr_tail = " | ".join(done.stderr.strip().splitlines()[-LAST_LINES:])
+        raise ValueError(f"{command[2]}: it ended with exit code {done.returncode} and no result: {stderr_tail}")
     return document
 
 
@@ -230,12 +230,12 @@ def _read(pid: int, name: str) -> bytes:
 
 def _open_files(pid: int) -> set[str]:
     """The names of what a process has open; none when it is gone or belongs to another user."""
-    found = set()
+    paths = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-        for each in Path("/proc", str(pid), "fd").iterdir():
+        for link in Path("/proc", str(pid), "fd").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                found.add(str(each.readlink()))
-    return found
+                paths.add(str(link.readlink()))
+    return paths
 
 
 def _reap() -> None:

@@ -24,10 +24,10 @@ class CopyProgress:
 
     def __str__(self) -> str:
         share = self.bytes / self.total_bytes if self.total_bytes else 1.0
-        left = "?" if self.seconds_left is None else f"{self.seconds_left:.0f}"
+        remaining = "?" if self.seconds_left is None else f"{self.seconds_left:.0f}"
         return (
             f"{self.bytes / 1e9:.2f} of {self.total_bytes / 1e9:.2f} GB ({share:.0%}), "
-            f"{self.files} of {self.total_files} shards, {self.rate / 1e9:.2f} GB/s, {left} s left"
+            f"{self.files} of {self.total_files} shards, {self.rate / 1e9:.2f} GB/s, {remaining} s left"
         )
 
 
@@ -66,7 +66,7 @@ class Meter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._began, self._found = time.monotonic(), self.bytes
+        self._began, self._found_bytes = time.monotonic(), self.bytes
 
     def add(self, count: int, files: int = 0) -> None:
         """Count bytes (negative for discarded ones) and files. Raises Stopped once `stopped` is set."""
@@ -78,7 +78,7 @@ class Meter:
 
     def progress(self) -> CopyProgress:
         seconds = time.monotonic() - self._began
-        rate = max(0, self.bytes - self._found) / seconds if seconds else 0.0
+        rate = max(0, self.bytes - self._found_bytes) / seconds if seconds else 0.0
         return CopyProgress(self.bytes, self.total_bytes, self.files, self.total_files, rate)
 
 
@@ -96,5 +96,5 @@ class ByteCount:
         return self._bytes
 
 
-MOVED = ByteCount()
+BYTE_COUNT = ByteCount()
 """By it a rank that copies or verifies for hours shows that it goes on; one block counts as it is done."""

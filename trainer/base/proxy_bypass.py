@@ -52,12 +52,12 @@ def bypass(environ: MutableMapping[str, str] = os.environ, *urls: str) -> None:
     """
     if not any(value and name.lower().endswith("_proxy") for name, value in environ.items() if not _excludes(name)):
         return
-    given = [each.strip() for each in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").split(",")]
-    if "*" in given:
+    entries = [entry.strip() for entry in (environ.get("no_proxy") or environ.get("NO_PROXY") or "").split(",")]
+    if "*" in entries:
         return
     hosts = [urlsplit(url).hostname or "" for url in (*(environ.get(name, "") for name in URLS), *urls)]
     own = [*NAMES, *(host for host in (*hosts, environ.get(API_SERVER, "")) if host and is_own(host))]
-    both = ",".join(dict.fromkeys([*filter(None, given), *own]))
+    both = ",".join(dict.fromkeys([*filter(None, entries), *own]))
     environ["no_proxy"] = environ["NO_PROXY"] = both
 
 

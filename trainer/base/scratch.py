@@ -23,22 +23,22 @@ def folder(name: str, parent: Path | None = None) -> Iterator[Path]:
     """
     above = _above(parent)
     above.mkdir(parents=True, exist_ok=True)
-    for left in abandoned(name, above):
-        shutil.rmtree(left, ignore_errors=True)
-    made, descriptor = _made(name, above)
+    for leftover in abandoned(name, above):
+        shutil.rmtree(leftover, ignore_errors=True)
+    path, descriptor = _create(name, above)
     try:
-        yield made
+        yield path
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)
 
 
 def abandoned(name: str, parent: Path | None = None) -> Iterator[Path]:
     """Such folders of this user that no process holds; each is held until the next one is asked for."""
-    for each in sorted(_above(parent).glob(f"{glob.escape(name)}.*")):
-        if (descriptor := _lock_at_once(each)) is not None:
+    for path in sorted(_above(parent).glob(f"{glob.escape(name)}.*")):
+        if (descriptor := _lock_at_once(path)) is not None:
             try:
-                yield each
+                yield path
             finally:
                 os.close(descriptor)
 
@@ -47,7 +47,7 @@ def _above(parent: Path | None) -> Path:
     return parent or Path(tempfile.gettempdir())
 
 
-def _made(name: str, above: Path) -> tuple[Path, int]:
+def _create(name: str, above: Path) -> tuple[Path, int]:
     """A new folder and the descriptor by which its lock is held."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=above))

@@ -112,17 +112,17 @@ def find(text: str) -> Iterator[Span]:
     """Private keys, tokens of known issuers, webhooks, JSON Web Tokens, passwords, and random strings that are assigned
     to a name such as api_key, in quotes or not, or that follow `Bearer`."""
     if "-----BEGIN" in text:
-        yield from (found.span() for found in _PRIVATE_KEY.finditer(text))
+        yield from (match.span() for match in _PRIVATE_KEY.finditer(text))
     codes = codes_of(text)
     starts, ends = _long_tokens(classes_of(codes))
     for begin in _known_starts(codes, starts, ends):
-        if found := _KNOWN.match(text, begin):
-            yield found.span()
+        if match := _KNOWN.match(text, begin):
+            yield match.span()
     for start in _unknown_starts(codes, starts):
-        if text.startswith("eyJ", start) and (found := _JWT.match(text, start)):
-            yield found.span()
-        elif found := _assigned(text, start):
-            yield found.span(1)
+        if text.startswith("eyJ", start) and (match := _JWT.match(text, start)):
+            yield match.span()
+        elif match := _assigned(text, start):
+            yield match.span(1)
     yield from _anchored(text)
     yield from _passwords(text)
 
@@ -142,11 +142,11 @@ def _assigned(text: str, start: int) -> re.Match[str] | None:
     if named is None or (named[1] and _OTHER_NAMES.search(named[1])):
         return None
     if text[start - 1] in "'\"`":
-        found = _QUOTED.match(text, start)
-        has_digit = found is not None and any(map(str.isdigit, found[1]))
-        return found if found and looks_random(found[1], CHANGES_LEAST if has_digit else BARE_CHANGES_LEAST) else None
-    found = _BARE.match(text, start)
-    return found if found and _bare_looks_random(found[1]) else None
+        match = _QUOTED.match(text, start)
+        has_digit = match is not None and any(map(str.isdigit, match[1]))
+        return match if match and looks_random(match[1], CHANGES_LEAST if has_digit else BARE_CHANGES_LEAST) else None
+    match = _BARE.match(text, start)
+    return match if match and _bare_looks_random(match[1]) else None
 
 
 def _bare_looks_random(value: str) -> bool:
@@ -161,9 +161,9 @@ def _anchored(text: str) -> Iterator[Span]:
     for anchor, pattern in _ANCHORED.items():
         at = text.find(anchor)
         while at >= 0:
-            found = pattern.match(text, at)
-            if found and not (anchor == "://" and _is_a_placeholder(found[found.re.groups])):
-                yield found.span(found.re.groups)
+            match = pattern.match(text, at)
+            if match and not (anchor == "://" and _is_a_placeholder(match[match.re.groups])):
+                yield match.span(match.re.groups)
             at = text.find(anchor, at + 1)
     at = text.find(":AA")
     while at >= 0:
@@ -178,9 +178,9 @@ def _passwords(text: str) -> Iterator[Span]:
     for name in _PASSWORD_NAMES:
         at = text.find(name)
         while at >= 0:
-            found = _PASSWORD.match(text, at + (name.lower() == "pwd"))
-            if found and _is_strong(found[1]):
-                yield found.span(1)
+            match = _PASSWORD.match(text, at + (name.lower() == "pwd"))
+            if match and _is_strong(match[1]):
+                yield match.span(1)
             at = text.find(name, at + 1)
 
 

@@ -60,7 +60,7 @@ class RunningDigest:
     def add(self, block: bytes | bytearray | memoryview) -> None:
         self._hasher.update(block)
         self.bytes += len(block)
-        progress.MOVED.add(len(block))
+        progress.BYTE_COUNT.add(len(block))
 
     def passing(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """The blocks as they come, each added before it is given."""
@@ -77,22 +77,22 @@ class RunningDigest:
         return Measured(self.bytes, self.blake3)
 
 
-def matches(found: Content, expected: Content) -> bool:
+def matches(actual: Content, expected: Content) -> bool:
     """Whether size and hash are the expected ones; the hash is not asked for where the size differs."""
-    return found.bytes == expected.bytes and found.blake3 == expected.blake3
+    return actual.bytes == expected.bytes and actual.blake3 == expected.blake3
 
 
-def check(found: Content, expected: Content, where: object) -> None:
+def check(actual: Content, expected: Content, where: object) -> None:
     """Raises Mismatch, which names `where`, unless size and hash are the expected ones."""
-    if found.bytes != expected.bytes:
-        raise Mismatch(f"{where}: found {found.bytes} bytes, expected {expected.bytes}")
-    check_digest("BLAKE3", found.blake3, expected.blake3, where)
+    if actual.bytes != expected.bytes:
+        raise Mismatch(f"{where}: found {actual.bytes} bytes, expected {expected.bytes}")
+    check_digest("BLAKE3", actual.blake3, expected.blake3, where)
 
 
-def check_digest(name: str, found: str, expected: str, where: object) -> None:
+def check_digest(name: str, actual: str, expected: str, where: object) -> None:
     """Raises Mismatch, which names `where` and the kind of digest, unless two digests are the same."""
-    if found != expected:
-        raise Mismatch(f"{where}: found {name} {found[:16]}..., expected {expected[:16]}...")
+    if actual != expected:
+        raise Mismatch(f"{where}: found {name} {actual[:16]}..., expected {expected[:16]}...")
 
 
 def check_sha256(data: bytes, expected: str, where: object) -> None:
@@ -126,11 +126,11 @@ def file(path: Path, expected: Content) -> None:
     size = persistently(lambda: path.stat().st_size)
     if size != expected.bytes:
         raise Mismatch(f"{path}: found {size} bytes, expected {expected.bytes}")
-    found = measure(path)
-    if not matches(found, expected):
+    actual = measure(path)
+    if not matches(actual, expected):
         _forget(path)
-        found = measure(path)
-    check(found, expected, path)
+        actual = measure(path)
+    check(actual, expected, path)
 
 
 def blocks(path: Path, size: int = 1 << 20) -> Iterator[bytes]:

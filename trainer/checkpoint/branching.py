@@ -39,29 +39,29 @@ def parents(
     store = Path(config.placement.parent)
     commit = _commit(store, branch, world)
     own = Path(config.placement.durable) / paths.checkpoints(config.training)
-    places = CheckpointPlaces(replace(config.placement, store=str(store)), world, token, ring, fetched=own)
+    locations = CheckpointPlaces(replace(config.placement, store=str(store)), world, token, ring, fetched=own)
     try:
-        return commit, restore.verified(commit, world, places, on_away, nodes)
+        return commit, restore.verified(commit, world, locations, on_away, nodes)
     except LackingTier as error:
         raise LackingTier(f"branch: {branch.training}: {error}") from None
 
 
 def _commit(store: Path, branch: Branch, world: World) -> Commit:
     """The parent's commit, as rank 0 reads its record."""
-    found: Commit | str = ""
+    commit: Commit | str = ""
     fault = ""
-    if world.leads:
+    if world.is_rank_zero:
         try:
-            found = commits.read(store, branch.commit)
+            commit = commits.read(store, branch.commit)
         except OSError as error:
             fault = f"{store}: {error.strerror or error}"
-        if isinstance(found, Commit) and found.manifest != branch.manifest:
-            found = (
-                f"checkpoint {found.name}: found the manifest {found.manifest[:16]}, expected {branch.manifest[:16]}"
+        if isinstance(commit, Commit) and commit.manifest != branch.manifest:
+            commit = (
+                f"checkpoint {commit.name}: found the manifest {commit.manifest[:16]}, expected {branch.manifest[:16]}"
             )
-    found, fault = world.from_leader((found, fault))
+    commit, fault = world.broadcast((commit, fault))
     if fault:
         raise OSError(fault)
-    if isinstance(found, str):
-        raise ValueError(f"branch: {branch.training}: {found}")
-    return found
+    if isinstance(commit, str):
+        raise ValueError(f"branch: {branch.training}: {commit}")
+    return commit

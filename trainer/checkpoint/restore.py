@@ -29,9 +29,9 @@ Record = Callable[..., None]
 """Writes an event to the ledger."""
 
 
-def every_file(found: Contents) -> Iterable[str]:
+def every_file(checkpoint: Contents) -> Iterable[str]:
     """All files of a checkpoint."""
-    return found.manifest.files
+    return checkpoint.manifest.files
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class NodeReading:
 class _Tried(NamedTuple):
     """One attempt to read a commit in all its places."""
 
-    found: Contents | None
+    checkpoint: Contents | None
     damaged: dict[str, str]
     """By tier, what is wrong with the bytes there."""
     away: dict[str, str]
@@ -82,19 +82,19 @@ def newest_verified(
     for commit in reversed(_commits(store, world)):
         while True:
             tried = _try(commit, places_of, world, nodes)
-            if tried.damaged and world.leads and replicas.set_aside(store, commit, tried.damaged, token):
+            if tried.damaged and world.is_rank_zero and replicas.set_aside(store, commit, tried.damaged, token):
                 on_damaged(commit, "; ".join(tried.damaged.values()))
-            if tried.found:
-                return commit, tried.found
+            if tried.checkpoint:
+                return commit, tried.checkpoint
             if not tried.away:
-                if tried.lost and world.leads:
+                if tried.lost and world.is_rank_zero:
                     nodes.on_lost(commit, "; ".join(tried.lost.values()))
                 break
             reason = f"checkpoint {commit.name}: {'; '.join(f'{tier}: {why}' for tier, why in tried.away.items())}"
-            for tier, why in tried.away.items() if world.leads else ():
+            for tier, why in tried.away.items() if world.is_rank_zero else ():
                 replicas.note_fault(store, commit.name, tier, replicas.AWAY, why)
             on_away(reason)
-            if not world.from_leader(wait.again(reason)):
+            if not world.broadcast(wait.again(reason)):
                 break
     wait.check()
     return None
@@ -114,61 +114,61 @@ def verified(
     wait = Wait()
     while True:
         tried = _try(commit, places_of, world, nodes or NodeReading())
-        if tried.found:
-            return tried.found
+        if tried.checkpoint:
+            return tried.checkpoint
         there = {**tried.damaged, **tried.lost, **tried.away}
-        said = "; ".join(f"{tier}: {why}" for tier, why in there.items()) or "no tier holds it any more"
-        reason = f"checkpoint {commit.name} cannot be loaded: {said}"
+        details = "; ".join(f"{tier}: {why}" for tier, why in there.items()) or "no tier holds it any more"
+        reason = f"checkpoint {commit.name} cannot be loaded: {details}"
         if not tried.away:
             raise LackingTier(reason)
         on_away(reason)
-        if not world.from_leader(wait.again(reason)):
+        if not world.broadcast(wait.again(reason)):
             raise waiting.TierAway(f"{reason}. Nothing was changed; the training starts when the tier can be read")
 
 
 def _commits(store: Path, world: World) -> list[fence.Commit]:
     """The valid commits, as rank 0 reads them. Raises OSError on all ranks."""
-    found: list[fence.Commit] | str = []
-    if world.leads:
+    commits: list[fence.Commit] | str = []
+    if world.is_rank_zero:
         try:
-            found = waiting.commits(store)
+            commits = waiting.commits(store)
         except (OSError, ValueError) as error:
-            found = str(error)
-    found = world.from_leader(found)
-    if isinstance(found, str):
-        raise OSError(found)
-    return found
+            commits = str(error)
+    commits = world.broadcast(commits)
+    if isinstance(commits, str):
+        raise OSError(commits)
+    return commits
 
 
 def _try(commit: fence.Commit, places_of: PlacesOf, world: World, nodes: NodeReading) -> _Tried:
     damaged, away, lost = dict[str, str](), dict[str, str](), dict[str, str]()
-    for place in places_of(commit):
-        outcome = Gathering(damage=place.damage, away=place.away, lost=place.lost)
-        if place.copies:
-            outcome = place.copies.gathered(nodes.needed, world)
-        elif not (place.damage or place.away or place.lost):
-            outcome = _verified(place.folder, commit.manifest, world)
-        for fault in outcome.faults if world.leads else ():
+    for location in places_of(commit):
+        outcome = Gathering(damage=location.damage, away=location.away, lost=location.lost)
+        if location.copies:
+            outcome = location.copies.gathered(nodes.needed, world)
+        elif not (location.damage or location.away or location.lost):
+            outcome = _verified(location.folder, commit.manifest, world)
+        for fault in outcome.faults if world.is_rank_zero else ():
             nodes.on_fault(commit, fault)
         if outcome.contents:
             return _Tried(outcome.contents, damaged, {}, {})
         if outcome.damage:
-            damaged[place.tier] = outcome.damage
+            damaged[location.tier] = outcome.damage
         elif outcome.away:
-            away[place.tier] = outcome.away
+            away[location.tier] = outcome.away
         else:
-            lost[place.tier] = outcome.lost
+            lost[location.tier] = outcome.lost
     return _Tried(None, damaged, away, lost)
 
 
-def load(engine: state.Stateful, found: Contents, world: World) -> None:
+def load(engine: state.Stateful, checkpoint: Contents, world: World) -> None:
     """Load a checkpoint into `engine`; all ranks call it at the same time. Raises ValueError for another model's."""
-    names = set[str]().union(*world.gather(set(engine.model.state_dict())))
-    surplus = sorted(name for name in found.tensor_names("model/") if name.removeprefix("model/") not in names)
+    names = set[str]().union(*world.all_gather(set(engine.model.state_dict())))
+    surplus = sorted(name for name in checkpoint.tensor_names("model/") if name.removeprefix("model/") not in names)
     if surplus:
         names_there = "; ".join(surplus)
-        raise ValueError(f"{found.folder}: this is a checkpoint of another model: it also has {names_there}")
-    state.load(engine, found, world.rank, world.size)
+        raise ValueError(f"{checkpoint.folder}: this is a checkpoint of another model: it also has {names_there}")
+    state.load(engine, checkpoint, world.rank, world.size)
 
 
 def _verified(folder: Path, manifest_sha256: str, world: World) -> Gathering:
@@ -176,27 +176,27 @@ def _verified(folder: Path, manifest_sha256: str, world: World) -> Gathering:
 
     What is wrong with the bytes comes first: one rank's proof counts though another rank cannot read.
     """
-    found, damage, fault = None, "", ""
+    checkpoint, damage, fault = None, "", ""
     try:
-        found = contents.open_unverified(folder, manifest_sha256)
-        found.verify(found.files_to_verify(world.rank, world.size))
+        checkpoint = contents.open_unverified(folder, manifest_sha256)
+        checkpoint.verify(checkpoint.files_to_verify(world.rank, world.size))
     except DamagedCheckpoint as error:
         damage = str(error)
     except OSError as error:
         fault = f"{folder}: {error.strerror or error}"
-    gathered = world.gather((damage, fault))
-    damages, faults = [each[0] for each in gathered if each[0]], [each[1] for each in gathered if each[1]]
+    gathered = world.all_gather((damage, fault))
+    damages, faults = [result[0] for result in gathered if result[0]], [result[1] for result in gathered if result[1]]
     if damages or faults:
         return Gathering(damage=damages[0] if damages else "", away=faults[0] if faults else "")
-    return Gathering(contents=found)
+    return Gathering(contents=checkpoint)
 
 
 class RestoreWords:
     """The words of one rank, in the ledger and on standard error."""
 
-    def __init__(self, record: Record, leads: bool, moved: Callable[[], None]) -> None:
-        """`moved` is called while the restore waits for a tier: to wait is no hang."""
-        self._record, self._leads, self._moved = record, leads, moved
+    def __init__(self, record: Record, leads: bool, on_progress: Callable[[], None]) -> None:
+        """`on_progress` is called while the restore waits for a tier: to wait is no hang."""
+        self._record, self._leads, self._on_progress = record, leads, on_progress
 
     def source_fault(self, commit: Commit, fault: SourceFault) -> None:
         """A copy of a file could not be had; the next place is asked for it."""
@@ -220,7 +220,7 @@ class RestoreWords:
 
     def away(self, reason: str) -> None:
         """A tier does not answer."""
-        self._moved()
+        self._on_progress()
         self._record("tier_away", reason=reason)
         if self._leads:
             _say(f"waiting: {reason}")

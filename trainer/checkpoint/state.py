@@ -78,7 +78,11 @@ class LoadTargets:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """All of them, by their names in the checkpoint."""
-        moments = {f"optimiser/{name}/{key}": each for name, kept in self.moments.items() for key, each in kept.items()}
+        moments = {
+            f"optimiser/{name}/{key}": tensor
+            for name, parameter_state in self.moments.items()
+            for key, tensor in parameter_state.items()
+        }
         return {**self.model, **moments, **self.extra, **self.own}
 
 
@@ -92,10 +96,10 @@ def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None
     targets = _targets(engine, contents, rank)
     contents.load(targets.tensors, rank / size)
     for name, parameter in engine.model.named_parameters():
-        kept = {f"optimiser/{name}/{key}": value for key, value in targets.moments.get(name, {}).items()}
-        found = _nested(f"optimiser/{name}/", {**kept, **values})
-        if found:
-            engine.optimiser.state[parameter] = found
+        loaded_moments = {f"optimiser/{name}/{key}": value for key, value in targets.moments.get(name, {}).items()}
+        moments = _nested(f"optimiser/{name}/", {**loaded_moments, **values})
+        if moments:
+            engine.optimiser.state[parameter] = moments
     engine.load_extra_state(_nested("extra/", {**targets.extra, **values}))
     engine.load_own_state({name.split("/", 2)[2]: tensor for name, tensor in targets.own.items()})
 
@@ -123,9 +127,9 @@ def _own_targets(contents: Contents, rank: int) -> dict[str, Tensor]:
     """Empty tensors for the state of `rank` that differs on each rank."""
     names = contents.tensor_names("ranks/")
     ranks = len({name.split("/")[1] for name in names})
-    mine = [name for name in names if name.split("/")[1] == str(rank % ranks)]
-    described = {name: contents.tensor_type(name) for name in mine}
-    return {name: torch.empty(each.shape, dtype=each.dtype) for name, each in described.items()}
+    own_names = [name for name in names if name.split("/")[1] == str(rank % ranks)]
+    described = {name: contents.tensor_type(name) for name in own_names}
+    return {name: torch.empty(tensor_type.shape, dtype=tensor_type.dtype) for name, tensor_type in described.items()}
 
 
 def _optimiser_targets(
@@ -137,15 +141,15 @@ def _optimiser_targets(
     optimiser counts its steps there.
     """
     prefix = f"optimiser/{name}/"
-    found: dict[str, Tensor] = {}
+    targets: dict[str, Tensor] = {}
     for key in contents.tensor_names(prefix):
         entry = contents.tensor_type(key)
         if entry.shape == parameter.shape and entry.shape:
-            found[key.removeprefix(prefix)] = torch.empty_like(parameter, dtype=entry.dtype, requires_grad=False)
+            targets[key.removeprefix(prefix)] = torch.empty_like(parameter, dtype=entry.dtype, requires_grad=False)
         else:
             device = torch.device("cpu") if _counts_on_host(optimiser, parameter) else parameter.device
-            found[key.removeprefix(prefix)] = torch.empty(entry.shape, dtype=entry.dtype, device=device)
-    return found
+            targets[key.removeprefix(prefix)] = torch.empty(entry.shape, dtype=entry.dtype, device=device)
+    return targets
 
 
 def _counts_on_host(optimiser: torch.optim.Optimizer, parameter: Tensor) -> bool:

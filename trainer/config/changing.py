@@ -61,23 +61,26 @@ def check_continues(fields: Mapping[str, Any], sections: Mapping[str, Any], step
     `step` is where it begins: a mix may be another one from there on. Without it, no mix can be another one.
     """
     named = {name.split(".")[0] for name in fields} & SECTIONS.keys()
-    whole = {**sections, **{each: _checked(each, SECTIONS[each], sections.get(each, {})) for each in named}}
+    merged_sections = {
+        **sections,
+        **{section: _checked(section, SECTIONS[section], sections.get(section, {})) for section in named},
+    }
     of_mix = {name: value for name, value in fields.items() if name.split(".")[0] == "mix"}
     if of_mix and step is not None and sections.get("mix"):
         _check_same_samples(sections, with_fields(sections, of_mix), step)
         fields = {name: value for name, value in fields.items() if name not in of_mix}
     for name, value in fields.items():
         parts = name.split(".")
-        fixed = next((each for each in (parts[0], ".".join(parts[:2])) if each in FIXED), "")
-        held = value_of(whole, name)
-        if fixed and (held is None or value != held):
-            was = f", expected {held!r}, as it was" if held is not None else ", expected no change"
+        fixed = next((candidate for candidate in (parts[0], ".".join(parts[:2])) if candidate in FIXED), "")
+        current = value_of(merged_sections, name)
+        if fixed and (current is None or value != current):
+            was = f", expected {current!r}, as it was" if current is not None else ", expected no change"
             raise Invalid(name, f"found {value!r}{was}: {FIXED[fixed]}; {REMEDY}")
 
 
 def _check_same_samples(sections: Mapping[str, Any], changed: Mapping[str, Any], step: int) -> None:
     """Raises Invalid for a mix with which the first `step` steps would have read other samples."""
-    before, now = (codec.build(Mix, each["mix"], "mix") for each in (sections, changed))
+    before, now = (codec.build(Mix, settings["mix"], "mix") for settings in (sections, changed))
     unknown = sorted(set(now.names) - set(before.names))
     known = f"expected the datasets that the training began with: {', '.join(before.names)}"
     require(not unknown, "mix", f"found {', '.join(unknown)}, {known}")
@@ -87,10 +90,10 @@ def _check_same_samples(sections: Mapping[str, Any], changed: Mapping[str, Any],
 
 def value_of(sections: Mapping[str, Any], name: str) -> Any:
     """The value of a dotted field; None where it is not there."""
-    place: Any = sections
+    value: Any = sections
     for part in name.split("."):
-        place = place.get(part) if isinstance(place, Mapping) else None
-    return place
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def with_fields(sections: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,9 +121,9 @@ def changed(config: Config, fields: Mapping[str, Any]) -> Config:
 
 def check_steps(steps: Any, done: int, local_steps: int) -> None:
     """Raises Invalid for a number of steps that a training which has done so many cannot have from then on."""
-    found = f"found {steps!r}, expected"
-    require(isinstance(steps, int) and steps > done, "run.steps", f"{found} more than {done}, the step that is done")
-    require(local_steps == 1, "run.steps", f"{found} no change: the last round of local updates ends with it")
+    prefix = f"found {steps!r}, expected"
+    require(isinstance(steps, int) and steps > done, "run.steps", f"{prefix} more than {done}, the step that is done")
+    require(local_steps == 1, "run.steps", f"{prefix} no change: the last round of local updates ends with it")
 
 
 def check_in_place(config: Config, fields: Mapping[str, Any], done: int = 0) -> None:
@@ -148,10 +151,10 @@ def _checked(section: str, kind: Any, value: Any) -> Any:
 def _set(sections: dict[str, Any], name: str, value: Any) -> None:
     """Set a dotted field in nested sections, of which those on the way are copied."""
     *above, last = name.split(".")
-    place: dict[str, Any] = sections
+    section: dict[str, Any] = sections
     for part in above:
-        below = place.get(part)
+        below = section.get(part)
         require(isinstance(below, dict), name, f"unknown; {part} has no fields")
         assert isinstance(below, dict)
-        place[part] = place = dict(below)
-    place[last] = value
+        section[part] = section = dict(below)
+    section[last] = value

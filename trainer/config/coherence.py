@@ -16,12 +16,18 @@ def check(communication: Communication, layout: Layout, checkpoint: Checkpoint, 
 
 def _require_whole_models(communication: Communication, layout: Layout) -> None:
     """PowerSGD, which keeps what it left out on each rank, and local updates need ranks that hold the whole model."""
-    whole = (layout.shard, layout.tensor, layout.pipeline) == ("none", 1, 1)
-    found = f"with layout.shard {layout.shard}, layout.tensor {layout.tensor} and layout.pipeline {layout.pipeline}"
+    holds_whole_model = (layout.shard, layout.tensor, layout.pipeline) == ("none", 1, 1)
+    context = f"with layout.shard {layout.shard}, layout.tensor {layout.tensor} and layout.pipeline {layout.pipeline}"
     why = "that is for ranks that each hold the whole model (none, 1, 1)"
     sent = communication.compression
-    require(whole or sent != "powersgd", "communication.compression", f"expected none, bf16 or fp16 {found}: {why}")
-    require(whole or communication.local_steps == 1, "communication.local_steps", f"expected 1 {found}: {why}")
+    require(
+        holds_whole_model or sent != "powersgd",
+        "communication.compression",
+        f"expected none, bf16 or fp16 {context}: {why}",
+    )
+    require(
+        holds_whole_model or communication.local_steps == 1, "communication.local_steps", f"expected 1 {context}: {why}"
+    )
     shared = communication.local_steps > 1 and layout.context > 1
     require(not shared, "communication.local_steps", f"expected 1 with layout.context {layout.context}: {SHARED}")
 

@@ -39,14 +39,16 @@ def candidates(evaluation: Evaluation, nodes: int, ranks_per_node: int) -> list[
     """
     part = [RankPlaces(1, ranks) for ranks in range(1, ranks_per_node) if ranks_per_node % ranks == 0]
     every = [*part, *(RankPlaces(count, ranks_per_node) for count in range(1, nodes + 1))]
-    found = [each for each in every if evaluation.ranks in (0, each.ranks) and each.ranks % evaluation.tensor == 0]
-    if not found:
-        numbers = ", ".join(str(each.ranks) for each in every[:8]) + (", ..." if len(every) > 8 else "")
+    options = [
+        option for option in every if evaluation.ranks in (0, option.ranks) and option.ranks % evaluation.tensor == 0
+    ]
+    if not options:
+        numbers = ", ".join(str(option.ranks) for option in every[:8]) + (", ..." if len(every) > 8 else "")
         where = f"{nodes} nodes of {ranks_per_node} ranks"
         if evaluation.ranks:
             raise UnfitLayout("evaluation.ranks", evaluation.ranks, f"0 or one of {numbers}, for {where}")
         raise UnfitLayout("evaluation.tensor", evaluation.tensor, f"a divisor of one of {numbers}, for {where}")
-    return found
+    return options
 
 
 def configuration(settings: Mapping[str, Any], evaluation: Evaluation, ranks: int) -> Config:
@@ -66,10 +68,10 @@ def configuration(settings: Mapping[str, Any], evaluation: Evaluation, ranks: in
     )
 
 
-def check(config: Config, places: RankPlaces) -> None:
+def check(config: Config, option: RankPlaces) -> None:
     """Raises UnfitLayout, with the field of the recipe, when the model cannot be divided so."""
     try:
-        layout.check(config, places.ranks, places.ranks_per_node)
+        layout.check(config, option.ranks, option.ranks_per_node)
     except UnfitLayout as fault:
         raise UnfitLayout(fault.field.replace("layout.", "evaluation."), fault.found, fault.expected) from None
 
@@ -80,14 +82,14 @@ def fitting(config: Mapping[str, Any], evaluation: Evaluation, nodes: int, ranks
     Raises UnfitLayout when there is none, with the reason of the first.
     """
     reason: Invalid | None = None
-    found = False
-    for places in candidates(evaluation, nodes, ranks_per_node):
+    has_fit = False
+    for option in candidates(evaluation, nodes, ranks_per_node):
         try:
-            check(configuration(config, evaluation, places.ranks), places)
+            check(configuration(config, evaluation, option.ranks), option)
         except UnfitLayout as fault:
             reason = reason or fault
             continue
-        found = True
-        yield places
-    if not found and reason:
+        has_fit = True
+        yield option
+    if not has_fit and reason:
         raise reason

@@ -95,9 +95,9 @@ class Mesh:
 class UnfitLayout(Invalid):
     """A value that does not fit others."""
 
-    def __init__(self, field: str, found: object, expected: str) -> None:
-        super().__init__(field, f"found {found}, expected {expected}")
-        self.found, self.expected = str(found), expected
+    def __init__(self, field: str, actual: object, expected: str) -> None:
+        super().__init__(field, f"found {actual}, expected {expected}")
+        self.found, self.expected = str(actual), expected
 
 
 def check(settings: LayoutSettings, ranks: int, ranks_per_node: int) -> Mesh:
@@ -142,16 +142,16 @@ def in_flight(layout: Layout, stage: int, parts: int) -> int:
 
     stage: the rank's place in the pipeline; parts: the micro-batches of a step.
     """
-    ranks, each = layout.pipeline, layout.stages_per_rank
+    ranks, stages_per_rank = layout.pipeline, layout.stages_per_rank
     after = ranks - 1 - stage
-    before = {"1f1b": after, "gpipe": parts, "interleaved": (each - 1) * ranks + 2 * after}[layout.schedule]
-    return min(before + 1, each * parts)
+    before = {"1f1b": after, "gpipe": parts, "interleaved": (stages_per_rank - 1) * ranks + 2 * after}[layout.schedule]
+    return min(before + 1, stages_per_rank * parts)
 
 
 def _mesh(layout: Layout, ranks: int, ranks_per_node: int) -> Mesh:
     if ranks % (layout.pipeline * layout.tensor):
-        found = f"{layout.pipeline} (x tensor {layout.tensor})"
-        raise UnfitLayout("layout.pipeline", found, f"a divisor of {ranks} ranks")
+        actual = f"{layout.pipeline} (x tensor {layout.tensor})"
+        raise UnfitLayout("layout.pipeline", actual, f"a divisor of {ranks} ranks")
     data = ranks // (layout.pipeline * layout.tensor)
     if layout.shard != "hybrid" and layout.shard_ranks:
         raise UnfitLayout("layout.shard_ranks", layout.shard_ranks, "0, as only hybrid has groups of ranks")
@@ -195,25 +195,32 @@ def _check_context(settings: LayoutSettings) -> None:
 
 def _check_interleaving(layout: Layout) -> None:
     """Several stages of a rank, and the order that needs them, go together."""
-    each, interleaved = layout.stages_per_rank, layout.schedule == "interleaved"
+    stages_per_rank, interleaved = layout.stages_per_rank, layout.schedule == "interleaved"
     if interleaved and layout.pipeline == 1:
         raise UnfitLayout("layout.schedule", "interleaved", "1f1b, as layout.pipeline is 1")
-    if interleaved and each == 1:
+    if interleaved and stages_per_rank == 1:
         raise UnfitLayout("layout.stages_per_rank", 1, "2 or more, as layout.schedule is interleaved")
-    if each > 1 and not interleaved:
-        raise UnfitLayout("layout.stages_per_rank", each, f"1, as layout.schedule is {layout.schedule}, or interleaved")
+    if stages_per_rank > 1 and not interleaved:
+        raise UnfitLayout(
+            "layout.stages_per_rank", stages_per_rank, f"1, as layout.schedule is {layout.schedule}, or interleaved"
+        )
 
 
 def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:
     _check_interleaving(settings.layout)
     if mesh.pipeline == 1:
         return
-    shape, batch, each, ranks = settings.model, settings.batch, settings.layout.stages_per_rank, mesh.pipeline
-    if ranks * each > shape.stages:
+    shape, batch, stages_per_rank, ranks = (
+        settings.model,
+        settings.batch,
+        settings.layout.stages_per_rank,
+        mesh.pipeline,
+    )
+    if ranks * stages_per_rank > shape.stages:
         why = ", as the first and the last stage would share a tied embedding" if getattr(shape, "tied", False) else ""
         expected = f"{shape.stages} at most, the stages that a model of this kind ({shape.kind}) can be cut into{why}"
-        found = f"{ranks}" + (f" (x stages_per_rank {each})" if each > 1 else "")
-        raise UnfitLayout("layout.pipeline", found, expected)
+        actual = f"{ranks}" + (f" (x stages_per_rank {stages_per_rank})" if stages_per_rank > 1 else "")
+        raise UnfitLayout("layout.pipeline", actual, expected)
     count = micro_batches(batch.sequences, batch.micro, mesh.data)
     cut = f"batch.sequences {batch.sequences} over {mesh.data} {_shares(mesh)}s in parts of batch.micro {batch.micro}"
     if settings.layout.schedule == "1f1b" and count < ranks:

@@ -78,15 +78,15 @@ def parts(weights: Mapping[str, float]) -> dict[str, int]:
     names = sorted(weights)
     total = sum(Fraction(weights[name]) for name in names)
     exact = [Fraction(weights[name]) * PARTS / total for name in names]
-    whole = [math.floor(each) for each in exact]
-    for place in _largest_remainders(exact, whole)[: PARTS - sum(whole)]:
-        whole[place] += 1
-    unit = math.gcd(*whole)
-    return {name: each // unit for name, each in zip(names, whole, strict=True)}
+    counts = [math.floor(share) for share in exact]
+    for index in _largest_remainders(exact, counts)[: PARTS - sum(counts)]:
+        counts[index] += 1
+    unit = math.gcd(*counts)
+    return {name: count // unit for name, count in zip(names, counts, strict=True)}
 
 
-def _largest_remainders(exact: Sequence[Fraction], whole: Sequence[int]) -> list[int]:
-    return sorted(range(len(exact)), key=lambda place: (whole[place] - exact[place], place))
+def _largest_remainders(exact: Sequence[Fraction], counts: Sequence[int]) -> list[int]:
+    return sorted(range(len(exact)), key=lambda index: (counts[index] - exact[index], index))
 
 
 def _check_weights(weights: Mapping[str, float]) -> None:

@@ -139,8 +139,8 @@ class Evaluation:
         require(self.batch >= 0, "batch", "expected 0 or more")
         positive(self, "tensor")
         require(self.process_gigabytes >= 0, "process_gigabytes", "expected 0 or more")
-        whole = self.ranks % self.tensor == 0
-        require(whole, "ranks", f"expected 0 or a multiple of tensor ({self.tensor})")
+        is_multiple = self.ranks % self.tensor == 0
+        require(is_multiple, "ranks", f"expected 0 or a multiple of tensor ({self.tensor})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,8 +289,8 @@ class Recovery:
 
     def __post_init__(self) -> None:
         positive(self, "skip_steps")
-        for each in ("skips", "spike_sigmas", "straggler_sigmas"):
-            require(getattr(self, each) >= 0, each, "expected 0 or more")
+        for name in ("skips", "spike_sigmas", "straggler_sigmas"):
+            require(getattr(self, name) >= 0, name, "expected 0 or more")
 
     def stays(self, on_gpu: bool) -> bool:
         """Whether a rank that is well stays in its process."""

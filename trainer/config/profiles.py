@@ -106,8 +106,8 @@ class HardwareProfile:
 
 
 PROFILES = {
-    each.name: each
-    for each in (
+    profile.name: profile
+    for profile in (
         HardwareProfile(
             name="h200-32",
             nodes=32,

@@ -93,7 +93,7 @@ class Shape:
         A field of `later` that has its default is left out, so that a training keeps its id when its model gets another
         option.
         """
-        defaults = {each.name: each.default for each in dataclasses.fields(self)}
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         value = dataclasses.asdict(self)
         return {name: item for name, item in value.items() if name not in self.later or item != defaults[name]}
 
@@ -106,7 +106,7 @@ class Shape:
 
 def built_in_kinds() -> list[str]:
     """The kinds of model that come with the trainer: the folders of `slipway.trainer.models`."""
-    return [each.name for each in pkgutil.iter_modules([str(Path(__file__).parents[1] / "models")]) if each.ispkg]
+    return [module.name for module in pkgutil.iter_modules([str(Path(__file__).parents[1] / "models")]) if module.ispkg]
 
 
 def type_of(kind: object) -> type[Shape]:
@@ -120,8 +120,8 @@ def type_of(kind: object) -> type[Shape]:
     apart = hasattr(module, "__path__") and importlib.util.find_spec(_network_module(module)) is not None
     has_network = apart or isinstance(getattr(module, "Network", None), type)
     require(has_network, "kind", f"{EXPECTED}, but it has no class Network")
-    found: type[Shape] = module.Shape
-    return found
+    shape_type: type[Shape] = module.Shape
+    return shape_type
 
 
 def network_of(kind: str) -> Any:

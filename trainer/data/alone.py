@@ -38,11 +38,11 @@ class LoneDocuments:
         self._end = snapshot.tokenizer.end_of_document
         self._dtype = shards.DTYPES[snapshot.dtype]
         self._shards = [
-            OpenTokens(*map(np.asarray, shards.open_shard(tier, each, snapshot.dtype)))
-            for each in snapshot.splits[split].shards
+            OpenTokens(*map(np.asarray, shards.open_shard(tier, shard, snapshot.dtype)))
+            for shard in snapshot.splits[split].shards
         ]
         self.pieces = list(self._pieces(length, rows))
-        self.count = sum(len(each.offsets) - 1 for each in self._shards)
+        self.count = sum(len(shard.offsets) - 1 for shard in self._shards)
 
     def read(self, piece: Piece, documents: bool) -> Tokens | Documented:
         """The windows of a piece, [windows, length + 1]; with the bounds of documents, of which there is one."""
@@ -56,17 +56,17 @@ class LoneDocuments:
     def _document(self, piece: Piece) -> Any:
         """The tokens of the piece's document, after the end of another one."""
         shard = self._shards[piece.shard]
-        before = sum(len(each.offsets) - 1 for each in self._shards[: piece.shard])
-        place = piece.example - before
-        begin, end = int(shard.offsets[place]), int(shard.offsets[place + 1])
+        before = sum(len(shard.offsets) - 1 for shard in self._shards[: piece.shard])
+        index = piece.example - before
+        begin, end = int(shard.offsets[index]), int(shard.offsets[index + 1])
         return np.concatenate([np.array([self._end], self._dtype), shard.tokens[begin:end]])
 
     def _pieces(self, length: int, rows: int) -> Iterator[Piece]:
         example = 0
-        for place, shard in enumerate(self._shards):
+        for index, shard in enumerate(self._shards):
             for size in np.diff(shard.offsets.astype(np.int64)).tolist():
                 for first in range(0, size // length * length, rows * length):
-                    yield Piece(example, place, first, min(rows, (size - first) // length), length)
+                    yield Piece(example, index, first, min(rows, (size - first) // length), length)
                 if rest := size % length:
-                    yield Piece(example, place, size - rest, 1, rest)
+                    yield Piece(example, index, size - rest, 1, rest)
                 example += 1

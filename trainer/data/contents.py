@@ -13,23 +13,23 @@ def data(snapshot: Snapshot, shape: Shape, length: int, seed: int = 0) -> Data:
     Raises ValueError, with the configuration's field and what was found there, for a model that does not fit.
     """
     if isinstance(snapshot, images.ImageSnapshot):
-        found = Data(length=length, picture=snapshot.shape, classes=len(snapshot.classes), seed=seed)
+        description = Data(length=length, picture=snapshot.shape, classes=len(snapshot.classes), seed=seed)
     else:
-        found = Data(vocabulary=snapshot.tokenizer.vocab_size, length=length, seed=seed)
+        description = Data(vocabulary=snapshot.tokenizer.vocab_size, length=length, seed=seed)
     try:
-        check(shape, found)
+        check(shape, description)
     except Invalid as fault:
         section, _, field = fault.field.partition(".")
         value = getattr(shape, field) if section == "model" else length
         raise ValueError(f"{fault.field}: found {value!r}, {fault}, for snapshot {snapshot.sha256[:16]}") from None
-    return found
+    return description
 
 
 def check(shape: Shape, data: Data) -> None:
     """Raises Invalid, with the configuration's field, for a model that cannot be trained on such data."""
     holds = "pictures" if any(data.picture) else "tokens"
-    wanted = f"expected a model that reads {holds}, as the dataset holds: this one reads {shape.reads}"
-    require(shape.reads == holds, "model.kind", wanted)
+    message = f"expected a model that reads {holds}, as the dataset holds: this one reads {shape.reads}"
+    require(shape.reads == holds, "model.kind", message)
     require(holds == "pictures" or data.length > 0, "batch.length", "expected a number above 0: tokens a sequence")
     require(holds == "tokens" or data.length == 0, "batch.length", "expected 0, as the dataset holds pictures")
     try:
@@ -45,5 +45,5 @@ def tokenizer(snapshot: Snapshot) -> TokenizerRecord | None:
 
 def tokenizer_digest(snapshot: Snapshot) -> str:
     """SHA-256 of the snapshot's tokenizer; empty for pictures."""
-    found = tokenizer(snapshot)
-    return found.sha256 if found else ""
+    text_tokenizer = tokenizer(snapshot)
+    return text_tokenizer.sha256 if text_tokenizer else ""

@@ -47,8 +47,8 @@ class DocumentedSequences:
         """The windows of these numbers, into `out` where it is given. Raises as `Sequences.read`."""
         windows = self.empty(len(numbers)) if out is None else out
         self._plain.read(numbers, windows.tokens)
-        for row, (place, start) in enumerate(self._plain.starts(numbers)):
-            windows.begins[row] = begins(self.opened[place].offsets, start, self._plain.length + 1)
+        for row, (shard_index, start) in enumerate(self._plain.starts(numbers)):
+            windows.begins[row] = begins(self.opened[shard_index].offsets, start, self._plain.length + 1)
         return windows
 
     @property
@@ -56,10 +56,10 @@ class DocumentedSequences:
         """The shards with tokens that no window covers, as `Sequences.tails`."""
         return self._plain.tails
 
-    def tail(self, place: int) -> Documented:
+    def tail(self, shard_index: int) -> Documented:
         """The tokens of a shard that no window covers: [1, 2 .. length + 1] of both."""
-        tokens, start = self._plain.tail(place), int(self.sizes[place]) * self._plain.length
-        return Documented(tokens, begins(self.opened[place].offsets, start, tokens.shape[1])[None])
+        tokens, start = self._plain.tail(shard_index), int(self.sizes[shard_index]) * self._plain.length
+        return Documented(tokens, begins(self.opened[shard_index].offsets, start, tokens.shape[1])[None])
 
 
 def begins(offsets: npt.NDArray[Any], start: int, length: int) -> Begins:

@@ -59,22 +59,22 @@ def mixture(sources: Mapping[str, TextSnapshot | ImageSnapshot]) -> MixtureSnaps
     """
     texts = dict[str, TextSnapshot]()
     for name in sorted(sources):
-        found = sources[name]
-        if isinstance(found, ImageSnapshot):
+        snapshot = sources[name]
+        if isinstance(snapshot, ImageSnapshot):
             raise ValueError(f"dataset {name}: found images, expected texts: a mix is of texts")
-        texts[name] = found
+        texts[name] = snapshot
     first, *others = texts
     for name in others:
         _check_tokenizers(first, texts[first], name, texts[name])
     return MixtureSnapshot(
         dataset=JOINED.join(texts),
-        recipe=digest.sha256(atomic.canonical_json({name: each.recipe for name, each in texts.items()})),
-        source={"kind": "mixture", "sources": {name: each.source for name, each in texts.items()}},
+        recipe=digest.sha256(atomic.canonical_json({name: text.recipe for name, text in texts.items()})),
+        source={"kind": "mixture", "sources": {name: text.source for name, text in texts.items()}},
         documents={},
         tokenizer=texts[first].tokenizer,
         dtype=texts[first].dtype,
-        splits={split: _joined([each.splits[split] for each in texts.values()]) for split in texts[first].splits},
-        sources=tuple(_source(name, each) for name, each in texts.items()),
+        splits={split: _joined([text.splits[split] for text in texts.values()]) for split in texts[first].splits},
+        sources=tuple(_source(name, text) for name, text in texts.items()),
     )
 
 
@@ -91,7 +91,7 @@ def parse_manifest(data: bytes, sha256: str, where: str) -> MixtureSnapshot:
     if version != FORMAT:
         raise ValueError(f"{where}: format: found {version!r}, expected {FORMAT!r}")
     with shards.describing(where, FORMAT):
-        sources = tuple(MixtureSource(**each) for each in value["sources"])
+        sources = tuple(MixtureSource(**fields) for fields in value["sources"])
         for source in sources:
             digest.checked(source.snapshot)
         return MixtureSnapshot(**{**shards.text_fields(value), "sources": sources})
@@ -102,25 +102,25 @@ def _source(name: str, snapshot: TextSnapshot) -> MixtureSource:
     return MixtureSource(
         name,
         snapshot.sha256,
-        shards={split: len(each.shards) for split, each in splits},
-        text_bytes={split: each.text_bytes for split, each in splits},
-        tokens={split: each.tokens for split, each in splits},
+        shards={split: len(token_split.shards) for split, token_split in splits},
+        text_bytes={split: token_split.text_bytes for split, token_split in splits},
+        tokens={split: token_split.tokens for split, token_split in splits},
     )
 
 
 def _joined(splits: list[TokenSplit]) -> TokenSplit:
     sums: dict[str, Any] = {
-        each.name: sum(getattr(split, each.name) for split in splits)
-        for each in dataclasses.fields(TokenSplit)
-        if each.name != "shards"
+        field.name: sum(getattr(split, field.name) for split in splits)
+        for field in dataclasses.fields(TokenSplit)
+        if field.name != "shards"
     }
     return TokenSplit(**sums, shards=tuple(shard for split in splits for shard in split.shards))
 
 
-def _check_tokenizers(first: str, mine: TextSnapshot, name: str, other: TextSnapshot) -> None:
-    if mine.tokenizer != other.tokenizer:
+def _check_tokenizers(first: str, snapshot: TextSnapshot, name: str, other: TextSnapshot) -> None:
+    if snapshot.tokenizer != other.tokenizer:
         raise ValueError(
-            f"datasets {first} and {name}: found two tokenizers ({mine.tokenizer.sha256[:12]} and "
+            f"datasets {first} and {name}: found two tokenizers ({snapshot.tokenizer.sha256[:12]} and "
             f"{other.tokenizer.sha256[:12]}), expected one: give both recipes the same tokenizer.file, and build "
             "them again"
         )

@@ -36,7 +36,7 @@ class Pictures:
         self.shards = snapshot.splits[split].shards
         self.sizes = np.array([shard.images for shard in self.shards], np.int64)
         """How many images each shard has."""
-        self._places = SequenceStarts(self.sizes)
+        self._starts = SequenceStarts(self.sizes)
         self._tier, self._bring = tier, bring
         self.opened = OpenShards(self._open)
         if len(self) == 0:
@@ -55,13 +55,13 @@ class Pictures:
         Raises FileNotFoundError or ValueError for a shard whose file is missing or does not have the described size.
         """
         read = self.empty(len(numbers)) if out is None else out
-        for row, (place, number) in enumerate(self._places.of(numbers)):
-            pixels, labels = self.opened[place]
+        for row, (shard_index, number) in enumerate(self._starts.of(numbers)):
+            pixels, labels = self.opened[shard_index]
             read.pixels[row], read.labels[row] = pixels[number], labels[number]
         return read
 
-    def _open(self, place: int) -> Labelled:
-        shard = self.shards[place]
+    def _open(self, shard_index: int) -> Labelled:
+        shard = self.shards[shard_index]
         if self._bring is not None:
             self._bring(shard)
         pixels, labels = images.open_images(self._tier, shard, self.shape)

@@ -36,9 +36,9 @@ class SequenceStarts:
 
     def of(self, numbers: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
         """The shard of each sample, and the sample's number there."""
-        wanted = numbers.astype(np.int64)
-        places = np.searchsorted(self._ends, wanted, "right")
-        return zip(places.tolist(), (wanted - self._begins[places]).tolist(), strict=True)
+        positions = numbers.astype(np.int64)
+        shard_indices = np.searchsorted(self._ends, positions, "right")
+        return zip(shard_indices.tolist(), (positions - self._begins[shard_indices]).tolist(), strict=True)
 
 
 class OpenShards(Generic[View]):
@@ -48,21 +48,21 @@ class OpenShards(Generic[View]):
         """`open_shard` is called for a shard that is not open; once more when its file was removed meanwhile."""
         self._open_shard, self._open = open_shard, dict[int, View]()
 
-    def __getitem__(self, place: int) -> View:
-        found = self._open.pop(place, None)
-        if found is None:
+    def __getitem__(self, index: int) -> View:
+        view = self._open.pop(index, None)
+        if view is None:
             try:
-                found = self._open_shard(place)
+                view = self._open_shard(index)
             except FileNotFoundError:
-                found = self._open_shard(place)
-        self._open[place] = found
+                view = self._open_shard(index)
+        self._open[index] = view
         if len(self._open) > OPEN:
             del self._open[next(iter(self._open))]
-        return found
+        return view
 
-    def close_others(self, places: Collection[int]) -> None:
+    def close_others(self, indices: Collection[int]) -> None:
         """Close all but these: a file that was removed takes room on the disk for as long as it is open."""
-        self._open = {place: view for place, view in self._open.items() if place in places}
+        self._open = {index: view for index, view in self._open.items() if index in indices}
 
 
 class Sequences:
@@ -90,7 +90,7 @@ class Sequences:
         tokens = np.array([shard.tokens for shard in self.shards], np.int64)
         self.sizes = np.maximum(tokens - 1, 0) // length
         """How many windows each shard has."""
-        self._places = SequenceStarts(self.sizes)
+        self._shard_starts = SequenceStarts(self.sizes)
         self._count = int(self.sizes.sum())
         self._tier, self._bring = tier, bring
         self.opened = OpenShards(self._open)
@@ -112,27 +112,27 @@ class Sequences:
         """
         windows = self.empty(len(numbers)) if out is None else out
         # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
-        for row, (place, start) in enumerate(self.starts(numbers)):
-            windows[row] = self.opened[place].tokens[start : start + self.length + 1]
+        for row, (shard_index, start) in enumerate(self.starts(numbers)):
+            windows[row] = self.opened[shard_index].tokens[start : start + self.length + 1]
         return windows
 
     def starts(self, numbers: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
         """The shard of each window, and the window's first token there."""
-        return ((place, number * self.length) for place, number in self._places.of(numbers))
+        return ((shard_index, number * self.length) for shard_index, number in self._shard_starts.of(numbers))
 
     @property
     def tails(self) -> list[int]:
         """The shards with tokens that no window covers and that have something to predict."""
         rest = [shard.tokens - size * self.length for shard, size in zip(self.shards, self.sizes.tolist(), strict=True)]
-        return [place for place, tokens in enumerate(rest) if tokens > 1]
+        return [shard_index for shard_index, tokens in enumerate(rest) if tokens > 1]
 
-    def tail(self, place: int) -> Tokens:
+    def tail(self, shard_index: int) -> Tokens:
         """The tokens of a shard that no window covers, [1, 2 .. length + 1]."""
-        rest: Tokens = np.array(self.opened[place].tokens[int(self.sizes[place]) * self.length :])
+        rest: Tokens = np.array(self.opened[shard_index].tokens[int(self.sizes[shard_index]) * self.length :])
         return rest[None]
 
-    def _open(self, place: int) -> OpenTokens:
-        shard = self.shards[place]
+    def _open(self, shard_index: int) -> OpenTokens:
+        shard = self.shards[shard_index]
         if self._bring is not None:
             self._bring(shard)
         return OpenTokens(*map(np.asarray, shards.open_shard(self._tier, shard, self.dtype.name)))

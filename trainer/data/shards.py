@@ -135,7 +135,7 @@ def write_shard(
     tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str, scratch: Path | None = None
 ) -> TokenShard:
     """Write a shard of these documents (each a 1-d array of tokens) as `write_runs` does."""
-    return write_runs(tier, documents, np.array([len(each) for each in documents], np.int64), dtype, scratch)
+    return write_runs(tier, documents, np.array([len(document) for document in documents], np.int64), dtype, scratch)
 
 
 def write_runs(
@@ -232,10 +232,10 @@ def describing(where: str, format: str) -> Iterator[None]:
 
 def counted(described: Described) -> Described:
     """A part of a manifest, once its counts are counts: sizes of files and of memory follow. Raises ValueError."""
-    for each in dataclasses.fields(cast(Any, described)):
-        value = getattr(described, each.name)
-        if each.type in (int, "int") and (type(value) is not int or value < 0):
-            raise ValueError(f"{each.name}: found {value!r}, expected a whole number that is not negative")
+    for field in dataclasses.fields(cast(Any, described)):
+        value = getattr(described, field.name)
+        if field.type in (int, "int") and (type(value) is not int or value < 0):
+            raise ValueError(f"{field.name}: found {value!r}, expected a whole number that is not negative")
     return described
 
 
@@ -260,9 +260,9 @@ def open_shard(tier: Path, shard: TokenShard, dtype: str) -> tuple[npt.NDArray[A
 def mapped(tier: Path, shard: ShardFile, expected: int) -> npt.NDArray[np.uint8]:
     """A shard's bytes, memory-mapped. Raises ValueError when their number is not `expected`, or not as described."""
     path = shard_path(tier, shard)
-    found = path.stat().st_size
-    if found != expected or found != shard.bytes:
-        raise ValueError(f"{path}: found {found} bytes, expected {shard.bytes}")
+    actual = path.stat().st_size
+    if actual != expected or actual != shard.bytes:
+        raise ValueError(f"{path}: found {actual} bytes, expected {shard.bytes}")
     return np.memmap(path, np.uint8, "r")
 
 

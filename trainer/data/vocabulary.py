@@ -28,17 +28,17 @@ def size(value: dict[str, Any]) -> int:
     return max(ids(value).values()) + 1
 
 
-def difference(mine: bytes, other: bytes) -> str | None:
+def difference(own: bytes, other: bytes) -> str | None:
     """The first difference of two tokenizers in the order of the ids, in words; None when there is none.
 
     Equal vocabularies and merges give equal ids, however the two files are written.
     """
-    ours, theirs = parsing.value(mine), parsing.value(other)
-    tokens, others = ({id: token for token, id in ids(value).items()} for value in (ours, theirs))
+    own_document, other_document = parsing.value(own), parsing.value(other)
+    tokens, others = ({id: token for token, id in ids(value).items()} for value in (own_document, other_document))
     for id in sorted({*tokens, *others}):
         if tokens.get(id) != others.get(id):
             return f"token {id} is {tokens.get(id)!r} in one and {others.get(id)!r} in the other"
-    return None if _merges(ours) == _merges(theirs) else "their merges differ"
+    return None if _merges(own_document) == _merges(other_document) else "their merges differ"
 
 
 def _merges(value: dict[str, Any]) -> list[list[str]]:

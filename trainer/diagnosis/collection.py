@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.trainer.diagnosis import figures, flight, folder, health, kernel, native, ranks, stacks
-from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import NoEvidence
 from slipway.trainer.diagnosis.folder import DiagnosisManifest
 from slipway.trainer.diagnosis.ranks import RankSeen
 from slipway.trainer.diagnosis.stacks import StackFile
@@ -29,7 +29,7 @@ STACKS_SHARE = 0.5
 MOST_SECONDS = 10.0
 
 Source = Callable[[float], bytes | dict[str, bytes]]
-"""A file's bytes, or several files by name, in so many seconds at most. Raises Lacking, and OSError."""
+"""A file's bytes, or several files by name, in so many seconds at most. Raises NoEvidence, and OSError."""
 
 
 @dataclass(frozen=True)
@@ -55,36 +55,36 @@ def collect(node: DiagnosedNode, id: str, why: str, seconds: float) -> bool:
     before = stacks.ask(files)
     gathering = _Gathering(_sources(node, files, token), deadline)
     stacks.wait(files, before, seconds * STACKS_SHARE)
-    seen, found, lacking = _ranks(files, before)
-    more, left = gathering.result()
-    kept, too_large = folder.bounded({**found, **more})
-    sizes = {name: len(data) for name, data in kept.items()}
-    lacking |= {**left, **too_large}
+    rank_states, texts, missing = _ranks(files, before)
+    more, not_gathered = gathering.result()
+    contents, too_large = folder.bounded({**texts, **more})
+    sizes = {name: len(data) for name, data in contents.items()}
+    missing |= {**not_gathered, **too_large}
     took = round(time.monotonic() - begun, 3)
-    said = tuple(kept.get(KERNEL, b"").decode().splitlines())
-    manifest = DiagnosisManifest(node.name, time.time(), took, why, tuple(seen), sizes, lacking, said)
-    return folder.write(node.store, id, manifest, kept)
+    kernel_lines = tuple(contents.get(KERNEL, b"").decode().splitlines())
+    manifest = DiagnosisManifest(node.name, time.time(), took, why, tuple(rank_states), sizes, missing, kernel_lines)
+    return folder.write(node.store, id, manifest, contents)
 
 
 def _ranks(
     files: list[StackFile], before: Mapping[int, int]
 ) -> tuple[list[RankSeen], dict[str, bytes], dict[str, str]]:
     """Each rank, the file of all stacks, and for which rank there is none."""
-    seen, texts, lacking = list[RankSeen](), list[str](), dict[str, str]()
-    for each in files:
+    rank_states, texts, missing = list[RankSeen](), list[str](), dict[str, str]()
+    for file in files:
         written = ""
         with contextlib.suppress(OSError):
             # What a rank that is gone has written was of its crash.
-            written = stacks.text(each, before.get(each.rank, 0))
-        rank = ranks.seen(each, bool(written), written)
-        seen.append(rank)
+            written = stacks.text(file, before.get(file.rank, 0))
+        rank = ranks.observed(file, bool(written), written)
+        rank_states.append(rank)
         if written:
-            texts.append(f"=== rank {each.rank}, pid {each.pid}, {rank.state} ===\n{_with_source(written)}")
+            texts.append(f"=== rank {file.rank}, pid {file.pid}, {rank.state} ===\n{_with_source(written)}")
         else:
-            lacking[f"stacks of rank {each.rank}"] = _why_no_stacks(each, rank, before)
+            missing[f"stacks of rank {file.rank}"] = _why_no_stacks(file, rank, before)
     if not files:
-        lacking["stacks"] = "no rank of this node has opened a file for them"
-    return seen, {"stacks.txt": "\n".join(texts).encode()} if texts else {}, lacking
+        missing["stacks"] = "no rank of this node has opened a file for them"
+    return rank_states, {"stacks.txt": "\n".join(texts).encode()} if texts else {}, missing
 
 
 def _why_no_stacks(file: StackFile, rank: RankSeen, before: Mapping[int, int]) -> str:
@@ -116,8 +116,8 @@ def _sources(node: DiagnosedNode, files: list[StackFile], token: Token) -> dict[
     if node.stacks is not None:
         where = node.stacks
         sources["flight recorder"] = lambda seconds: flight.dumps(where, seconds)
-    asked = health.parts((node.store, *node.disks))
-    return {**sources, **{f"{HEALTH}{name}": part for name, part in asked.items()}}
+    health_parts = health.parts((node.store, *node.disks))
+    return {**sources, **{f"{HEALTH}{name}": part for name, part in health_parts.items()}}
 
 
 KERNEL = "kernel.txt"
@@ -130,8 +130,8 @@ class _Gathering:
 
     def __init__(self, sources: Mapping[str, Source], deadline: float) -> None:
         self._deadline, self._lock = deadline, threading.Lock()
-        self._found: dict[str, bytes | dict[str, bytes]] = {}
-        self._lacking: dict[str, str] = {}
+        self._evidence: dict[str, bytes | dict[str, bytes]] = {}
+        self._missing: dict[str, str] = {}
         self._threads = {
             name: threading.Thread(target=self._ask, args=(name, source), daemon=True, name=f"diagnosis {name}")
             for name, source in sources.items()
@@ -144,26 +144,26 @@ class _Gathering:
         for thread in self._threads.values():
             thread.join(max(0.0, self._deadline - time.monotonic()))
         with self._lock:
-            late = self._threads.keys() - self._found.keys() - self._lacking.keys()
-            lacking = {**self._lacking, **dict.fromkeys(sorted(late), "it took longer than the time there was")}
-            return _files(self._found), {name.removeprefix(HEALTH): why for name, why in lacking.items()}
+            late = self._threads.keys() - self._evidence.keys() - self._missing.keys()
+            missing = {**self._missing, **dict.fromkeys(sorted(late), "it took longer than the time there was")}
+            return _files(self._evidence), {name.removeprefix(HEALTH): why for name, why in missing.items()}
 
     def _ask(self, name: str, source: Source) -> None:
         try:
             # A little before the deadline, so that a tool that is killed then still says so.
-            found = source(max(0.05, (self._deadline - time.monotonic()) * 0.8))
+            evidence = source(max(0.05, (self._deadline - time.monotonic()) * 0.8))
         except Exception as error:  # nothing here may keep the others from being shown
             with self._lock:
-                self._lacking[name] = str(error) if isinstance(error, Lacking | OSError) else repr(error)
+                self._missing[name] = str(error) if isinstance(error, NoEvidence | OSError) else repr(error)
             return
         with self._lock:
-            self._found[name] = found
+            self._evidence[name] = evidence
 
 
-def _files(found: Mapping[str, bytes | dict[str, bytes]]) -> dict[str, bytes]:
+def _files(evidence: Mapping[str, bytes | dict[str, bytes]]) -> dict[str, bytes]:
     """The parts of the node's health as one file, each other source as its own."""
     files, parts = dict[str, bytes](), list[bytes]()
-    for name, data in found.items():
+    for name, data in evidence.items():
         if isinstance(data, dict):
             files |= data
         elif name.startswith(HEALTH):

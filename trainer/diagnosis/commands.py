@@ -12,22 +12,22 @@ MOST_BYTES = 256 << 10
 """Of the output of one command; of a longer one, the end."""
 
 
-class Lacking(Exception):
+class NoEvidence(Exception):
     """Something could not be had; the message says why."""
 
 
-def found(name: str) -> str:
-    """The path of a tool: beside this Python, or on the path. Raises Lacking."""
+def executable(name: str) -> str:
+    """The path of a tool: beside this Python, or on the path. Raises NoEvidence."""
     beside = Path(sys.executable).with_name(name)
     if os.access(beside, os.X_OK):
         return str(beside)
     if path := shutil.which(name):
         return path
-    raise Lacking(f"{name} is not installed")
+    raise NoEvidence(f"{name} is not installed")
 
 
 def output(command: Sequence[str], seconds: float) -> bytes:
-    """What a command prints, its errors too. Raises Lacking when it fails, or takes longer; it is killed then."""
+    """What a command prints, its errors too. Raises NoEvidence when it fails, or takes longer; it is killed then."""
     try:
         process = subprocess.Popen(
             command,
@@ -37,14 +37,16 @@ def output(command: Sequence[str], seconds: float) -> bytes:
             start_new_session=True,
         )
     except OSError as error:
-        raise Lacking(f"{command[0]}: {error.strerror}") from None
+        raise NoEvidence(f"{command[0]}: {error.strerror}") from None
     try:
         printed, _ = process.communicate(timeout=max(seconds, 0.01))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()  # type: ignore[union-attr]
-        raise Lacking(f"{Path(command[0]).name} had not ended after {seconds:.1f} s") from None
+        raise NoEvidence(f"{Path(command[0]).name} had not ended after {seconds:.1f} s") from None
     if process.returncode != 0:
-        said = printed.decode(errors="replace").strip().splitlines()
-        raise Lacking(f"{Path(command[0]).name} ended with exit code {process.returncode}: {said[-1] if said else ''}")
+        lines = printed.decode(errors="replace").strip().splitlines()
+        raise NoEvidence(
+            f"{Path(command[0]).name} ended with exit code {process.returncode}: {lines[-1] if lines else ''}"
+        )
     return printed[-MOST_BYTES:]

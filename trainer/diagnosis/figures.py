@@ -20,11 +20,11 @@ def last(store: Path, token: Token) -> bytes:
 
 def _events(store: Path, token: Token) -> dict[str, list[dict[str, Any]]]:
     """The last events of each writer."""
-    found = {}
+    events = {}
     for name in files.entries(store / files.LEDGER) or ():
         if name.startswith(f"{token}.") and name.endswith(".jsonl"):
-            found[name.removeprefix(f"{token}.").removesuffix(".jsonl")] = _end(store / files.LEDGER / name)
-    return found
+            events[name.removeprefix(f"{token}.").removesuffix(".jsonl")] = _end(store / files.LEDGER / name)
+    return events
 
 
 def _end(segment: Path) -> list[dict[str, Any]]:

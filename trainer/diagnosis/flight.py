@@ -13,7 +13,7 @@ from pathlib import Path
 
 from slipway.trainer.base import regular_file
 from slipway.trainer.diagnosis import stacks
-from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import NoEvidence
 
 EXCHANGES = 2000
 """So many are kept of each rank."""
@@ -39,17 +39,17 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def dumps(folder: Path, seconds: float) -> dict[str, bytes]:
-    """The dump of each rank of this node, by file name. Raises Lacking where no rank uses NCCL."""
+    """The dump of each rank of this node, by file name. Raises NoEvidence where no rank uses NCCL."""
     pipes, begun = sorted(folder.glob(f"{PREFIX}*.pipe")), time.time()
     for pipe in pipes:
         _ask(pipe)
-    deadline, wanted = time.monotonic() + seconds, [pipe.with_suffix("") for pipe in pipes]
-    while time.monotonic() < deadline and not all(_is_new(each, begun) for each in wanted):
+    deadline, paths = time.monotonic() + seconds, [pipe.with_suffix("") for pipe in pipes]
+    while time.monotonic() < deadline and not all(_is_new(path, begun) for path in paths):
         time.sleep(0.02)
-    left = [each for each in sorted(folder.glob(f"{PREFIX}*")) if each.suffix != ".pipe"]
-    if not left:
-        raise Lacking("no rank has left a dump" if pipes else "no rank uses NCCL")
-    return {each.name: regular_file.read(each)[:MOST_BYTES] for each in left}
+    dump_files = [path for path in sorted(folder.glob(f"{PREFIX}*")) if path.suffix != ".pipe"]
+    if not dump_files:
+        raise NoEvidence("no rank has left a dump" if pipes else "no rank uses NCCL")
+    return {path.name: regular_file.read(path)[:MOST_BYTES] for path in dump_files}
 
 
 def _ask(pipe: Path) -> None:

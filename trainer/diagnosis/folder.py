@@ -46,7 +46,7 @@ class DiagnosisManifest:
     """What the node's kernel has logged in the last minutes: Xids, and processes killed for want of memory."""
 
 
-def write(store: Path, id: str, manifest: DiagnosisManifest, found: Mapping[str, bytes]) -> bool:
+def write(store: Path, id: str, manifest: DiagnosisManifest, texts: Mapping[str, bytes]) -> bool:
     """Show a node's evidence whole; False when the node has left its evidence of this incident before.
 
     Raises OSError.
@@ -56,7 +56,7 @@ def write(store: Path, id: str, manifest: DiagnosisManifest, found: Mapping[str,
     temporary = above / f".{manifest.node}.{uuid.uuid4().hex}"
     temporary.mkdir()
     try:
-        for name, data in found.items():
+        for name, data in texts.items():
             atomic.write(temporary / name, [data])
         atomic.write(temporary / MANIFEST, [codec.encode(manifest, FORMAT)])
         return atomic.show(temporary, above / manifest.node)
@@ -64,17 +64,17 @@ def write(store: Path, id: str, manifest: DiagnosisManifest, found: Mapping[str,
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def bounded(found: Mapping[str, bytes], most: int = MOST_BYTES) -> tuple[dict[str, bytes], dict[str, str]]:
+def bounded(texts: Mapping[str, bytes], most: int = MOST_BYTES) -> tuple[dict[str, bytes], dict[str, str]]:
     """What fits, the smallest first, and why the rest does not."""
-    kept, left = dict[str, bytes](), dict[str, str]()
+    selection, omissions = dict[str, bytes](), dict[str, str]()
     room = most
-    for name in sorted(found, key=lambda each: len(found[each])):
-        if len(found[name]) <= room:
-            kept[name] = found[name]
-            room -= len(found[name])
+    for name in sorted(texts, key=lambda name: len(texts[name])):
+        if len(texts[name]) <= room:
+            selection[name] = texts[name]
+            room -= len(texts[name])
         else:
-            left[name] = f"it has {len(found[name]):,} bytes, and the evidence of a node {most:,} at most"
-    return kept, left
+            omissions[name] = f"it has {len(texts[name]):,} bytes, and the evidence of a node {most:,} at most"
+    return selection, omissions
 
 
 def nodes(store: Path, id: str) -> list[str]:
@@ -85,11 +85,11 @@ def nodes(store: Path, id: str) -> list[str]:
 
 def manifests(store: Path, id: str) -> list[DiagnosisManifest]:
     """What the nodes found, by node; one that is damaged is left out. Raises OSError."""
-    found = (
+    readings = (
         codec.read_if_whole(incidents.evidence(store, id) / node / MANIFEST, DiagnosisManifest, FORMAT)
         for node in nodes(store, id)
     )
-    return [each for each in found if each is not None]
+    return [manifest for manifest in readings if manifest is not None]
 
 
 def text(store: Path, id: str, node: str, name: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from slipway.trainer.base import regular_file
 from slipway.trainer.diagnosis import commands
-from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import NoEvidence
 
 LINES = 200
 """Of the kernel log, the last ones."""
@@ -21,7 +21,7 @@ GPU_FIELDS = (
 """Of `nvidia-smi --query-gpu`."""
 
 Part = Callable[[float], bytes]
-"""A part of the report, in so many seconds at most. Raises Lacking, and OSError."""
+"""A part of the report, in so many seconds at most. Raises NoEvidence, and OSError."""
 
 
 def parts(disks: Iterable[Path]) -> Mapping[str, Part]:
@@ -37,21 +37,21 @@ def parts(disks: Iterable[Path]) -> Mapping[str, Part]:
         "infiniband": lambda _: _infiniband(),
         "memory": lambda _: _proc("meminfo"),
         "load": lambda _: _proc("loadavg"),
-        "pressure": lambda _: b"".join(_pressure(each) for each in ("cpu", "memory", "io")),
+        "pressure": lambda _: b"".join(_pressure(resource) for resource in ("cpu", "memory", "io")),
     }
 
 
 def _gpus(seconds: float) -> bytes:
-    query = [commands.found("nvidia-smi"), f"--query-gpu={GPU_FIELDS}", "--format=csv"]
+    query = [commands.executable("nvidia-smi"), f"--query-gpu={GPU_FIELDS}", "--format=csv"]
     return commands.output(query, seconds)
 
 
 def _dcgm(seconds: float) -> bytes:
-    return commands.output([commands.found("dcgmi"), "health", "--check", "--group", "0"], seconds)
+    return commands.output([commands.executable("dcgmi"), "health", "--check", "--group", "0"], seconds)
 
 
 def _kernel_log(seconds: float) -> bytes:
-    printed = commands.output([commands.found("dmesg"), "--time-format", "iso"], seconds)
+    printed = commands.output([commands.executable("dmesg"), "--time-format", "iso"], seconds)
     return b"\n".join(printed.splitlines()[-LINES:]) + b"\n"
 
 
@@ -74,10 +74,10 @@ def _infiniband() -> bytes:
     root = Path("/sys/class/infiniband")
     for port in sorted(root.glob("*/ports/*")) if root.is_dir() else ():
         counters = (*sorted((port / "counters").glob("*error*")), port / "counters" / "link_downed")
-        values = [f"{each.name} {_read(each)}" for each in (port / "state", *counters) if each.exists()]
+        values = [f"{counter.name} {_read(counter)}" for counter in (port / "state", *counters) if counter.exists()]
         lines.append(f"{port.relative_to(root)}: {', '.join(values)}")
     if not lines:
-        raise Lacking("there is no InfiniBand adapter")
+        raise NoEvidence("there is no InfiniBand adapter")
     return "\n".join(lines).encode() + b"\n"
 
 

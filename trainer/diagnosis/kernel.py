@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import NoEvidence
 
 LOG = Path("/dev/kmsg")
 RECORD_BYTES = 8192
@@ -40,37 +40,37 @@ class KernelFault:
 
 def faults(records: Iterable[str], since: float = 0.0) -> list[KernelFault]:
     """The faults among records of /dev/kmsg (`priority,number,microseconds,flags;message`), the newest last."""
-    found: dict[str, KernelFault] = {}
+    fault_by_text: dict[str, KernelFault] = {}
     for record in records:
         head, _, message = record.partition(";")
         fields = head.split(",")
         if len(fields) < 3 or not fields[2].isdigit() or (at := int(fields[2]) / 1e6) < since:
             continue
         if what := sentence(message.splitlines()[0] if message else ""):
-            found.pop(what, None)  # the same again: the newest one stays
-            found[what] = KernelFault(at, what)
-    return list(found.values())[-MOST:]
+            fault_by_text.pop(what, None)  # the same again: the newest one stays
+            fault_by_text[what] = KernelFault(at, what)
+    return list(fault_by_text.values())[-MOST:]
 
 
 def sentence(message: str) -> str:
     """What a line of the log says of a fault; empty for any other line."""
     if xid := _XID.search(message):
-        said, program = xid[4] or "", ""
-        if process := _PROCESS.match(said):
-            said = said[process.end() :]
+        text, program = xid[4] or "", ""
+        if process := _PROCESS.match(text):
+            text = text[process.end() :]
             program = f" (pid {process[2]}, {process[4]})" if process[2].isdigit() else ""
-        return f"{xid[1]}{': ' if said else ''}{said.rstrip('.')}{program}"
+        return f"{xid[1]}{': ' if text else ''}{text.rstrip('.')}{program}"
     if killed := _KILLED.search(message):
-        held = f", which held {int(killed[3]) / 1e6:.1f} GB" if killed[3] else ""
+        memory = f", which held {int(killed[3]) / 1e6:.1f} GB" if killed[3] else ""
         limit = "the limit of its container" if "cgroup" in message else "the node's memory"
-        return f"the kernel killed {killed[2]} (pid {killed[1]}){held}: {limit} was used up"
+        return f"the kernel killed {killed[2]} (pid {killed[1]}){memory}: {limit} was used up"
     return ""
 
 
 def recent(seconds: float, log: Path = LOG) -> bytes:
-    """The faults of the last minutes, a line each, read in so many seconds at most. Raises Lacking, and OSError."""
-    found = faults(_read(log, time.monotonic() + seconds), time.monotonic() - RECENT_SECONDS)
-    return "".join(f"{each.what}\n" for each in found).encode()
+    """The faults of the last minutes, a line each, read in so many seconds at most. Raises NoEvidence, and OSError."""
+    recent_faults = faults(_read(log, time.monotonic() + seconds), time.monotonic() - RECENT_SECONDS)
+    return "".join(f"{fault.what}\n" for fault in recent_faults).encode()
 
 
 def _read(log: Path, deadline: float) -> Iterable[str]:
@@ -78,7 +78,7 @@ def _read(log: Path, deadline: float) -> Iterable[str]:
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
-        raise Lacking(f"{log}: {error.strerror}") from None
+        raise NoEvidence(f"{log}: {error.strerror}") from None
     try:
         for _ in range(MOST_RECORDS):
             try:

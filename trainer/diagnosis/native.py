@@ -7,19 +7,19 @@ rarely has, and it stops the rank while it looks. Where it is there, it is used.
 from collections.abc import Iterable
 
 from slipway.trainer.diagnosis import commands
-from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import NoEvidence
 from slipway.trainer.diagnosis.stacks import StackFile, is_frozen, state
 
 
 def dump(files: Iterable[StackFile], seconds: float) -> bytes:
-    """The stacks of all threads of these ranks with their calls in C. Raises Lacking."""
-    tool, alive = commands.found("py-spy"), [each for each in files if state(each.pid)]
+    """The stacks of all threads of these ranks with their calls in C. Raises NoEvidence."""
+    tool, alive = commands.executable("py-spy"), [file for file in files if state(file.pid)]
     if not alive:
-        raise Lacking("no rank is alive")
+        raise NoEvidence("no rank is alive")
     printed = []
-    for each in alive:
+    for file in alive:
         # A process that is stopped already is read as it is; py-spy would wait for it to stop.
-        how = ["--nonblocking"] if is_frozen(state(each.pid)) else ["--native"]
-        found = commands.output([tool, "dump", "--pid", str(each.pid), *how], seconds / len(alive))
-        printed.append(f"rank {each.rank}, pid {each.pid}\n".encode() + found)
+        how = ["--nonblocking"] if is_frozen(state(file.pid)) else ["--native"]
+        output = commands.output([tool, "dump", "--pid", str(file.pid), *how], seconds / len(alive))
+        printed.append(f"rank {file.rank}, pid {file.pid}\n".encode() + output)
     return b"\n".join(printed)

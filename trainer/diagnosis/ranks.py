@@ -55,7 +55,7 @@ class RankSeen:
         return self.state in (_STATES["D"], _STATES["T"], _STATES["t"])
 
 
-def seen(file: StackFile, answered: bool, written: str) -> RankSeen:
+def observed(file: StackFile, answered: bool, written: str) -> RankSeen:
     """One rank; `answered` says whether what it has written is of now."""
     frames = stacks.main_thread(written) if answered else []
     letter = stacks.state(file.pid)
@@ -69,8 +69,8 @@ def exchange(frames: Sequence[StackFrame]) -> str:
     for frame in frames[:INNERMOST]:
         if not any(folder in frame.file for folder in _FOLDERS):
             continue
-        if found := _EXCHANGE.search(f"{frame.function}("):
-            return found[1]
+        if match := _EXCHANGE.search(f"{frame.function}("):
+            return match[1]
         if called := _EXCHANGE.search(frame.source):
             return called[1]
     return ""
@@ -78,6 +78,6 @@ def exchange(frames: Sequence[StackFrame]) -> str:
 
 def _kernel(pid: int) -> str:
     with contextlib.suppress(OSError):
-        found = Path(f"/proc/{pid}/wchan").read_text().strip()
-        return "" if found == "0" else found
+        wait_channel = Path(f"/proc/{pid}/wchan").read_text().strip()
+        return "" if wait_channel == "0" else wait_channel
     return ""

@@ -32,7 +32,7 @@ def ask(store: Path, id: str, why: str, by: str) -> bool:
     return codec.create_only(files.named(store, files.DIAGNOSES, id), DiagnosisRequest(why, by, time.time()), FORMAT)
 
 
-def asked(store: Path, incarnation: int) -> list[str]:
+def names(store: Path, incarnation: int) -> list[str]:
     """The ids of the incidents of an incarnation for which a diagnosis is wanted. Raises OSError."""
     return [name for name in files.names(store, files.DIAGNOSES) if name.startswith(f"{incarnation:06d}.")]
 

@@ -91,14 +91,14 @@ def make_folder() -> Path | None:
     """A folder for the ranks of this node; None where none can be made. Those of dead processes are removed."""
     above = Path(tempfile.gettempdir())
     with contextlib.suppress(OSError):
-        for left in above.glob(f"{PREFIX}*"):
-            pid = left.name.removeprefix(PREFIX).partition("-")[0]
-            found = left.stat()
+        for leftover in above.glob(f"{PREFIX}*"):
+            pid = leftover.name.removeprefix(PREFIX).partition("-")[0]
+            file_stat = leftover.stat()
             # A container beside this one may share the folder, and has other pids: what is young is left alone.
-            if found.st_uid != os.getuid() or time.time() - found.st_mtime < FORGOTTEN_SECONDS:
+            if file_stat.st_uid != os.getuid() or time.time() - file_stat.st_mtime < FORGOTTEN_SECONDS:
                 continue
             if pid.isdecimal() and processes.parent_of(int(pid)) is None:
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(leftover, ignore_errors=True)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     except OSError:
@@ -113,14 +113,18 @@ def generation() -> int:
 
 def opened(folder: Path, generation: int | None = None) -> list[StackFile]:
     """The files of the ranks of a generation, by rank; those of the newest one where it has none, or none is given."""
-    found: list[tuple[float, StackFile]] = []
+    timed_files: list[tuple[float, StackFile]] = []
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             if name := _FILE_NAME.fullmatch(path.name):
-                found.append((path.stat().st_mtime, StackFile(int(name[1]), int(name[2]), int(name[3]), path)))
-    present = {each.generation for _, each in found}
-    wanted = generation if generation in present else max(present, default=0)
-    newest = {each.rank: each for _, each in sorted(found, key=lambda pair: pair[0]) if each.generation == wanted}
+                timed_files.append((path.stat().st_mtime, StackFile(int(name[1]), int(name[2]), int(name[3]), path)))
+    present = {file.generation for _, file in timed_files}
+    chosen_generation = generation if generation in present else max(present, default=0)
+    newest = {
+        file.rank: file
+        for _, file in sorted(timed_files, key=lambda pair: pair[0])
+        if file.generation == chosen_generation
+    }
     return [newest[rank] for rank in sorted(newest)]
 
 
@@ -140,28 +144,28 @@ def ask(files: list[StackFile]) -> dict[int, int]:
     A rank that is gone, or would die of the signal, is left alone.
     """
     before = {}
-    for each in files:
+    for file in files:
         with contextlib.suppress(OSError):
-            size = each.path.stat().st_size
-            if _catches(each.pid):
-                os.kill(each.pid, SIGNAL)
-                before[each.rank] = size
+            size = file.path.stat().st_size
+            if _catches(file.pid):
+                os.kill(file.pid, SIGNAL)
+                before[file.rank] = size
     return before
 
 
 def wait(files: list[StackFile], before: Mapping[int, int], seconds: float) -> None:
     """Wait until the asked ranks have written, for so long at most."""
     deadline, still = time.monotonic() + seconds, dict[int, tuple[int, float]]()
-    asked = [each for each in files if each.rank in before and not is_frozen(state(each.pid))]
-    while asked and (now := time.monotonic()) < deadline:
-        for each in list(asked):
-            size = _size(each.path)
-            if size <= before[each.rank] and state(each.pid):
+    pending_files = [file for file in files if file.rank in before and not is_frozen(state(file.pid))]
+    while pending_files and (now := time.monotonic()) < deadline:
+        for file in list(pending_files):
+            size = _size(file.path)
+            if size <= before[file.rank] and state(file.pid):
                 continue
-            seen, since = still.get(each.rank, (-1, now))
-            still[each.rank] = (size, since if size == seen else now)
-            if size == seen and now - since >= STILL_SECONDS:
-                asked.remove(each)
+            last_size, since = still.get(file.rank, (-1, now))
+            still[file.rank] = (size, since if size == last_size else now)
+            if size == last_size and now - since >= STILL_SECONDS:
+                pending_files.remove(file)
         time.sleep(0.01)
 
 
@@ -174,8 +178,8 @@ def text(file: StackFile, start: int = 0) -> str:
 
 def frame(line: str) -> StackFrame | None:
     """The call in a line of `faulthandler`'s text; None where it is no call."""
-    found = _FRAME.match(line)
-    return StackFrame(found["file"], int(found["line"]), found["function"]) if found else None
+    match = _FRAME.match(line)
+    return StackFrame(match["file"], int(match["line"]), match["function"]) if match else None
 
 
 def main_thread(written: str) -> list[StackFrame]:
@@ -189,16 +193,16 @@ def main_thread(written: str) -> list[StackFrame]:
             threads.append([])
         elif threads and (call := frame(line)):
             threads[-1].append(call)
-    return next((each for each in reversed(threads) if each and each[-1].function != "_bootstrap"), [])
+    return next((frames for frames in reversed(threads) if frames and frames[-1].function != "_bootstrap"), [])
 
 
 def state(pid: int) -> str:
     """The state of a process, one letter as ps shows it; empty for one that is gone or has ended."""
     try:
-        found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state_letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return ""
-    return "" if found in "ZX" else found
+    return "" if state_letter in "ZX" else state_letter
 
 
 def is_frozen(state: str) -> bool:

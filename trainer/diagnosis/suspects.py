@@ -22,57 +22,63 @@ class Suspect:
     why: str
 
 
-def suspects(found: Iterable[DiagnosisManifest], beats: Sequence[Beat]) -> list[Suspect]:
+def suspects(manifests: Iterable[DiagnosisManifest], beats: Sequence[Beat]) -> list[Suspect]:
     """The suspects by rank, all for the same kind of reason."""
-    seen = {rank.rank: (each.node, rank) for each in found for rank in each.ranks}
-    for kind in (_frozen(seen), _absent(seen), _silent(seen, beats), _behind(seen, beats)):
+    rank_states = {rank.rank: (manifest.node, rank) for manifest in manifests for rank in manifest.ranks}
+    for kind in (_frozen(rank_states), _absent(rank_states), _silent(rank_states, beats), _behind(rank_states, beats)):
         if kind:
             return kind
     return []
 
 
-Seen = Mapping[int, tuple[str, RankSeen]]
+RankStates = Mapping[int, tuple[str, RankSeen]]
 
 
-def _frozen(seen: Seen) -> list[Suspect]:
+def _frozen(rank_states: RankStates) -> list[Suspect]:
     return [
-        Suspect(rank, node, f"it was {each.state}" + (f", in the kernel's {each.kernel}" if each.kernel else ""))
-        for rank, (node, each) in sorted(seen.items())
-        if each.frozen
+        Suspect(
+            rank,
+            node,
+            f"it was {rank_state.state}" + (f", in the kernel's {rank_state.kernel}" if rank_state.kernel else ""),
+        )
+        for rank, (node, rank_state) in sorted(rank_states.items())
+        if rank_state.frozen
     ]
 
 
-def _absent(seen: Seen) -> list[Suspect]:
+def _absent(rank_states: RankStates) -> list[Suspect]:
     """Those that did not enter the exchange in which others wait."""
-    inside = [each.exchange for _, each in seen.values() if each.exchange]
+    inside = [rank_state.exchange for _, rank_state in rank_states.values() if rank_state.exchange]
     if not inside:
         return []
     name, others = inside[0], _ranks(len(inside))
     return [
-        Suspect(rank, node, f"it did not enter {name}, in which {others}; it was in {each.where or 'no known place'}")
-        for rank, (node, each) in sorted(seen.items())
-        if not each.exchange and not each.ended and each.where
+        Suspect(
+            rank, node, f"it did not enter {name}, in which {others}; it was in {rank_state.where or 'no known place'}"
+        )
+        for rank, (node, rank_state) in sorted(rank_states.items())
+        if not rank_state.exchange and not rank_state.ended and rank_state.where
     ]
 
 
-def _silent(seen: Seen, beats: Sequence[Beat]) -> list[Suspect]:
+def _silent(rank_states: RankStates, beats: Sequence[Beat]) -> list[Suspect]:
     """Those of which no node reported anything, while other nodes answered."""
-    if not seen:
+    if not rank_states:
         return []
     return [
         Suspect(beat.rank, "", "its node did not answer when it was asked for a diagnosis")
-        for beat in sorted(beats, key=lambda each: each.rank)
-        if beat.rank not in seen
+        for beat in sorted(beats, key=lambda beat: beat.rank)
+        if beat.rank not in rank_states
     ]
 
 
-def _behind(seen: Seen, beats: Sequence[Beat]) -> list[Suspect]:
+def _behind(rank_states: RankStates, beats: Sequence[Beat]) -> list[Suspect]:
     farthest = max((beat.step for beat in beats), default=0)
-    late = [beat for beat in sorted(beats, key=lambda each: each.rank) if beat.step < farthest]
+    late = [beat for beat in sorted(beats, key=lambda beat: beat.rank) if beat.step < farthest]
     return [
         Suspect(
             beat.rank,
-            seen[beat.rank][0] if beat.rank in seen else "",
+            rank_states[beat.rank][0] if beat.rank in rank_states else "",
             f"it was {beat.phase} after step {beat.step}, the farthest rank after step {farthest}",
         )
         for beat in late

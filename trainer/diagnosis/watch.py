@@ -62,10 +62,10 @@ class DiagnosisWatch:
     def _look(self, node: DiagnosedNode) -> None:
         """Answer each request once."""
         done: set[str] = set()
-        said: set[str] = set()
+        logged_lines: set[str] = set()
         while not self._ended.wait(POLL_SECONDS):
-            with _failures_logged(node, said):
-                for id in requests.asked(node.store, self._incarnation):
+            with _failures_logged(node, logged_lines):
+                for id in requests.names(node.store, self._incarnation):
                     if id in done:
                         continue
                     done.add(id)
@@ -75,12 +75,12 @@ class DiagnosisWatch:
 
 def own_output() -> bytes:
     """The end of what this process and those below it wrote, where that goes into a file. Raises OSError."""
-    found = os.fstat(sys.stdout.fileno())
-    if not stat.S_ISREG(found.st_mode):
+    file_stat = os.fstat(sys.stdout.fileno())
+    if not stat.S_ISREG(file_stat.st_mode):
         return b""
     # Opened anew: the file may be open for writing alone.
     with open(f"/proc/self/fd/{sys.stdout.fileno()}", "rb") as file:
-        file.seek(max(0, found.st_size - LOG_BYTES))
+        file.seek(max(0, file_stat.st_size - LOG_BYTES))
         return file.read(LOG_BYTES)
 
 
@@ -96,19 +96,19 @@ def _node(config: str, stacks_folder: Path | None, log: Callable[[], bytes]) -> 
 
 def _why(store: Path, id: str) -> str:
     with contextlib.suppress(OSError, codec.UndecodableRecord):
-        found = requests.read(store, id)
-        return f"{found.by}: {found.why}"
+        request = requests.read(store, id)
+        return f"{request.by}: {request.why}"
     return "asked"
 
 
 @contextlib.contextmanager
-def _failures_logged(node: DiagnosedNode, said: set[str] | None = None) -> Iterator[None]:
-    """What goes wrong within is said in the log, unless it was `said`; nothing else follows."""
+def _failures_logged(node: DiagnosedNode, logged_lines: set[str] | None = None) -> Iterator[None]:
+    """What goes wrong within is said in the log, unless it was `logged_lines`; nothing else follows."""
     try:
         yield
     except Exception as error:
         line = f"trainer: the evidence of {node.name} could not be kept: {error}"
-        if said is None or line not in said:
+        if logged_lines is None or line not in logged_lines:
             console.warn(line)
-        if said is not None:
-            said.add(line)
+        if logged_lines is not None:
+            logged_lines.add(line)

@@ -64,7 +64,7 @@ class BatchJudge:
 
     def steps_left_out(self, step: int) -> list[int]:
         """The steps up to `step` that are left out, in order."""
-        return sorted(each for each in self._skipped if each <= step)
+        return sorted(skipped_step for skipped_step in self._skipped if skipped_step <= step)
 
     @property
     def losses(self) -> list[float]:
@@ -125,9 +125,9 @@ class BatchJudge:
 
     def _is_spike(self, loss: float) -> bool:
         least = self._recovery.spike_sigmas
-        found = least > 0 and self._losses.is_spike(loss, least)
-        self._high = self._high and found
-        return found
+        is_spike = least > 0 and self._losses.is_spike(loss, least)
+        self._high = self._high and is_spike
+        return is_spike
 
     def _too_many(self, step: int) -> str:
         """Why no more batches may be left out; empty where they may."""
@@ -135,8 +135,8 @@ class BatchJudge:
         before = skipped_batches.reasons(self._skipped, step, within)
         if len(before) < most:
             return ""
-        found = f"at steps {skipped_batches.listed(before)} before" if before else "never before"
-        return f"batches were left out {found}, expected {most} times in {within} steps at most"
+        history = f"at steps {skipped_batches.listed(before)} before" if before else "never before"
+        return f"batches were left out {history}, expected {most} times in {within} steps at most"
 
     def _leave_out(self, step: int, kind: str, reason: str) -> bool:
         self._skipped[step] = step
@@ -147,12 +147,12 @@ class BatchJudge:
         self._tell(step, kind, reason, "left the batch out")
         return False
 
-    def _note(self, steps: Iterable[int], found: int, kind: str, reason: str) -> None:
+    def _note(self, steps: Iterable[int], found_at: int, kind: str, reason: str) -> None:
         """Write the records, and the event. Raises OSError, and fence.Superseded: another start decides now."""
         fence.check(self._store, self._token)
         for step in steps:
-            skipped_batches.note(self._store, SkippedBatch(step, found, kind, reason, str(self._token), time.time()))
-            self._record("skipped", step=step, found=found, kind=kind, reason=reason)
+            skipped_batches.note(self._store, SkippedBatch(step, found_at, kind, reason, str(self._token), time.time()))
+            self._record("skipped", step=step, found=found_at, kind=kind, reason=reason)
 
     def _tell(self, step: int, kind: str, reason: str, action: str) -> None:
         """Write the incident, which the generation survives."""

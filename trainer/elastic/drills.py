@@ -57,7 +57,7 @@ class Drill:
     def __init__(self, config: Config, world: World, token: Token, model: nn.Module, recorder: RankRecorder) -> None:
         self._store, self._world, self._token = Path(config.placement.store), world, token
         self._model, self._recorder = model, recorder
-        self._seen: set[str] = set()
+        self._known_ids: set[str] = set()
         self._due: list[str] = []
         self._for_ever, self._slow_until = False, 0.0
         self._slow_passes = 0
@@ -83,23 +83,23 @@ class Drill:
             self._over.wait(LOOK_SECONDS)
 
     def _look(self) -> None:
-        for id, each in drills.orders(self._store, self._world.rank, str(self._token)).items():
-            if id in self._seen:
+        for id, order in drills.orders(self._store, self._world.rank, str(self._token)).items():
+            if id in self._known_ids:
                 continue
-            self._seen.add(id)
+            self._known_ids.add(id)
             self._recorder.record_own(
-                "drill", "drill", kind=each.kind, by=each.by, what=drills.KINDS.get(each.kind, "")
+                "drill", "drill", kind=order.kind, by=order.by, what=drills.KINDS.get(order.kind, "")
             )
             self._recorder.flush()
-            if number := SIGNALS.get(each.kind):
+            if number := SIGNALS.get(order.kind):
                 os.kill(os.getpid(), number)
-            elif each.kind == drills.NAN_FOR_EVER:
+            elif order.kind == drills.NAN_FOR_EVER:
                 self._for_ever = True
-            elif each.kind == drills.SLOW:
+            elif order.kind == drills.SLOW:
                 self._slow_passes = drills.SLOW_STEPS * self._passes_a_step
                 self._slow_until = time.monotonic() + drills.SLOW_SECONDS
             else:
-                self._due.append(each.kind)
+                self._due.append(order.kind)
 
     def _before(self, model: nn.Module, inputs: Any) -> None:
         if not torch.is_grad_enabled():

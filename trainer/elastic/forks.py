@@ -22,7 +22,7 @@ class Fork:
     """A forked rank."""
 
     def __init__(
-        self, rank: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]
+        self, rank: int, main: Callable[[], int], environment: Mapping[str, str], arguments: Sequence[str]
     ) -> None:
         """Fork a process that runs `main` and ends with the code that it returns.
 
@@ -38,7 +38,7 @@ class Fork:
         try:
             self.pid = os.fork()
             if self.pid == 0:
-                _run(parent, main, environment, words)
+                _run(parent, main, environment, arguments)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.descriptor = os.pidfd_open(self.pid)
@@ -73,32 +73,32 @@ def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
     while time.monotonic() < deadline:
         running = [fork for fork in forks if fork.poll() is None]
         # What a rank started may have a session of its own, and becomes this process's child.
-        left = [] if running else _left(spared)
-        if not running and not left:
+        survivors = [] if running else _survivors(spared)
+        if not running and not survivors:
             return []
-        for pid in left:
+        for pid in survivors:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.002)
-    return [*(fork.pid for fork in forks if fork.poll() is None), *_left(spared)]
+    return [*(fork.pid for fork in forks if fork.poll() is None), *_survivors(spared)]
 
 
-def _left(spared: Collection[int]) -> list[int]:
-    found = processes.descendants(os.getpid())
-    kept = {pid for each in spared for pid in (each, *processes.descendants(each))}
-    return [pid for pid in found if pid not in kept]
+def _survivors(spared: Collection[int]) -> list[int]:
+    pids = processes.descendants(os.getpid())
+    spared_pids = {pid for process in spared for pid in (process, *processes.descendants(process))}
+    return [pid for pid in pids if pid not in spared_pids]
 
 
-def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]) -> None:
+def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], arguments: Sequence[str]) -> None:
     """The life of the forked process; does not return."""
 
     def prepare() -> None:
         os.setsid()
         processes.die_with_parent(parent)
         os.environ.update(environment)
-        forked.show_words(words)
+        forked.show_words(arguments)
         _draw_anew()
 
     forked.live(main, prepare)

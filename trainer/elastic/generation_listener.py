@@ -55,9 +55,9 @@ class GenerationListener:
         self._end_exchanges = end_exchanges
         self._heard = threading.Condition()
         self._end: End | None = None
-        self._left = False
+        self._has_left = False
         self._line = another(job)
-        self._asked, self._closed = threading.Event(), False
+        self._wake, self._closed = threading.Event(), False
         self._thread = threading.Thread(target=self._listen, name="stay", daemon=True)
         self._thread.start()
 
@@ -73,10 +73,10 @@ class GenerationListener:
 
     def meet(self, seconds: float) -> None:
         """Wait until all ranks are here. Raises GenerationEnded, and RuntimeError when they do not come in time."""
-        here, met = key(self.generation, "ranks", "here"), key(self.generation, "ranks", "met")
-        if self._job.add(here, 1) == self._size:
-            self._job.set(met, "")
-        self._job.wait([met], timedelta(seconds=seconds))
+        arrived_key, met_key = key(self.generation, "ranks", "here"), key(self.generation, "ranks", "met")
+        if self._job.add(arrived_key, 1) == self._size:
+            self._job.set(met_key, "")
+        self._job.wait([met_key], timedelta(seconds=seconds))
         if self._job.check([key(self.generation, "end")]):
             self._wait_for_the_end(HEARD_SECONDS)
             self.check()
@@ -114,9 +114,9 @@ class GenerationListener:
         if not members.has(node):
             raise RuntimeError(f"node {node} has no place in generation {following}")
         rank = members.first_rank(node) + int(environment.get("LOCAL_RANK", "0"))
-        place = {generations.VARIABLE: following, "RANK": rank, "WORLD_SIZE": members.world}
-        place["GROUP_WORLD_SIZE"] = len(members.nodes)
-        environment.update({name: str(value) for name, value in place.items()})
+        variables = {generations.VARIABLE: following, "RANK": rank, "WORLD_SIZE": members.world}
+        variables["GROUP_WORLD_SIZE"] = len(members.nodes)
+        environment.update({name: str(value) for name, value in variables.items()})
         environment["GROUP_RANK"] = str(members.number(node))
 
     def _members(self, deadline: float) -> Members:
@@ -142,27 +142,27 @@ class GenerationListener:
     def close(self) -> None:
         """Listen no more."""
         self._closed = True
-        self._asked.set()
+        self._wake.set()
         self._thread.join(HEARD_SECONDS)
 
     def _announce(self, error: BaseException) -> None:
         """Say that the generation is over, unless somebody has."""
-        said = next(iter(str(error).splitlines()), type(error).__name__)
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
         node = os.environ.get("SLIPWAY_NODE", "local")
-        reason = f"an exchange of rank {self._rank} failed: {said}"
+        reason = f"an exchange of rank {self._rank} failed: {first_line}"
         end = End(node, KIND, reason, False, EXIT_CODE, time.time(), (self._rank,), (node,), stay=True)
         self._job.compare_set(key(self.generation, "end"), "", codec.encode(end).decode())
 
     def _wait_for_the_end(self, seconds: float) -> None:
         """Wait until this rank has heard of the end, and all its exchanges have ended; for so long at most."""
         with self._heard:
-            self._heard.wait_for(lambda: self._left, seconds)
+            self._heard.wait_for(lambda: self._has_left, seconds)
 
     def _listen(self) -> None:
         end = key(self.generation, "end")
         with contextlib.suppress(RuntimeError):  # the store is gone
             while not self._line.check([end]):
-                self._asked.wait(max(LOOK_SECONDS, self._size / RANKS_PER_SECOND))
+                self._wake.wait(max(LOOK_SECONDS, self._size / RANKS_PER_SECOND))
                 if self._closed:
                     return
             # First the word, then the end of the exchanges: whoever sees what an exchange gave that was ended, sees
@@ -171,12 +171,12 @@ class GenerationListener:
             self._end_exchanges()
             self._line.set(key(self.generation, "ranks", "met"), "")
             with self._heard:
-                self._left = True
+                self._has_left = True
                 self._heard.notify_all()
 
 
 def another(store: Store) -> Store:
     """A further connection to the same store: a thread that waits on one keeps all others on it waiting."""
     connected: Any = store
-    found: Store = connected.clone()
-    return found
+    clone: Store = connected.clone()
+    return clone

@@ -45,7 +45,7 @@ MOST = "SLIPWAY_MOST_NODES"
 REPLACED = "SLIPWAY_REPLACED_SECONDS"
 """Set where the launcher starts a node that died anew, under the same number and perhaps on another machine: for how
 many seconds a job that has too few nodes waits for it."""
-ALIVE, LOST, STOPPING, ASKED, OVER = "alive", "lost", "stopping", "asked", "over"
+ALIVE, LOST, STOPPING, STOP_REQUESTED, OVER = "alive", "lost", "stopping", "asked", "over"
 DUMP = "exception_dump"
 """ProcessGroupNCCL sets it, below no prefix, when a rank sees an error, and never removes it. Whoever finds it when it
 has connected dumps its exchanges too, waits TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC, and ends its process: with the error of
@@ -81,15 +81,15 @@ class Members:
         return sum(node.ranks for node in self.nodes)
 
     def has(self, node: str) -> bool:
-        return any(each.node == node for each in self.nodes)
+        return any(member.node == node for member in self.nodes)
 
     def number(self, node: str) -> int:
         """The number of a node among them."""
-        return [each.node for each in self.nodes].index(node)
+        return [member.node for member in self.nodes].index(node)
 
     def first_rank(self, node: str) -> int:
         """The rank that the node's first rank has among all."""
-        return sum(each.ranks for each in self.nodes[: self.number(node)])
+        return sum(member.ranks for member in self.nodes[: self.number(node)])
 
     def ranks(self, node: str) -> range:
         """The ranks of a node."""
@@ -135,7 +135,7 @@ def key(generation: int, *names: str | int) -> str:
     return "/".join(["generation", str(generation), *map(str, names)])
 
 
-def given(environment: Mapping[str, str] = os.environ) -> int | None:
+def from_environment(environment: Mapping[str, str] = os.environ) -> int | None:
     """The generation of this rank; None for a rank that no supervisor started."""
     text = environment.get(VARIABLE)
     return int(text) if text else None
@@ -146,7 +146,7 @@ def rank_store(environment: Mapping[str, str] = os.environ, seconds: float = 300
 
     No rank waits there for longer than `seconds`. Raises RuntimeError (DistNetworkError) when the store is gone.
     """
-    generation = given(environment)
+    generation = from_environment(environment)
     if generation is None:
         return None
     from torch._C._distributed_c10d import PrefixStore
@@ -161,13 +161,13 @@ def job_store(environment: Mapping[str, str] = os.environ, seconds: float = 60.0
     """
     from torch._C._distributed_c10d import TCPStore
 
-    place = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    return TCPStore(*place, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
+    endpoint = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    return TCPStore(*endpoint, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
 
 
 def announce(end: End, environment: Mapping[str, str] = os.environ) -> None:
     """Say that the generation of this rank is over, unless somebody has. Raises RuntimeError without the store."""
-    generation = given(environment)
+    generation = from_environment(environment)
     assert generation is not None
     store: Any = job_store(environment)
     store.compare_set(key(generation, "end"), "", codec.encode(end).decode())

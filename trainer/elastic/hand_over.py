@@ -108,59 +108,61 @@ class _Letter:
 def part(rank: int, mesh: Mesh) -> str:
     """Which part of the whole state a rank holds: ranks with the same one hold the same bits."""
     shard = mesh.gradient_rank(rank) % mesh.shards
-    places = (mesh.stage(rank), mesh.pipeline), (shard, mesh.shards), (rank % mesh.tensor, mesh.tensor)
-    return " ".join(f"{place}/{count}" for place, count in places)
+    divisions = (mesh.stage(rank), mesh.pipeline), (shard, mesh.shards), (rank % mesh.tensor, mesh.tensor)
+    return " ".join(f"{index}/{count}" for index, count in divisions)
 
 
-def agreement(offers: Sequence[HeldOffer | None], wanted: Sequence[str]) -> HandOverPlan | None:
+def agreement(rank_offers: Sequence[HeldOffer | None], needed_parts: Sequence[str]) -> HandOverPlan | None:
     """The newest step of which somebody holds each wanted part; None where there is none. Both are by rank."""
-    for step in sorted({offer.step for offer in offers if offer}, reverse=True):
+    for step in sorted({offer.step for offer in rank_offers if offer}, reverse=True):
         holders: dict[str, list[int]] = {}
-        for rank, offer in enumerate(offers):
+        for rank, offer in enumerate(rank_offers):
             if offer and offer.step == step:
                 holders.setdefault(offer.part, []).append(rank)
-        if not set(wanted) <= holders.keys():
+        if not set(needed_parts) <= holders.keys():
             continue
-        lacking = [rank for rank, needed in enumerate(wanted) if offers[rank] != HeldOffer(step, needed)]
+        receivers = [rank for rank, needed in enumerate(needed_parts) if rank_offers[rank] != HeldOffer(step, needed)]
         # Those that hold a part take turns in giving it.
-        givers = {rank: holders[wanted[rank]][n % len(holders[wanted[rank]])] for n, rank in enumerate(lacking)}
+        givers = {
+            rank: holders[needed_parts[rank]][n % len(holders[needed_parts[rank]])] for n, rank in enumerate(receivers)
+        }
         return HandOverPlan(step, givers)
     return None
 
 
-def hand_over(engine: Engine, world: World, held: HeldState | None) -> HandOver | None:
+def hand_over(engine: Engine, world: World, held_state: HeldState | None) -> HandOver | None:
     """Continue on all ranks, which call it at once, from the state that some of them hold.
 
-    `held` is what this rank holds. None, on all ranks, where the state is not whole among them, or where ranks that
-    should hold the same bits do not; what the engine then has is worth nothing.
+    `held_state` is what this rank holds. None, on all ranks, where the state is not whole among them, or where ranks
+    that should hold the same bits do not; what the engine then has is worth nothing.
     """
-    offer = HeldOffer(held.position.step, held.part) if held else None
-    found = agreement(world.gather(offer), [part(rank, world.mesh) for rank in range(world.size)])
-    if found is None:
+    offer = HeldOffer(held_state.position.step, held_state.part) if held_state else None
+    plan = agreement(world.all_gather(offer), [part(rank, world.mesh) for rank in range(world.size)])
+    if plan is None:
         return None
-    mine, giver = held, found.givers.get(world.rank)
-    for receiver, sender in sorted(found.givers.items()):
+    final_state, giver = held_state, plan.givers.get(world.rank)
+    for receiver, sender in sorted(plan.givers.items()):
         if world.rank == sender:
-            assert held is not None
-            _send(held, receiver, world)
+            assert held_state is not None
+            _send(held_state, receiver, world)
         elif world.rank == receiver:
-            mine = _receive(engine, sender, world)
-    assert mine is not None and (giver is None or mine is not held)
-    gathered = world.gather((mine.position.step, part(world.rank, world.mesh), digest(mine.state)))
-    if len(set(gathered)) != len({place for _, place, _ in gathered}):
+            final_state = _receive(engine, sender, world)
+    assert final_state is not None and (giver is None or final_state is not held_state)
+    gathered = world.all_gather((final_state.position.step, part(world.rank, world.mesh), digest(final_state.state)))
+    if len(set(gathered)) != len({part_name for _, part_name, _ in gathered}):
         return None
-    engine.continue_from(mine.state)
-    return HandOver(mine.position, found.givers)
+    engine.continue_from(final_state.state)
+    return HandOver(final_state.position, plan.givers)
 
 
 def digest(state: CarriedState) -> int:
     """A sum over the bits of all tensors, and over their places; equal states have the same one."""
     sums: dict[torch.device, list[Tensor]] = {}
-    for place, tensor in enumerate(_tensors(state), 1):
+    for index, tensor in enumerate(_tensors(state), 1):
         flat = tensor.contiguous().reshape(-1)
-        total = place * flat.view(WHOLE_NUMBERS[flat.element_size()]).sum(dtype=torch.int64)
+        total = index * flat.view(WHOLE_NUMBERS[flat.element_size()]).sum(dtype=torch.int64)
         sums.setdefault(tensor.device, []).append(total)
-    return sum(int(torch.stack(each).sum()) for each in sums.values())
+    return sum(int(torch.stack(group_sums).sum()) for group_sums in sums.values())
 
 
 def _tensors(state: CarriedState) -> Iterator[Tensor]:
@@ -176,14 +178,14 @@ def _tensors(state: CarriedState) -> Iterator[Tensor]:
         yield state.statistics[name]
 
 
-def _send(held: HeldState, receiver: int, world: World) -> None:
+def _send(held_state: HeldState, receiver: int, world: World) -> None:
     moments = {
-        name: {key: _kind(value) if isinstance(value, Tensor) else value for key, value in kept.items()}
-        for name, kept in held.state.moments.items()
+        name: {key: _kind(value) if isinstance(value, Tensor) else value for key, value in values.items()}
+        for name, values in held_state.state.moments.items()
     }
-    letter = _Letter(held.position, moments, held.state.extra)
+    letter = _Letter(held_state.position, moments, held_state.state.extra)
     dist.send_object_list([letter], receiver, group=world.objects)
-    for tensor in _tensors(held.state):
+    for tensor in _tensors(held_state.state):
         if tensor.numel():
             dist.send(_bytes(tensor.contiguous()), receiver, group=_group(tensor, world))
 
@@ -195,23 +197,24 @@ def _receive(engine: Engine, giver: int, world: World) -> HeldState:
     own, weights = engine.whole_state(), dict(engine.model.named_parameters())
     assert own is not None
     moments = {
-        name: {key: _made(value, weights[name]) for key, value in kept.items()} for name, kept in letter.moments.items()
+        name: {key: _allocated(value, weights[name]) for key, value in values.items()}
+        for name, values in letter.moments.items()
     }
     state = dataclasses.replace(own, moments=moments, extra=letter.extra)
     for tensor in _tensors(state):
         if tensor.numel():
-            found = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-            dist.recv(_bytes(found), giver, group=_group(tensor, world))
-            tensor.copy_(found)
+            buffer = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            dist.recv(_bytes(buffer), giver, group=_group(tensor, world))
+            tensor.copy_(buffer)
     return HeldState(letter.position, part(world.rank, world.mesh), state)
 
 
 def _kind(value: Tensor) -> _Kind:
-    mine = step_state.local(value)
-    return _Kind(tuple(mine.shape), mine.dtype, is_divided(value), mine.device.type == "cpu")
+    local_value = step_state.local(value)
+    return _Kind(tuple(local_value.shape), local_value.dtype, is_divided(value), local_value.device.type == "cpu")
 
 
-def _made(value: Any, weight: Tensor) -> Any:
+def _allocated(value: Any, weight: Tensor) -> Any:
     """What the optimiser has for `weight`: an empty tensor laid out as it where that is divided, or a plain value."""
     if not isinstance(value, _Kind):
         return value

@@ -50,7 +50,7 @@ def divided(settings: LayoutSettings, before: Members, members: Members) -> str:
     if before.nodes == members.nodes:
         return ""
     try:
-        now, then = (_division(settings, each) for each in (members, before))
+        now, then = (_division(settings, group) for group in (members, before))
     except Invalid:  # the ranks say so
         return ""
     return f"; of the {settings.batch.sequences} samples of each step: {now} (before: {then})"
@@ -79,5 +79,5 @@ def failure(store: Path, token: fence.Token, error: causes.Failure, step: int, p
 def _division(settings: LayoutSettings, members: Members) -> str:
     mesh = layout.check(settings, members.world, members.nodes[0].ranks)
     return order.division_in_words(
-        settings.batch.sequences, mesh, [each.node for each in members.nodes for _ in range(each.ranks)]
+        settings.batch.sequences, mesh, [member.node for member in members.nodes for _ in range(member.ranks)]
     )

@@ -36,11 +36,11 @@ class JobStore:
 
         with _answering():
             before = links.sockets()
-            found = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
-            found.set_timeout(timedelta(seconds=ANSWER_SECONDS))
+            store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
+            store.set_timeout(timedelta(seconds=ANSWER_SECONDS))
             # That limit is of waits alone: a store that stands still would keep any other question waiting for ever.
             links.limit_answers(links.sockets() - before, ANSWER_SECONDS)
-            return JobStore(found)
+            return JobStore(store)
 
     @staticmethod
     def alone() -> "JobStore":

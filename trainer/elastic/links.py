@@ -80,10 +80,10 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket]:
 
 def _descriptors() -> dict[str, int]:
     """The descriptors of this process's sockets, by the name that the kernel gives each."""
-    found: dict[str, int] = {}
+    descriptors: dict[str, int] = {}
     for entry in DESCRIPTORS.iterdir():
         with contextlib.suppress(OSError):  # it was closed meanwhile
             name = str(entry.readlink())
             if name.startswith("socket:"):
-                found[name] = int(entry.name)
-    return found
+                descriptors[name] = int(entry.name)
+    return descriptors

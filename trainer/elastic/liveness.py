@@ -44,7 +44,7 @@ class NodeLiveness:
     def __init__(self, store: JobStore, node: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._node, self._clock = store, node, clock
         self._beaten = 0.0
-        self._seen: dict[str, SupervisorSight] = {}
+        self._sights: dict[str, SupervisorSight] = {}
 
     def beat(self) -> None:
         """Show that this supervisor lives, at most once a second."""
@@ -56,7 +56,7 @@ class NodeLiveness:
         """Why a node is lost, empty while it is not: in one sentence. It is after so many seconds of silence."""
         if self._store.has(f"{LOST}/{node}"):
             return f"node {node} is lost"
-        sight = self._seen.get(node)
+        sight = self._sights.get(node)
         is_new = sight and self._clock() - sight.looked < BEAT_SECONDS  # the store need not be asked more often
         silent = sight.silent if sight and is_new else self.silence(node)
         return f"node {node} is lost: no sign of life for {silent:.0f} s" if silent > after else ""
@@ -67,13 +67,13 @@ class NodeLiveness:
         Where this process itself was kept waiting between two looks, that time says nothing of the other, which may
         have waited for the same.
         """
-        now, sight = self._clock(), self._seen.get(node)
+        now, sight = self._clock(), self._sights.get(node)
         number = self._store.count(f"{ALIVE}/{node}")
         if sight and number == sight.number:
             sight.silent += min(now - sight.looked, 2 * BEAT_SECONDS)
             sight.looked = now
         else:
-            sight = self._seen[node] = SupervisorSight(number, now)
+            sight = self._sights[node] = SupervisorSight(number, now)
         return sight.silent
 
 

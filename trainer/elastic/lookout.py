@@ -58,7 +58,10 @@ class Lookout:
         """`stalls`: seconds without a byte after which a checkpoint's writer has stalled."""
         self.recovery = recovery
         self._store, self._token, self._record, self._saving, self._stalls = store, token, record, saving, stalls
-        self._slow, self._written, self._moved, self._stalled = SlowRanks(PERSISTS_SECONDS), 0, time.monotonic(), False
+        self._slow = SlowRanks(PERSISTS_SECONDS)
+        self._written = 0
+        self._written_at = time.monotonic()
+        self._stalled = False
         self._failing, self._steps = False, dict[int, int]()
         self.asks_to_stop = ""
         """Why the training is to stop after its step; empty while it is not."""
@@ -89,9 +92,9 @@ class Lookout:
         own = {rank: beat.own for rank, beat in beats.items() if beat.own and beat.phase == TRAINING.name}
         slow = slow_ranks(own, self.recovery.straggler_sigmas)
         # A rank that saves, validates or hangs says nothing new of how fast it is.
-        seen = {rank for rank in own if len(own) > 1 and beats[rank].step > self._steps.get(rank, -1)}
-        self._steps |= {rank: beats[rank].step for rank in seen}
-        for rank in self._slow.look(slow, seen, now):
+        advanced_ranks = {rank for rank in own if len(own) > 1 and beats[rank].step > self._steps.get(rank, -1)}
+        self._steps |= {rank: beats[rank].step for rank in advanced_ranks}
+        for rank in self._slow.look(slow, advanced_ranks, now):
             beat = beats[rank]
             reason = (
                 f"rank {rank} on {beat.node} needs {1e3 * beat.own:.0f} ms for its own part of a step, "
@@ -106,10 +109,10 @@ class Lookout:
     def _look_at_saves(self, step: int, now: float) -> None:
         busy, written = self._saving.busy, self._saving.bytes_written
         if not busy or written != self._written:
-            self._written, self._moved, self._stalled = written, now, False
-        elif now - self._moved >= self._stalls and not self._stalled:
+            self._written, self._written_at, self._stalled = written, now, False
+        elif now - self._written_at >= self._stalls and not self._stalled:
             self._stalled = True
-            reason = f"no byte of a checkpoint has been written for {now - self._moved:.0f} s, after step {step}"
+            reason = f"no byte of a checkpoint has been written for {now - self._written_at:.0f} s, after step {step}"
             self._tell(causes.STORAGE, reason, "reported it, and went on", step, (0,), ())
 
     def _tell(

@@ -34,7 +34,7 @@ def sigmas(number: float, others: Sequence[float], least: float) -> float:
     number far.
     """
     middle = median(others)
-    deviation = NORMAL * median([abs(each - middle) for each in others])
+    deviation = NORMAL * median([abs(value - middle) for value in others])
     return (number - middle) / max(deviation, least * abs(middle), 1e-12)
 
 

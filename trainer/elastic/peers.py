@@ -71,8 +71,8 @@ class Peers:
         try:
             yield
         except Exception as error:
-            if found := reason(error):
-                self._interrupt(found)
+            if failure := reason(error):
+                self._interrupt(failure)
             elif not self._is_named():
                 raise
             why = self._settle()
@@ -129,8 +129,8 @@ class Peers:
 
     def _listen(self) -> None:
         with contextlib.suppress(RuntimeError):  # the store is gone: so are the peers
-            while (said := self._said()) != ENDED:
-                named, _, why = said.partition(" ")
+            while (message := self._message()) != ENDED:
+                named, _, why = message.partition(" ")
                 if not self._heard(int(named), why):
                     return
                 self._wait_for_all()
@@ -140,7 +140,7 @@ class Peers:
                     self._settled = True
                     self._state.notify_all()
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         """The next word to this rank."""
         word = self._word(self._rank)
         while True:

@@ -59,8 +59,8 @@ def join(config: Config | None = None) -> Iterator[World]:
         affinity.bind(local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), _pci_address(device))
 
     def connect(store: Store | None, rank: int, size: int) -> dist.ProcessGroup | None:
-        place: dict[str, Any] = {} if store is None else {"store": store, "rank": rank, "world_size": size}
-        return _connect(device, hardware.timeout_seconds, place)
+        rank_arguments: dict[str, Any] = {} if store is None else {"store": store, "rank": rank, "world_size": size}
+        return _connect(device, hardware.timeout_seconds, rank_arguments)
 
     stays = config is not None and config.recovery.stays(on_gpu)
     groups = ProcessGroups(connect, rank, size, hardware.timeout_seconds, stays) if size > 1 else None
@@ -97,11 +97,11 @@ class ProcessGroups:
         self.rank, self.size = rank, size
         self.objects: dist.ProcessGroup | None = None
         self._listener: GenerationListener | None = None
-        given = generations.rank_store(seconds=seconds)
-        if given is None or not stays:
-            self._open(given)
+        store = generations.rank_store(seconds=seconds)
+        if store is None or not stays:
+            self._open(store)
             return
-        self._job = _job(given)
+        self._job = _job(store)
         self._join_generation()
 
     @contextlib.contextmanager
@@ -149,7 +149,7 @@ class ProcessGroups:
         self._close()
 
     def _join_generation(self) -> None:
-        generation = generations.given()
+        generation = generations.from_environment()
         assert generation is not None
         self._listener = GenerationListener(self._job, generation, self.rank, self.size, self._end_all)
         self._listener.meet(self._seconds)
@@ -203,10 +203,10 @@ class TimeLimits:
     """
 
     def __init__(self, hardware: Hardware, world: World) -> None:
-        self._elsewhere, self._in_steps = hardware.timeout_seconds, hardware.step_timeout_seconds
+        self._outside_steps, self._in_steps = hardware.timeout_seconds, hardware.step_timeout_seconds
         self._world, self._stepped = world, False
         self._more: Callable[[], Sequence[dist.ProcessGroup]] = tuple
-        self._now: tuple[float, list[dist.ProcessGroup]] = self._elsewhere, self._groups()
+        self._now: tuple[float, list[dist.ProcessGroup]] = self._outside_steps, self._groups()
 
     def watch(self, groups: Callable[[], Sequence[dist.ProcessGroup]]) -> None:
         """Limit these groups too; they may be others later, when all ranks have made them anew."""
@@ -214,21 +214,21 @@ class TimeLimits:
 
     def follow(self, hardware: Hardware) -> None:
         """Go on with the limits of another configuration, from the next phase on."""
-        self._elsewhere, self._in_steps = hardware.timeout_seconds, hardware.step_timeout_seconds
+        self._outside_steps, self._in_steps = hardware.timeout_seconds, hardware.step_timeout_seconds
 
     def enter(self, in_step: bool) -> None:
         """This rank begins a step, or something else. A process's first step warms up, and has the longer limit.
 
         No rank is behind in an exchange of the first step by then: at the end of each step all ranks agree.
         """
-        seconds = self._in_steps if in_step and self._stepped else self._elsewhere
+        seconds = self._in_steps if in_step and self._stepped else self._outside_steps
         self._stepped = self._stepped or in_step
-        wanted = seconds, self._groups()
-        if wanted != self._now:
-            for group in wanted[1]:
+        limits = seconds, self._groups()
+        if limits != self._now:
+            for group in limits[1]:
                 # PyTorch has no public function for this; torchtitan lowers its limit by the same one.
                 distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
-            self._now = wanted
+            self._now = limits
 
     def _groups(self) -> list[dist.ProcessGroup]:
         if self._world.size == 1:
@@ -244,13 +244,13 @@ def _job(store: Store) -> Any:
     return known._underlying_non_prefix_store
 
 
-def _connect(device: torch.device, seconds: float, place: dict[str, Any]) -> dist.ProcessGroup | None:
+def _connect(device: torch.device, seconds: float, rank_arguments: dict[str, Any]) -> dist.ProcessGroup | None:
     """Connect this rank to all others; returns the group for what is no tensor, where it is not the default one."""
     timeout = timedelta(seconds=seconds)
     if device.type != "cuda":
-        dist.init_process_group("gloo", timeout=timeout, **place)
+        dist.init_process_group("gloo", timeout=timeout, **rank_arguments)
         return None
-    dist.init_process_group("nccl", timeout=timeout, device_id=device, **place)
+    dist.init_process_group("nccl", timeout=timeout, device_id=device, **rank_arguments)
     beside: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=timeout)
     return beside
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from slipway.trainer.base.invalid import Invalid
 from slipway.trainer.config import layout
 from slipway.trainer.config.layout import LayoutSettings
-from slipway.trainer.elastic.generations import ASKED, DUMP, LOST, OVER, STOPPING, Arrival, End, Members, key
+from slipway.trainer.elastic.generations import DUMP, LOST, OVER, STOP_REQUESTED, STOPPING, Arrival, End, Members, key
 from slipway.trainer.elastic.job_store import JobStore, StoreGone
 from slipway.trainer.elastic.liveness import LOST_SECONDS, NodeLiveness
 from slipway.trainer.record import causes
@@ -89,14 +89,14 @@ class Rendezvous:
         before: those of the generation before; None at the start. joins: nodes that are waited for beside them. Raises
         GenerationOver and StoreGone.
         """
-        place = self._store.number(key(generation, "arrivals"))
-        self._store.write(key(generation, "arrived", place), self._own)
+        number = self._store.number(key(generation, "arrivals"))
+        self._store.write(key(generation, "arrived", number), self._own)
         begun = time.monotonic()
         while True:
             if end := self._store.read(key(generation, "end"), End):
                 raise GenerationOver(end)
-            if found := self._store.read(key(generation, "members"), Members):
-                return found
+            if members := self._store.read(key(generation, "members"), Members):
+                return members
             arrived = self._arrived(generation)
             if arrived and arrived[0] == self._own and self._complete(arrived, before, joins, begun):
                 self._close(generation, self._choose(arrived, before), cause)
@@ -105,15 +105,15 @@ class Rendezvous:
 
     def _arrived(self, generation: int) -> list[Arrival]:
         """The nodes that have arrived and are not lost, in the order of their ranks."""
-        for place in range(self._store.count(key(generation, "arrivals"))):
-            name = key(generation, "arrived", place)
+        for number in range(self._store.count(key(generation, "arrivals"))):
+            name = key(generation, "arrived", number)
             if name not in self._known and (arrival := self._store.read(name, Arrival)):
                 self._known[name] = arrival
-        here = [each for name, each in self._known.items() if name.startswith(key(generation, "arrived", ""))]
-        living = [each for each in here if each == self._own or not self._is_lost(each.node)]
+        arrivals = [arrival for name, arrival in self._known.items() if name.startswith(key(generation, "arrived", ""))]
+        living = [arrival for arrival in arrivals if arrival == self._own or not self._is_lost(arrival.node)]
         # One that was started anew while the others were still on their way has arrived twice.
-        last = {each.index if each.index >= 0 else each.node: each for each in living}
-        return sorted(last.values(), key=lambda each: (each.index, each.node))
+        last = {arrival.index if arrival.index >= 0 else arrival.node: arrival for arrival in living}
+        return sorted(last.values(), key=lambda arrival: (arrival.index, arrival.node))
 
     def _complete(self, arrived: Sequence[Arrival], before: Members | None, joins: Sequence[str], begun: float) -> bool:
         if len(arrived) >= self._nodes.most:
@@ -121,8 +121,10 @@ class Rendezvous:
         if before is None:
             waited = LAST_CALL_SECONDS if len(arrived) >= self._nodes.least else JOIN_SECONDS
             return time.monotonic() - begun > waited
-        here = {each.node for each in arrived}
-        if not all(node in here or self._is_lost(node) for node in (*(each.node for each in before.nodes), *joins)):
+        arrived_nodes = {arrival.node for arrival in arrived}
+        if not all(
+            node in arrived_nodes or self._is_lost(node) for node in (*(member.node for member in before.nodes), *joins)
+        ):
             return False
         return len(arrived) >= self._nodes.least or time.monotonic() - begun > self._nodes.replaced_seconds
 
@@ -139,10 +141,10 @@ class Rendezvous:
         else:
             self._store.write_first(key(generation, "end"), end)
 
-    def _too_few(self, found: int, cause: str) -> End | None:
-        if found >= self._nodes.least:
+    def _too_few(self, node_count: int, cause: str) -> End | None:
+        if node_count >= self._nodes.least:
             return None
-        reason = f"found {found} nodes, expected {self._nodes.least} or more; {cause}"
+        reason = f"found {node_count} nodes, expected {self._nodes.least} or more; {cause}"
         return End(self._own.node, causes.DISRUPTED, reason, final=True, code=1, at=time.time())
 
 
@@ -154,10 +156,10 @@ def chosen(
     before: the generation before; None at the start.
     """
     count = layout.fitting(settings, arrived[0].ranks, min(most, len(arrived))) or min(most, len(arrived))
-    here = {each.node for each in arrived}
-    broken = _broken(before, here, settings) if before else set[str]()
-    kept = sorted(range(len(arrived)), key=lambda place: (arrived[place].node in broken, place))[:count]
-    return tuple(arrived[place] for place in sorted(kept))
+    arrived_nodes = {arrival.node for arrival in arrived}
+    broken = _broken(before, arrived_nodes, settings) if before else set[str]()
+    selection = sorted(range(len(arrived)), key=lambda index: (arrived[index].node in broken, index))[:count]
+    return tuple(arrived[index] for index in sorted(selection))
 
 
 def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
@@ -167,12 +169,12 @@ def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
     StoreGone.
     """
     store.remove(f"{LOST}/{own.node}")
-    members = found = store.read(key(0, "members"), Members)
+    members = newest = store.read(key(0, "members"), Members)
     while members:
-        found, members = members, store.read(key(members.generation + 1, "members"), Members)
-    if found and (before := _predecessor(found, own)):
+        newest, members = members, store.read(key(members.generation + 1, "members"), Members)
+    if newest and (before := _predecessor(newest, own)):
         kind, what = causes.DISRUPTED, "lost"
-        if store.has(f"{ASKED}/{before}"):
+        if store.has(f"{STOP_REQUESTED}/{before}"):
             kind, what = causes.ASKED, "asked to stop"
         if before == own.node:
             reason = f"node {before} was {what}, and is back"
@@ -181,9 +183,9 @@ def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
             reason = f"node {before} was {what}, and {own.node} is here in its place"
         at, joins = time.time(), (own.node,)
         end = End(own.node, kind, reason, store.has(STOPPING), 1, at, (), (before,), stay=stays, joins=joins)
-        store.write_first(key(found.generation, "end"), end)
-    store.remove(f"{ASKED}/{own.node}")
-    return found
+        store.write_first(key(newest.generation, "end"), end)
+    store.remove(f"{STOP_REQUESTED}/{own.node}")
+    return newest
 
 
 def ask_to_join(store: JobStore, members: Members, own: Arrival, most: int) -> None:
@@ -198,7 +200,7 @@ def tell_over(store: JobStore) -> None:
         store.write(OVER, {})
 
 
-def _broken(before: Members, here: set[str], settings: LayoutSettings) -> set[str]:
+def _broken(before: Members, arrived_nodes: set[str], settings: LayoutSettings) -> set[str]:
     """The nodes of replicas that are no longer whole, with those that have not been a part of one."""
     try:
         mesh = layout.check(settings, before.world, before.nodes[0].ranks)
@@ -209,11 +211,13 @@ def _broken(before: Members, here: set[str], settings: LayoutSettings) -> set[st
         first = before.first_rank(node.node)
         ranks = range(first, first + node.ranks)
         replicas[node.node] = {mesh.gradient_rank(rank) // mesh.shards for rank in ranks}
-    lost = set[int]().union(*(each for node, each in replicas.items() if node not in here))
-    return {node for node, each in replicas.items() if each & lost} | (here - replicas.keys())
+    lost = set[int]().union(*(node_replicas for node, node_replicas in replicas.items() if node not in arrived_nodes))
+    return {node for node, node_replicas in replicas.items() if node_replicas & lost} | (
+        arrived_nodes - replicas.keys()
+    )
 
 
 def _predecessor(members: Members, own: Arrival) -> str:
     """The member that this node stands in for; empty where there is none."""
-    same = (each.node for each in members.nodes if each.node == own.node or each.index == own.index >= 0)
+    same = (member.node for member in members.nodes if member.node == own.node or member.index == own.index >= 0)
     return next(same, "")

@@ -35,7 +35,7 @@ from slipway.trainer.step.engine import Engine
 class GenerationCarryover:
     """What a process takes from one generation into the next."""
 
-    held: HeldState | None = None
+    state: HeldState | None = None
     """None where this rank holds no whole state."""
     saver: Saver | None = None
     """With its writer process, and the memory of its buffers."""
@@ -52,9 +52,9 @@ class GenerationCarryover:
         self, engine: Engine, world: World, progress: TrainingProgress, figures: Mapping[str, float], reported: bool
     ) -> None:
         """Hold what `engine` has after the step of `progress`; see `HeldPosition`."""
-        whole = engine.whole_state()
+        full_state = engine.whole_state()
         position = HeldPosition(progress, figures, reported)
-        self.held = HeldState(position, hand_over.part(world.rank, world.mesh), whole) if whole else None
+        self.state = HeldState(position, hand_over.part(world.rank, world.mesh), full_state) if full_state else None
 
     def close(self) -> None:
         """End the saver."""
@@ -84,31 +84,31 @@ class Resumption:
     ring: NodeRing
     record: Callable[..., None]
     """Writes an event to the ledger; only rank 0 does."""
-    moved: Callable[[], None]
+    on_progress: Callable[[], None]
     """Called while the training waits for a tier."""
 
     def remove_what_is_left(self) -> None:
         """Remove what older tokens have left half written. Raises fence.Superseded."""
         checkpoints, placement = paths.checkpoints(self.config.training), self.config.placement
-        if self.world.leads:
+        if self.world.is_rank_zero:
             fence.check(Path(placement.store), self.token)
             publication.remove_unpublished(Path(placement.durable) / checkpoints, self.token)
             parts.remove_older(Path(placement.store), self.token)
         if self.world.local_rank == 0:
             publication.remove_unpublished(nvme_folder(placement) / checkpoints, self.token)
 
-    def from_ranks(self, engine: Engine, kept: GenerationCarryover) -> HandOver | None:
-        """Continue from what ranks hold; None where that is not whole. Afterwards `kept` holds no state any more."""
+    def from_ranks(self, engine: Engine, carryover: GenerationCarryover) -> HandOver | None:
+        """Continue from what ranks hold; None where that is not whole. Afterwards `carryover` holds no state."""
         if self.world.groups is None or not self.world.groups.stays:
             return None
         begun = time.time()
-        found = hand_over.hand_over(engine, self.world, kept.held)
-        kept.held = None
+        handover = hand_over.hand_over(engine, self.world, carryover.state)
+        carryover.state = None
         exhaustion.give_back_memory(self.world.device)
-        if found:
-            givers = {str(rank): giver for rank, giver in found.givers.items()}
-            self.record("handed_over", step=found.position.step, givers=givers, seconds=time.time() - begun)
-        return found
+        if handover:
+            givers = {str(rank): giver for rank, giver in handover.givers.items()}
+            self.record("handed_over", step=handover.position.step, givers=givers, seconds=time.time() - begun)
+        return handover
 
     def from_what_is_saved(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
         """Continue from memory or else from a checkpoint; None where there is none."""
@@ -120,29 +120,30 @@ class Resumption:
         if isinstance(commit, str):  # the code that reads the checkpoints reports this fault
             return None
         needed = functools.partial(state.files_to_load, engine, self.world.rank, self.world.size)
-        least, words = commit.step if commit else 0, RestoreWords(self.record, self.world.leads, self.moved)
-        buffers, own = slots.given(), self.token.incarnation
-        found = gathering.newest(self.world, buffers, own, least, needed, words.memory_fault)
-        if found is None:
+        least = commit.step if commit else 0
+        messages = RestoreWords(self.record, self.world.is_rank_zero, self.on_progress)
+        buffers, own = slots.from_environment(), self.token.incarnation
+        checkpoint = gathering.newest(self.world, buffers, own, least, needed, messages.memory_fault)
+        if checkpoint is None:
             return None
-        restore.load(engine, found.contents, self.world)
+        restore.load(engine, checkpoint.contents, self.world)
         if commit:
             saver.resumed_from(commit)
-        progress, committed = found.contents.progress(), commit is not None and commit.step == found.step
+        progress, committed = checkpoint.contents.progress(), commit is not None and commit.step == checkpoint.step
         self._take_random_state(progress)
         name = commit.name if commit and committed else ""
-        self.record("restored", step=found.step, commit=name, memory=True, seconds=time.time() - begun)
+        self.record("restored", step=checkpoint.step, commit=name, memory=True, seconds=time.time() - begun)
         return RestoredProgress(progress, own=True, committed=committed)
 
     def _newest_commit(self) -> fence.Commit | str | None:
         """As rank 0 reads it, or why it cannot."""
-        found: fence.Commit | str | None = None
-        if self.world.leads:
+        commit: fence.Commit | str | None = None
+        if self.world.is_rank_zero:
             try:
-                found = next(reversed(fence.commits(Path(self.config.placement.store))), None)
+                commit = next(reversed(fence.commits(Path(self.config.placement.store))), None)
             except (OSError, ValueError) as error:
-                found = str(error)
-        return self.world.from_leader(found)
+                commit = str(error)
+        return self.world.broadcast(commit)
 
     def _take_random_state(self, progress: TrainingProgress) -> None:
         if self.world.rank < len(progress.random_states):
@@ -151,20 +152,22 @@ class Resumption:
     def from_checkpoint(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
         """Continue from the newest good checkpoint; None where there is none, nor one to branch from."""
         begun, store = time.time(), Path(self.config.placement.store)
-        places = CheckpointPlaces(self.config.placement, self.world, self.token, self.ring)
+        locations = CheckpointPlaces(self.config.placement, self.world, self.token, self.ring)
         needed = functools.partial(state.files_to_load, engine, self.world.rank, self.world.size)
-        words = RestoreWords(self.record, self.world.leads, self.moved)
-        nodes = restore.NodeReading(needed, words.source_fault, words.lost)
-        said = (words.damaged, words.away, nodes)
-        found = restore.newest_verified(store, self.world, self.token, places, *said)
-        if found is None and self.config.branch is None:
+        messages = RestoreWords(self.record, self.world.is_rank_zero, self.on_progress)
+        nodes = restore.NodeReading(needed, messages.source_fault, messages.lost)
+        callbacks = (messages.damaged, messages.away, nodes)
+        newest = restore.newest_verified(store, self.world, self.token, locations, *callbacks)
+        if newest is None and self.config.branch is None:
             return None
-        commit, kept = found or branching.parents(self.config, self.world, self.token, self.ring, nodes, words.away)
-        restore.load(engine, kept, self.world)
-        progress = kept.progress()
-        if found:
+        commit, checkpoint = newest or branching.parents(
+            self.config, self.world, self.token, self.ring, nodes, messages.away
+        )
+        restore.load(engine, checkpoint, self.world)
+        progress = checkpoint.progress()
+        if newest:
             saver.resumed_from(commit)
         self._take_random_state(progress)
         since = lineage.since(progress, self.config)
         self.record("restored", step=progress.step, commit=commit.name, **since, seconds=time.time() - begun)
-        return RestoredProgress(progress, found is not None)
+        return RestoredProgress(progress, newest is not None)

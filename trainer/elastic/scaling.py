@@ -33,7 +33,7 @@ LOOK_SECONDS = 1.0
 """Between two looks for nodes that wait."""
 
 
-class Newcomers:
+class ScaleUp:
     """The nodes that wait for the generation of this rank to end; on ranks other than 0 there are none."""
 
     def __init__(self, settings: LayoutSettings, world: World, environment: Mapping[str, str] = os.environ) -> None:
@@ -43,10 +43,10 @@ class Newcomers:
         """How many nodes wait, as all ranks know since the last step."""
         self._stays = world.groups is not None and world.groups.stays
         self._environment, self._names = environment, tuple[str, ...]()
-        self._generation, self._closing = generations.given(environment), threading.Event()
+        self._generation, self._closing = generations.from_environment(environment), threading.Event()
         self._nodes, self._most = (int(environment.get(name, "1")) for name in ("GROUP_WORLD_SIZE", MOST))
-        self._thread = threading.Thread(target=self._look, name="newcomers", daemon=True)
-        if world.leads and self._nodes < self._most and self._generation is not None:
+        self._thread = threading.Thread(target=self._look, name="scale-up", daemon=True)
+        if world.is_rank_zero and self._nodes < self._most and self._generation is not None:
             self._thread.start()
 
     def number(self) -> float:
@@ -77,13 +77,21 @@ class Newcomers:
             store: Any = generations.job_store(self._environment)
             while not self._closing.wait(LOOK_SECONDS):
                 count = store.add(key(self._generation, "waits"), 0)
-                places = [key(self._generation, "waiting", place) for place in range(count)]
-                found = [codec.decode(Arrival, store.get(each), each) for each in places if store.check([each])]
-                self._names = tuple(sorted({arrival.node for arrival in found}))
+                keys = [key(self._generation, "waiting", number) for number in range(count)]
+                arrivals = [
+                    codec.decode(Arrival, store.get(arrival_key), arrival_key)
+                    for arrival_key in keys
+                    if store.check([arrival_key])
+                ]
+                self._names = tuple(sorted({arrival.node for arrival in arrivals}))
 
 
 def leaving_nodes(
-    world: World, node: str, asked: Callable[[], bool], stops: bool, environment: Mapping[str, str] = os.environ
+    world: World,
+    node: str,
+    leave_requested: Callable[[], bool],
+    stops: bool,
+    environment: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
     """The nodes that leave after this step; empty where the whole job stops. Every rank calls it, and gets the same.
 
@@ -93,9 +101,9 @@ def leaving_nodes(
     if not float(environment.get(REPLACED, "0")):
         return ()
     time.sleep(SETTLE_SECONDS)
-    said = world.gather((node, asked(), stops))
-    leaving = {name for name, is_asked, _ in said if is_asked}
-    if any(job_stops for _, _, job_stops in said) or leaving == {name for name, _, _ in said}:
+    answers = world.all_gather((node, leave_requested(), stops))
+    leaving = {name for name, is_asked, _ in answers if is_asked}
+    if any(job_stops for _, _, job_stops in answers) or leaving == {name for name, _, _ in answers}:
         return ()
     return tuple(sorted(leaving))
 

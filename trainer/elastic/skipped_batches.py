@@ -39,7 +39,7 @@ def note(store: Path, batch: SkippedBatch) -> bool:
 def read(store: Path) -> dict[int, int]:
     """The steps that are left out, each with the step at which the reason was found. Raises OSError."""
     steps = [int(name) for name in files.names(store, files.SKIPPED) if name.isdigit()]
-    return {step: _found(store, step) for step in steps}
+    return {step: _found_at(store, step) for step in steps}
 
 
 def copy(source: Path, target: Path, after: int) -> None:
@@ -54,7 +54,7 @@ def copy(source: Path, target: Path, after: int) -> None:
 
 def reasons(skipped: dict[int, int], step: int, within: int) -> list[int]:
     """The steps at which a reason to leave out batches was found, among the last `within` steps up to `step`."""
-    return sorted({found for found in skipped.values() if step - within < found <= step})
+    return sorted({found_step for found_step in skipped.values() if step - within < found_step <= step})
 
 
 def listed(steps: Iterable[int]) -> str:
@@ -67,6 +67,6 @@ def path(store: Path, step: int) -> Path:
     return files.named(store, files.SKIPPED, f"{step:09d}")
 
 
-def _found(store: Path, step: int) -> int:
+def _found_at(store: Path, step: int) -> int:
     record = codec.read_if_whole(path(store, step), SkippedBatch, FORMAT)
     return record.found if record else step

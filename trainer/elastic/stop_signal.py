@@ -10,7 +10,7 @@ import signal
 import time
 from types import FrameType
 
-from slipway.trainer.elastic.generations import ASKED, LOST, STOPPING, End, Members, StopAsked, key
+from slipway.trainer.elastic.generations import LOST, STOP_REQUESTED, STOPPING, End, Members, StopAsked, key
 from slipway.trainer.elastic.job_store import JobStore
 from slipway.trainer.elastic.rendezvous import GenerationOver
 from slipway.trainer.elastic.verdict import RankFault
@@ -25,27 +25,27 @@ class StopSignal:
     def __init__(self, store: JobStore, node: str, replaced: bool) -> None:
         """Listen for SIGTERM. `replaced`: whether a node that ends is started anew."""
         self._store, self._node, self._replaced = store, node, replaced
-        self.asked = False
+        self.is_requested = False
         """Whether this node was asked to stop."""
-        self.waits = False
+        self.is_waiting = False
         """Whether other nodes have ranks, and this one waits beside them."""
         signal.signal(signal.SIGTERM, self._hear)
 
     @property
     def leaves(self) -> bool:
         """Whether this node leaves, and the others may go on: it says nothing of the end of the job."""
-        return self.asked and (self._replaced or self.waits)
+        return self.is_requested and (self._replaced or self.is_waiting)
 
     def broadcast(self) -> None:
         """Tell the other nodes that this one was asked. Raises StoreGone."""
         if self._replaced:
-            self._store.write(f"{ASKED}/{self._node}", {})
-        elif not self.waits:
+            self._store.write(f"{STOP_REQUESTED}/{self._node}", {})
+        elif not self.is_waiting:
             self._store.write_first(STOPPING, StopAsked(self._node))
 
     def raise_if_stopped(self, generation: int) -> None:
         """Raise GenerationOver when this node was asked, before it has ranks in this generation. Raises StoreGone."""
-        if not self.asked:
+        if not self.is_requested:
             return
         end = End(self._node, causes.ASKED, BY_SIGNAL, final=True, code=128 + signal.SIGTERM, at=time.time())
         self.broadcast()
@@ -58,14 +58,14 @@ class StopSignal:
     def ends(self, members: Members) -> bool:
         """Whether the generation of these members is the last one of the job. Raises StoreGone."""
         if self._replaced:
-            return all(self._store.has(f"{ASKED}/{each.node}") for each in members.nodes)
-        return self.asked or self._store.has(STOPPING)
+            return all(self._store.has(f"{STOP_REQUESTED}/{member.node}") for member in members.nodes)
+        return self.is_requested or self._store.has(STOPPING)
 
-    def is_final(self, found: RankFault, members: Members) -> bool:
+    def is_final(self, fault: RankFault, members: Members) -> bool:
         """Whether the job ends with the end of a rank. Raises StoreGone."""
         # A rank that was asked together with its node ends with it, and the others need not.
-        alone = found.kind == causes.ASKED and self.leaves
-        return (found.final and not alone) or self.ends(members)
+        alone = fault.kind == causes.ASKED and self.leaves
+        return (fault.final and not alone) or self.ends(members)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.is_requested = True

@@ -32,16 +32,16 @@ def slow_ranks(own: Mapping[int, float], least_sigmas: float) -> dict[int, float
 
     own: median seconds by rank. least_sigmas: robust standard deviations from which on a rank is slow.
     """
-    found = {}
+    ratios = {}
     for rank, seconds in own.items():
-        others = [each for other, each in own.items() if other != rank]
+        others = [other_seconds for other, other_seconds in own.items() if other != rank]
         if not others or seconds < SHORTEST:
             continue
         middle = median(others)
         far = sigmas(seconds, others, LEAST_DEVIATION) >= least_sigmas
         if far and seconds >= HALF_AS_LONG_AGAIN * middle:
-            found[rank] = seconds / max(middle, SHORTEST)
-    return found
+            ratios[rank] = seconds / max(middle, SHORTEST)
+    return ratios
 
 
 @dataclass
@@ -53,16 +53,16 @@ class SlowRanks:
     since: dict[int, float] = field(default_factory=dict)
     reported: set[int] = field(default_factory=set)
 
-    def look(self, slow: Mapping[int, float], seen: Collection[int], now: float) -> list[int]:
+    def look(self, slow: Mapping[int, float], advanced_ranks: Collection[int], now: float) -> list[int]:
         """The ranks that have been slow for long enough now, each once as long as it stays slow.
 
         seen: the ranks whose figures are new and of a step; nothing is known of any other, which stays as it was. now:
         seconds, by the reader's own clock.
         """
-        unseen = {rank: since for rank, since in self.since.items() if rank not in seen}
-        self.since = {**unseen, **{rank: self.since.get(rank, now) for rank in slow if rank in seen}}
+        waiting_since = {rank: since for rank, since in self.since.items() if rank not in advanced_ranks}
+        self.since = {**waiting_since, **{rank: self.since.get(rank, now) for rank in slow if rank in advanced_ranks}}
         self.reported &= self.since.keys()
-        due = [rank for rank in slow if rank in seen and now - self.since[rank] >= self.persists]
+        due = [rank for rank in slow if rank in advanced_ranks and now - self.since[rank] >= self.persists]
         due = [rank for rank in due if rank not in self.reported]
         self.reported.update(due)
         return due

@@ -72,13 +72,13 @@ class JobPlace:
 class Supervisor:
     """The ranks of one node, generation by generation."""
 
-    def __init__(self, place: JobPlace, store: JobStore, rank_main: Callable[[list[str]], int]) -> None:
+    def __init__(self, job: JobPlace, store: JobStore, rank_main: Callable[[list[str]], int]) -> None:
         """`rank_main`: the program of a rank, which takes the path of the configuration and returns an exit code."""
         self._rank_main = rank_main
-        self._place, self._store, self._node = place, store, place.own.node
+        self._job, self._store, self._node = job, store, job.own.node
         self._liveness = NodeLiveness(store, self._node)
-        self._stop = StopSignal(store, self._node, replaced=bool(place.nodes.replaced_seconds))
-        self._budget = Budget(place.store)
+        self._stop = StopSignal(store, self._node, replaced=bool(job.nodes.replaced_seconds))
+        self._budget = Budget(job.store)
         self._forks: list[Fork] = []
         self._tried: dict[str, str] = {}
         self._moments: dict[str, float] = {}
@@ -87,9 +87,9 @@ class Supervisor:
         self._rendezvous = Rendezvous(
             store,
             self._liveness,
-            place.own,
-            place.nodes,
-            place.incarnation,
+            job.own,
+            job.nodes,
+            job.incarnation,
             self._choose,
             self._grant,
             self._pause_in_rendezvous,
@@ -102,14 +102,18 @@ class Supervisor:
         last: End | None = None
         generation = 0
         try:
-            if found := rendezvous.underway(self._store, self._place.own, self._place.stays):
-                before, last, generation = found, self._waits(found), found.generation + 1
+            if current_members := rendezvous.underway(self._store, self._job.own, self._job.stays):
+                before = current_members
+                last = self._wait_for_end(current_members)
+                generation = current_members.generation + 1
             while True:
                 self._stop.raise_if_stopped(generation)
                 cause = f"generation {generation - 1} ended: {last.reason}" if last else "first start"
                 members = self._rendezvous.members(generation, before, cause, last.joins if last else ())
                 self._moments["ranks_gone"] = members.at
-                last = self._generation(members, before, last) if members.has(self._node) else self._waits(members)
+                last = (
+                    self._generation(members, before, last) if members.has(self._node) else self._wait_for_end(members)
+                )
                 if last is None:
                     if not self._stop.leaves:
                         rendezvous.tell_over(self._store)
@@ -132,21 +136,21 @@ class Supervisor:
         """
         self._members = members
         self._fork(members)
-        if before is not None and last is not None and members.nodes[0] == self._place.own:
+        if before is not None and last is not None and members.nodes[0] == self._job.own:
             self._note_recovery(before, members, last)
-        end = self._watched(members)
+        end = self._watch(members)
         if end is None:
             return None
         if end.kind not in incident_records.NO_INCIDENT:
             stacks.snapshot(members.generation)
         if end.final:
             self._let_end()
-        elif left := self._end_ranks(self._staying(members) if end.stay else ()):
-            reason = f"processes of {self._node} cannot be killed: {left}"
+        elif survivors := self._end_ranks(self._staying(members) if end.stay else ()):
+            reason = f"processes of {self._node} cannot be killed: {survivors}"
             end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
             self._store.write_first(key(members.generation + 1, "end"), end)
         if end.kind in slots.DOUBTED:
-            slots.forget(self._place.memory)
+            slots.forget(self._job.memory)
         if end.kind not in (causes.GROWN, causes.ASKED):
             self._budget.ended(fence.Token(members.incarnation, members.generation))
         if not end.final and (spent := self._budget.spent):
@@ -154,34 +158,34 @@ class Supervisor:
             end = self._store.write_first(key(members.generation + 1, "end"), end)
         if end.final:
             if end.node == self._node:
-                incident_records.incident(self._place.store, members, end, self._budget.step, "ended the job")
+                incident_records.incident(self._job.store, members, end, self._budget.step, "ended the job")
             raise GenerationOver(end)
         self._moments = {"detected": end.at}
         return end
 
-    def _waits(self, members: Members) -> End:
+    def _wait_for_end(self, members: Members) -> End:
         """Wait, beside the generation without this node, until it ends; it is asked to. Raises GenerationOver."""
         self._end_ranks()
-        self._stop.waits = True
-        rendezvous.ask_to_join(self._store, members, self._place.own, self._place.nodes.most)
+        self._stop.is_waiting = True
+        rendezvous.ask_to_join(self._store, members, self._job.own, self._job.nodes.most)
         while True:
             end = self._store.read(key(members.generation, "end"), End)
             if end and not end.final:
                 self._moments = {"detected": end.at}
-                self._stop.waits = False
+                self._stop.is_waiting = False
                 return end
-            if end or all(self._store.has(key(members.generation, "done", each.node)) for each in members.nodes):
+            if end or all(self._store.has(key(members.generation, "done", member.node)) for member in members.nodes):
                 raise GenerationOver(end or End(self._node, causes.DONE, "all steps are done", True, 0, time.time()))
             self._pause_in_rendezvous(members.generation)
 
     def _fork(self, members: Members) -> None:
-        first, host = members.first_rank(self._node), self._place.endpoint
+        first, host = members.first_rank(self._node), self._job.endpoint
         shared = {
             "WORLD_SIZE": members.world,
-            "LOCAL_WORLD_SIZE": self._place.own.ranks,
+            "LOCAL_WORLD_SIZE": self._job.own.ranks,
             "GROUP_RANK": members.number(self._node),
             "GROUP_WORLD_SIZE": len(members.nodes),
-            MOST: self._place.nodes.most,
+            MOST: self._job.nodes.most,
             "MASTER_ADDR": host[0],
             "MASTER_PORT": host[1],
             incarnation.VARIABLE: members.incarnation,
@@ -189,92 +193,92 @@ class Supervisor:
             **self._tried,
             **({BEGUN_VARIABLE: processes.begun_at()} if members.generation == 0 else {}),
         }
-        config = str(self._place.config)
-        words = (sys.executable, "-m", "slipway.trainer", config)
-        here = {fork.local: fork for fork in self._forks if fork.poll() is None}
-        for local in range(self._place.own.ranks):
-            memory = slots.named(self._place.memory[local])
+        config = str(self._job.config)
+        command = (sys.executable, "-m", "slipway.trainer", config)
+        running_forks = {fork.local: fork for fork in self._forks if fork.poll() is None}
+        for local in range(self._job.own.ranks):
+            memory = slots.named(self._job.memory[local])
             environment = {**shared, **memory, "RANK": first + local, "LOCAL_RANK": local}
             program = functools.partial(self._rank_main, [config])
-            if local in here:
-                here[local].rank = first + local
+            if local in running_forks:
+                running_forks[local].rank = first + local
             else:
                 named = {name: str(value) for name, value in environment.items()}
-                here[local] = Fork(first + local, program, named, words)
-        self._forks = [here[local] for local in sorted(here)]
+                running_forks[local] = Fork(first + local, program, named, command)
+        self._forks = [running_forks[local] for local in sorted(running_forks)]
         self._tried = {incarnation.TRIED_VARIABLE: "1"}
         self._moments["ranks_ready"] = time.time()
 
-    def _watched(self, members: Members) -> End | None:
+    def _watch(self, members: Members) -> End | None:
         """Watch until the generation is over: why, or None when all its ranks have ended well."""
         end_key, done = key(members.generation, "end"), False
         follows_since: float | None = None
-        others = [each.node for each in members.nodes]
+        others = [member.node for member in members.nodes]
         neighbour = others[(members.number(self._node) + 1) % len(others)]
-        asked = False
+        was_asked = False
         while True:
             self._wait_for_a_rank(len(members.nodes))
-            if self._stop.asked and not asked:
-                asked = True
+            if self._stop.is_requested and not was_asked:
+                was_asked = True
                 self._stop.broadcast()
                 for fork in self._forks:
                     fork.send(signal.SIGTERM)
             codes = {fork.rank: fork.poll() for fork in self._forks}
-            where = self._place.store, self._token(members), self._node
-            found = verdict.fault(codes, *where, self._place.policies)
-            if found and found.follows:
+            where = self._job.store, self._token(members), self._node
+            fault = verdict.fault(codes, *where, self._job.policies)
+            if fault and fault.follows:
                 follows_since = follows_since or time.monotonic()
-                away = [each for each in others if each != self._node]
-                if silent := [each for each in away if self._liveness.silence(each) > SILENT_SECONDS]:
-                    self._announce_silent(members, found, silent)
+                away = [node for node in others if node != self._node]
+                if silent := [node for node in away if self._liveness.silence(node) > SILENT_SECONDS]:
+                    self._announce_silent(members, fault, silent)
                 if time.monotonic() - follows_since < FOLLOW_SECONDS:
-                    found = None
-            if found:
-                self._announce(members, found)
+                    fault = None
+            if fault:
+                self._announce(members, fault)
             if end := self._store.read(end_key, End):
                 return end
             if not done and not any(codes.values()) and None not in codes.values():
                 self._store.write(key(members.generation, "done", self._node), {})
                 done = True
-            if done and all(self._store.has(key(members.generation, "done", each)) for each in others):
+            if done and all(self._store.has(key(members.generation, "done", node)) for node in others):
                 return None
             self._liveness.beat()
             if neighbour != self._node and (reason := self._liveness.lost(neighbour)):
                 self._announce_lost(members, neighbour, reason)
 
-    def _announce(self, members: Members, found: verdict.RankFault) -> None:
-        final, stays = self._stop.is_final(found, members), self._place.stays
-        where = (found.rank,), (found.node or self._node,)
-        end = End(self._node, found.kind, found.reason, final, found.code, time.time(), *where, stay=stays)
+    def _announce(self, members: Members, fault: verdict.RankFault) -> None:
+        final, stays = self._stop.is_final(fault, members), self._job.stays
+        where = (fault.rank,), (fault.node or self._node,)
+        end = End(self._node, fault.kind, fault.reason, final, fault.code, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
-    def _announce_silent(self, members: Members, found: verdict.RankFault, nodes: Sequence[str]) -> None:
+    def _announce_silent(self, members: Members, fault: verdict.RankFault, nodes: Sequence[str]) -> None:
         """Ranks here lost those of nodes whose supervisors died with their ranks, and can say nothing."""
-        reason = f"the supervisor of {', '.join(nodes)} died: it shows no sign of life, and {found.reason}"
+        reason = f"the supervisor of {', '.join(nodes)} died: it shows no sign of life, and {fault.reason}"
         ranks = tuple(rank for node in nodes for rank in members.ranks(node))
-        final = self._stop.ends(members) or verdict.ends_job(causes.KILLED, self._place.policies)
+        final = self._stop.ends(members) or verdict.ends_job(causes.KILLED, self._job.policies)
         end = End(self._node, causes.KILLED, reason, final, 1, time.time(), ranks, tuple(nodes))
         self._store.write_first(key(members.generation, "end"), end)
 
     def _announce_lost(self, members: Members, node: str, reason: str) -> None:
-        final, stays = self._stop.ends(members), self._place.stays
+        final, stays = self._stop.ends(members), self._job.stays
         where = tuple(members.ranks(node)), (node,)
         end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
     def _choose(self, arrived: Sequence[Arrival], before: Members | None) -> tuple[Arrival, ...]:
-        return rendezvous.chosen(arrived, before, self._place.nodes.most, self._place.settings)
+        return rendezvous.chosen(arrived, before, self._job.nodes.most, self._job.settings)
 
     def _grant(self, members: Members, cause: str) -> End | None:
         """Claim the token for the members; why they get none."""
-        meeting = Membership(":".join(map(str, self._place.endpoint)), members.world)
+        membership = Membership(":".join(map(str, self._job.endpoint)), members.world)
         kind, code, reason = causes.SUPERSEDED, int(ExitCode.SUPERSEDED), ""
         try:
-            nodes = tuple(each.node for each in members.nodes)
-            incarnation.granted(self._place.store, self._token(members), meeting, nodes, cause)
+            nodes = tuple(member.node for member in members.nodes)
+            incarnation.granted(self._job.store, self._token(members), membership, nodes, cause)
         except fence.Superseded as error:
             reason = str(error)
-            done = fence.read_exit(self._place.store, members.incarnation)
+            done = fence.read_exit(self._job.store, members.incarnation)
             if done and done.outcome == fence.SUCCEEDED:
                 kind, code = causes.DONE, int(ExitCode.DONE)
         except (OSError, ValueError) as error:
@@ -286,16 +290,16 @@ class Supervisor:
         if self._members:
             self._budget.ended(self._token(self._members))
             end = End(self._node, causes.NETWORK, str(gone), final=True, code=1, at=time.time())
-            incident_records.incident(self._place.store, self._members, end, self._budget.step, "ended the job")
+            incident_records.incident(self._job.store, self._members, end, self._budget.step, "ended the job")
 
     def _note_recovery(self, before: Members, members: Members, last: End) -> None:
         """Record the incident that ended the generation before, and the moments of the recovery so far."""
         how = "ranks that are well stayed" if last.stay else "the ranks were started anew"
-        who = incident_records.divided(self._place.settings, before, members)
+        who = incident_records.divided(self._job.settings, before, members)
         action = f"generation {members.generation} in the same job: {how}{who}"
-        incident_records.incident(self._place.store, before, last, self._budget.step, action)
+        incident_records.incident(self._job.store, before, last, self._budget.step, action)
         incident_records.recovery(
-            self._place.store, members, dict(sorted(self._moments.items(), key=lambda item: item[1]))
+            self._job.store, members, dict(sorted(self._moments.items(), key=lambda item: item[1]))
         )
 
     def _wait_for_a_rank(self, nodes: int) -> None:
@@ -316,22 +320,22 @@ class Supervisor:
         deadline = time.monotonic() + LEAVING_SECONDS
         while True:
             running = [fork for fork in self._forks if fork.poll() is None]
-            left = [fork for fork in running if self._store.has(key(members.generation, "left", fork.rank))]
-            if left == running or time.monotonic() > deadline:
-                return left
+            leaving_forks = [fork for fork in running if self._store.has(key(members.generation, "left", fork.rank))]
+            if leaving_forks == running or time.monotonic() > deadline:
+                return leaving_forks
             select.select([fork.descriptor for fork in running], [], [], LOOK_SECONDS)
 
     def _end_ranks(self, staying: Sequence[Fork] = ()) -> list[int]:
         """End the ranks but for those that stay; the pids of processes that cannot be killed."""
         ending = [fork for fork in self._forks if fork not in staying]
-        left = forks.kill(ending, [*(fork.pid for fork in staying), *self._place.helpers])
+        survivors = forks.kill(ending, [*(fork.pid for fork in staying), *self._job.helpers])
         self._forks = list(staying)
-        return left
+        return survivors
 
     def _pause_in_rendezvous(self, generation: int) -> None:
         self._liveness.beat()
         self._stop.raise_if_stopped(generation)
-        time.sleep(max(LOOK_SECONDS, self._place.nodes.most / NODES_PER_SECOND))
+        time.sleep(max(LOOK_SECONDS, self._job.nodes.most / NODES_PER_SECOND))
 
     def _exit_code(self, end: End) -> int:
         """The exit code of this node when the job ends; the reason is the last thing that it says."""
@@ -342,7 +346,7 @@ class Supervisor:
             return 1
         console.warn(f"trainer: {end.reason}")
         killed = end.code > 128 and end.code != 128 + signal.SIGTERM
-        return ExitCode.GIVEN_UP if killed and self._place.nodes.replaced_seconds else end.code
+        return ExitCode.GIVEN_UP if killed and self._job.nodes.replaced_seconds else end.code
 
     def _token(self, members: Members) -> fence.Token:
         return fence.Token(members.incarnation, members.generation)

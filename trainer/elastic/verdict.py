@@ -67,9 +67,11 @@ def fault(
     by cause.
     """
     judged = [_of(rank, code, store, token, node) for rank, code in codes.items() if code]
-    found = [replace(each, final=ends_job(each.kind, policies)) for each in judged]
+    faults = [replace(rank_fault, final=ends_job(rank_fault.kind, policies)) for rank_fault in judged]
     # A fault that is final comes first; then a rank that was killed, one that says why, and one that lost the others.
-    return min(found, key=lambda each: (not each.final, each.follows, each.code < 128), default=None)
+    return min(
+        faults, key=lambda rank_fault: (not rank_fault.final, rank_fault.follows, rank_fault.code < 128), default=None
+    )
 
 
 class Budget:
@@ -100,14 +102,14 @@ def _of(rank: int, code: int, store: Path, token: Token, node: str) -> RankFault
         name = Signals(-code).name if -code in set(Signals) else f"signal {-code}"
         kind = causes.ASKED if name == "SIGTERM" else causes.KILLED
         return RankFault(rank, kind, f"rank {rank} on {node} was killed: {name}", 128 - code)
-    said = _said(store, token, rank)
-    kind = said.kind if said else BY_CODE.get(ExitCode(code), causes.UNKNOWN) if code in set(ExitCode) else ""
-    reason = f": {said.reason}" if said else ""
-    where = said.node if said else ""
+    rank_end = _rank_end(store, token, rank)
+    kind = rank_end.kind if rank_end else BY_CODE.get(ExitCode(code), causes.UNKNOWN) if code in set(ExitCode) else ""
+    reason = f": {rank_end.reason}" if rank_end else ""
+    where = rank_end.node if rank_end else ""
     return RankFault(rank, kind, f"rank {rank} on {node} ended with exit code {code}{reason}", code, node=where)
 
 
-def _said(store: Path, token: Token, rank: int) -> RankEnd | None:
+def _rank_end(store: Path, token: Token, rank: int) -> RankEnd | None:
     """What the rank said of its end, None where it said nothing that can be read."""
     try:
         return codec.read_if_whole(files.named(store, files.ENDS, f"{token}.{rank:05d}"), RankEnd)

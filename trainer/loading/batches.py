@@ -37,7 +37,7 @@ class Batches(Generic[Rows]):
         samples: Samples[Rows],
         order: SampleOrder,
         size: int,
-        mine: slice,
+        rank_rows: slice,
         steps: int,
         pinned: bool = False,
         begins: Callable[[int], None] | None = None,
@@ -47,9 +47,9 @@ class Batches(Generic[Rows]):
         `begins` is called with each step before its samples are read, in the thread that reads them.
         """
         self._begins = begins
-        self._samples, self._order, self._size, self._mine, self._steps = samples, order, size, mine, steps
-        buffers = [samples.empty(mine.stop - mine.start) for _ in range(2)]
-        self._buffers = [_pinned(each) for each in buffers] if pinned else buffers
+        self._samples, self._order, self._size, self._rank_rows, self._steps = samples, order, size, rank_rows, steps
+        buffers = [samples.empty(rank_rows.stop - rank_rows.start) for _ in range(2)]
+        self._buffers = [_pinned(buffer) for buffer in buffers] if pinned else buffers
         self._ahead: tuple[int, BackgroundCall[Rows]] | None = None
 
     def windows(self, step: int) -> Rows:
@@ -83,7 +83,7 @@ class Batches(Generic[Rows]):
     def _read(self, step: int) -> Rows:
         if self._begins is not None:
             self._begins(step)
-        numbers = self._order.samples(step * self._size, self._size)[self._mine]
+        numbers = self._order.samples(step * self._size, self._size)[self._rank_rows]
         return self._samples.read(numbers, self._buffers[step % 2])
 
 

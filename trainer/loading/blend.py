@@ -72,26 +72,26 @@ class Blend:
         chosen = np.empty(count, np.uint64)
         for phase, begin, end in self._stretches(first, first + count):
             which, before = phase.which(begin, end), phase.consumed(begin).tolist()
-            here = chosen[begin - first : end - first]
+            part = chosen[begin - first : end - first]
             for number in np.unique(which).tolist():
                 # A source's samples in neighbouring positions are neighbours in its own order.
-                places, source = which == number, self.sources[number]
-                own = source.order.samples(before[number], int(places.sum()))
-                here[places] = own + np.uint64(source.first_sample)
+                mask, source = which == number, self.sources[number]
+                own = source.order.samples(before[number], int(mask.sum()))
+                part[mask] = own + np.uint64(source.first_sample)
         return chosen
 
     def shards(self, first: int) -> list[int]:
         """Every shard once, roughly in the order in which a training at position `first` needs them."""
         phase = self._phase_at(first)
-        before, found = phase.consumed(first).tolist(), list[tuple[float, int]]()
+        before, due_shards = phase.consumed(first).tolist(), list[tuple[float, int]]()
         for number, source in enumerate(self.sources):
             own = source.order.shards(before[number])
             pace = phase.pattern.shares[number] / len(source.order) * len(own)
-            found += [
-                ((place + 1) / pace if pace else math.inf, source.first_shard + shard)
-                for place, shard in enumerate(own)
+            due_shards += [
+                ((index + 1) / pace if pace else math.inf, source.first_shard + shard)
+                for index, shard in enumerate(own)
             ]
-        return [shard for _, shard in sorted(found)]
+        return [shard for _, shard in sorted(due_shards)]
 
     def blocks(self, first: int, end: int) -> Iterator[Block]:
         """The stretches, from position `first` up to `end`, in which every source stays in one block of its order."""
@@ -135,7 +135,7 @@ class _Pattern:
 
     shares: tuple[int, ...]
     sources: npt.NDArray[np.int64]
-    places: tuple[npt.NDArray[np.int64], ...]
+    indices: tuple[npt.NDArray[np.int64], ...]
     """By source, its places in the pattern."""
 
     def __len__(self) -> int:
@@ -155,8 +155,8 @@ class _Phase:
         """How many samples each source has given before `position`, since the training began."""
         times, rest = divmod(position - self.begin, len(self.pattern))
         partly = np.bincount(self.pattern.sources[:rest], minlength=len(self.before))
-        found: Counts = self.before + times * np.array(self.pattern.shares) + partly
-        return found
+        counts: Counts = self.before + times * np.array(self.pattern.shares) + partly
+        return counts
 
     def which(self, first: int, end: int) -> npt.NDArray[np.int64]:
         """The source of each position first .. end - 1."""
@@ -165,7 +165,7 @@ class _Phase:
     def position_of(self, source: int, number: int) -> int:
         """The position of the sample that is this number in the source's own order."""
         times, rest = divmod(number - int(self.before[source]), self.pattern.shares[source])
-        return self.begin + times * len(self.pattern) + int(self.pattern.places[source][rest])
+        return self.begin + times * len(self.pattern) + int(self.pattern.indices[source][rest])
 
 
 @functools.lru_cache(maxsize=64)
@@ -176,9 +176,9 @@ def _pattern(shares: tuple[int, ...]) -> _Pattern:
     at the end all have what they should, as nobody has more and the pattern is as long as the sum.
     """
     period, due = sum(shares), np.zeros(len(shares), np.int64)
-    sources, each = np.empty(period, np.int64), np.array(shares, np.int64)
-    for place in range(period):
-        due += each
-        sources[place] = chosen = int(due.argmax())
+    sources, increments = np.empty(period, np.int64), np.array(shares, np.int64)
+    for index in range(period):
+        due += increments
+        sources[index] = chosen = int(due.argmax())
         due[chosen] -= period
     return _Pattern(shares, sources, tuple(np.flatnonzero(sources == number) for number in range(len(shares))))

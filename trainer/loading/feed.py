@@ -65,9 +65,9 @@ class Feed:
         self.order, self._course = reading.order, reading.course
         self.holding = reading.hold(config.placement.staging, self._nodes.rooms)
         self._hold()
-        mine = self._mine = rank_slice(batch.sequences, world.data_rank, world.data_size)
+        rank_rows = self._rank_rows = rank_slice(batch.sequences, world.data_rank, world.data_size)
         self._batches: Batches[Any] = Batches(
-            self._training, self.order, batch.sequences, mine, config.run.steps, on_gpu, self._close_behind
+            self._training, self.order, batch.sequences, rank_rows, config.run.steps, on_gpu, self._close_behind
         )
         self._samples_a_step = batch.sequences
 
@@ -75,8 +75,8 @@ class Feed:
         """This rank's samples of `step`, valid until the next call, and their positions in the training's sequence."""
         if self._window and self._leads_node:
             self._window.move(step)
-        places = step * self._samples_a_step + np.arange(self._mine.start, self._mine.stop)
-        return self._batches.windows(step), places.astype(np.uint64)
+        sample_ids = step * self._samples_a_step + np.arange(self._rank_rows.start, self._rank_rows.stop)
+        return self._batches.windows(step), sample_ids.astype(np.uint64)
 
     def stage_rest(self, step: int) -> None:
         """Begin to bring what the node is to hold, in the order in which the steps from `step` on need it.
@@ -86,8 +86,8 @@ class Feed:
         if not self._leads_node:
             return
         if self._streaming:
-            places = self.order.shards(step * self._samples_a_step)
-            self._streaming.stage([self._training.shards[place] for place in places])
+            indices = self.order.shards(step * self._samples_a_step)
+            self._streaming.stage([self._training.shards[index] for index in indices])
         if self._window:
             self._window.start(min(step, self._course.steps - 1))
 
@@ -139,7 +139,7 @@ class Feed:
         if not streams and self._leads_node:
             stage.stage(snapshot, self._origins, nvme, every(TELL_SECONDS, _after_a_while(self._tell)))
         # All ranks wait here, also with a streaming start: they looked at different moments and may disagree.
-        self._world.gather(None)
+        self._world.all_gather(None)
         self._streaming = Streaming(self.snapshot, self._origins, nvme) if streams else None
 
     def _moving_window(self) -> ShardWindow:
@@ -152,15 +152,17 @@ class Feed:
         assert keepers is not None
         keepers |= self.holding.keepers
         part = [one for one in self._training.shards if self.holding.keepers.get(one.blake3) == own]
-        kept: list[shards.ShardFile] = list({one.blake3: one for one in (*self._reading.pinned, *part)}.values())
-        ahead = rooms[own] - sum(one.bytes for one in kept)
+        fixed_shards: list[shards.ShardFile] = list(
+            {one.blake3: one for one in (*self._reading.pinned, *part)}.values()
+        )
+        ahead = rooms[own] - sum(one.bytes for one in fixed_shards)
         sources = Sources(own, peers, keepers, self._origins)
-        window = ShardWindow(self._course, kept, ahead, sources, self._nvme, self._tell)
+        window = ShardWindow(self._course, fixed_shards, ahead, sources, self._nvme, self._tell)
         if self._leads_node:
             window.hold(self._lease)
         else:
             self._lease.release()
-        self._world.gather(None)  # from here on every node's server says what it is about to have
+        self._world.all_gather(None)  # from here on every node's server says what it is about to have
         return window
 
     def _bring(self, shard: shards.ShardFile) -> None:
@@ -179,8 +181,8 @@ class Feed:
         """The bytes that the training's shards may take on this node's NVMe."""
         manifest = snapshots.read(self._nvme, self._config.snapshot)
         free = holding.SHARE * retention.room(self._nvme, {shard.blake3 for shard in manifest.shards()})
-        given = self._config.placement.nvme_gigabytes
-        return int(free if given is None else min(free, given * 1e9))
+        gigabytes = self._config.placement.nvme_gigabytes
+        return int(free if gigabytes is None else min(free, gigabytes * 1e9))
 
 
 def _after_a_while(tell: OnProgress) -> OnProgress:

@@ -29,25 +29,25 @@ def blend(snapshot: MixtureSnapshot, mix: Mix | None, sizes: Sizes, batch: Batch
         own = Order(sizes[shards.start : shards.stop], f"{run.seed}/{name}", run.shuffle_shards)
         sources.append(Source(name, own, shards.start, int(begins[shards.start])))
     phases = [(begin * batch.sequences, parts) for begin, parts in mix.until(run.steps)]
-    found = Blend(sources, phases)
-    _check_passes(found.passes(run.steps * batch.sequences), mix.passes_at_most)
-    return found
+    mixture = Blend(sources, phases)
+    _check_passes(mixture.passes(run.steps * batch.sequences), mix.passes_at_most)
+    return mixture
 
 
-def held_out(snapshot: MixtureSnapshot, sizes: Sizes, wanted: int) -> dict[str, Indices]:
-    """The samples of the validation split that validation measures, by dataset: equal shares of those `wanted`.
+def held_out(snapshot: MixtureSnapshot, sizes: Sizes, count: int) -> dict[str, Indices]:
+    """The samples of the validation split that validation measures, by dataset: equal shares of those `count`.
 
     So the loss does not depend on the weights of the mix, and trainings with different mixes compare. Each dataset has
     one sample at least. Raises ValueError for a dataset without any.
     """
     begins, ranges = np.concatenate([[0], np.cumsum(sizes)]), snapshot.ranges("validation")
-    found = dict[str, Indices]()
-    for place, (name, shards) in enumerate(ranges.items()):
+    indices = dict[str, Indices]()
+    for index, (name, shards) in enumerate(ranges.items()):
         first, end = int(begins[shards.start]), int(begins[shards.stop])
         _check_size(name, "validation", end - first, 0)
-        share = wanted * (place + 1) // len(ranges) - wanted * place // len(ranges)
-        found[name] = np.arange(first, min(end, first + max(1, share)), dtype=np.uint64)
-    return found
+        share = count * (index + 1) // len(ranges) - count * index // len(ranges)
+        indices[name] = np.arange(first, min(end, first + max(1, share)), dtype=np.uint64)
+    return indices
 
 
 def _check_names(snapshot: MixtureSnapshot, mix: Mix | None) -> None:

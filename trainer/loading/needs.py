@@ -84,8 +84,8 @@ class SnapshotReading:
         if not self.validation.every:
             return []
         ends = np.cumsum(self.held_out.sizes)
-        places = np.searchsorted(ends, np.concatenate(list(self.measured.values())), "right")
-        return [self.held_out.shards[place] for place in np.unique(places).tolist()]
+        shard_indices = np.searchsorted(ends, np.concatenate(list(self.measured.values())), "right")
+        return [self.held_out.shards[index] for index in np.unique(shard_indices).tolist()]
 
     @cached_property
     def need(self) -> SnapshotNeed:
@@ -98,9 +98,9 @@ class SnapshotReading:
             largest=max(shard.bytes for shard in every),
         )
 
-    def hold(self, wanted: Staging, rooms: Mapping[str, int]) -> Holding:
+    def hold(self, staging: Staging, rooms: Mapping[str, int]) -> Holding:
         """How nodes with these rooms hold the snapshot. Raises ValueError, with the sizes, for what cannot work."""
-        return holding.choose(wanted, self.need, rooms, list(self.training.shards))
+        return holding.choose(staging, self.need, rooms, list(self.training.shards))
 
     def _split(self, split: str) -> Sequences | DocumentedSequences | Pictures:
         if isinstance(self.snapshot, images.ImageSnapshot):

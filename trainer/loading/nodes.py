@@ -32,11 +32,15 @@ def name() -> str:
 def gather(world: World, room: int | None) -> Nodes:
     """The nodes of all ranks; `room` comes from the first rank of each node, and None from the others."""
     number = int(os.environ.get("GROUP_RANK", "0"))
-    found = [one for one in world.gather((number, name(), room)) if one[2] is not None]
-    names = [node for _, node, _ in found]
+    answers = [one for one in world.all_gather((number, name(), room)) if one[2] is not None]
+    names = [node for _, node, _ in answers]
     # Two machines that were given no names of their own are two nodes all the same.
-    known = {each: node if names.count(node) == 1 else f"{node}#{each}" for each, node, _ in found}
-    return Nodes(known.get(number, name()), {known[each]: room for each, _, room in found if room is not None})
+    known = {
+        node_number: node if names.count(node) == 1 else f"{node}#{node_number}" for node_number, node, _ in answers
+    }
+    return Nodes(
+        known.get(number, name()), {known[node_number]: room for node_number, _, room in answers if room is not None}
+    )
 
 
 def peers(world: World, nodes: Nodes, url: str | None, nvme: Path) -> dict[str, Origin]:
@@ -46,5 +50,5 @@ def peers(world: World, nodes: Nodes, url: str | None, nvme: Path) -> dict[str, 
     """
     folder = nvme.stat()
     disk = boot(), folder.st_dev, folder.st_ino
-    servers = [(node, url, there) for node, url, there in world.gather((nodes.own, url, disk)) if url is not None]
+    servers = [(node, url, there) for node, url, there in world.all_gather((nodes.own, url, disk)) if url is not None]
     return {node: origin(url) for node, url, there in servers if node != nodes.own and there != disk}

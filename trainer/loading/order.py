@@ -66,17 +66,17 @@ class Order:
             number, position = divmod(first + done, self._total)
             epoch = self._epoch(number)
             block = epoch.block_at(position)
-            here = min(count - done, int(epoch.begins[block + 1]) - position)
-            chosen[done : done + here] = epoch.samples(block, position, here)
-            done += here
+            length = min(count - done, int(epoch.begins[block + 1]) - position)
+            chosen[done : done + length] = epoch.samples(block, position, length)
+            done += length
         return chosen
 
     def shards(self, first: int) -> list[int]:
         """Every shard once, in the order in which a training at position `first` needs them."""
         number, position = divmod(first, self._total)
         epoch = self._epoch(number)
-        left = epoch.shards[int(epoch.firsts[epoch.block_at(position)]) :]
-        return list(dict.fromkeys([*left.tolist(), *self._epoch(number + 1).shards.tolist()]))
+        rest_of_epoch = epoch.shards[int(epoch.firsts[epoch.block_at(position)]) :]
+        return list(dict.fromkeys([*rest_of_epoch.tolist(), *self._epoch(number + 1).shards.tolist()]))
 
     def blocks(self, first: int, end: int) -> Iterator["Block"]:
         """The blocks that a training reads from position `first` up to `end`, in its order, over all epochs."""
@@ -158,17 +158,17 @@ def rank_slice(count: int, rank: int, world: int) -> slice:
 def spans(sequences: int, mesh: Mesh) -> list[Span]:
     """The samples of each rank, of a batch of so many; ranks that share matrices or sequences have the same ones."""
     slices = (rank_slice(sequences, mesh.data_rank(rank), mesh.data) for rank in range(mesh.ranks))
-    return [(each.start, each.stop) for each in slices]
+    return [(part.start, part.stop) for part in slices]
 
 
 def division_in_words(sequences: int, mesh: Mesh, ranks: Sequence[str]) -> str:
     """Who has which samples, by node, for a person; `ranks` names the node of each rank."""
-    found = dict[str, list[Span]]()
+    spans_by_node = dict[str, list[Span]]()
     for node, span in zip(ranks, spans(sequences, mesh), strict=True):
-        found.setdefault(node, []).append(span)
-    if len(found) > NODES_IN_WORDS:
-        return f"{len(found)} nodes, in the order of their ranks"
-    return ", ".join(f"{node} {_text(each)}" for node, each in found.items())
+        spans_by_node.setdefault(node, []).append(span)
+    if len(spans_by_node) > NODES_IN_WORDS:
+        return f"{len(spans_by_node)} nodes, in the order of their ranks"
+    return ", ".join(f"{node} {_text(node_spans)}" for node, node_spans in spans_by_node.items())
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ class _Epoch:
         """The samples at `count` positions from `position` on, all in `block`."""
         begin = int(self.begins[block])
         within = np.arange(position - begin, position - begin + count, dtype=np.uint64)
-        places = permute(within, int(self.begins[block + 1]) - begin, f"{self.key}/{block}") + np.uint64(begin)
-        return places + self.shifts[np.searchsorted(self.ends, places, "right")]
+        positions = permute(within, int(self.begins[block + 1]) - begin, f"{self.key}/{block}") + np.uint64(begin)
+        return positions + self.shifts[np.searchsorted(self.ends, positions, "right")]
 
 
 def _number(key: str) -> int:
@@ -204,16 +204,16 @@ def _number(key: str) -> int:
 
 def _feistel(values: Indices, half: int, keys: list[int]) -> Indices:
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
-    left, right = values >> shift, values & mask
+    high, low = values >> shift, values & mask
     for key in keys:
-        left, right = right, left ^ (mix(right ^ np.uint64(key)) & mask)
-    return (left << shift) | right
+        high, low = low, high ^ (mix(low ^ np.uint64(key)) & mask)
+    return (high << shift) | low
 
 
-def _text(found: Sequence[Span]) -> str:
+def _text(node_spans: Sequence[Span]) -> str:
     """The samples of a node; those of neighbouring ranks are one range."""
     merged: list[Span] = []
-    for first, end in sorted(set(found)):
+    for first, end in sorted(set(node_spans)):
         if merged and merged[-1][1] >= first:
             merged[-1] = merged[-1][0], end
         else:

@@ -33,11 +33,11 @@ def origins(placement: Placement, own: str, names: Iterable[str] = ()) -> list[O
 
     `names` are the nodes of the training. Raises ValueError for an address of an unknown scheme.
     """
-    others = [each for each in names if each != own and "#" not in each]
-    given = [
+    others = [name for name in names if name != own and "#" not in name]
+    peers = [
         where.format(node=other) for where in placement.origins for other in (others if "{node}" in where else [""])
     ]
-    return [origin(each) for each in (placement.durable, *given)]
+    return [origin(url) for url in (placement.durable, *peers)]
 
 
 class Sources:
@@ -81,13 +81,13 @@ class Sources:
         """The keeper, which is waited for unless that was in vain a short while ago."""
         with self._lock:
             in_vain = time.monotonic() < self._not_awaited.get(str(keeper), 0.0)
-        return keeper if in_vain else AwaitedOrigin(keeper, lambda words: self._note_wait(str(keeper), words))
+        return keeper if in_vain else AwaitedOrigin(keeper, lambda message: self._note_wait(str(keeper), message))
 
-    def _note_wait(self, origin: str, words: str) -> None:
+    def _note_wait(self, origin: str, message: str) -> None:
         with self._lock:
             self._not_awaited[origin] = time.monotonic() + REST_SECONDS
-        said = f"the peer {origin} is not waited for during {REST_SECONDS:.0f} s: {words}"
-        console.warn(f"trainer: {said}")
+        line = f"the peer {origin} is not waited for during {REST_SECONDS:.0f} s: {message}"
+        console.warn(f"trainer: {line}")
 
     def _note(self, origin: str, kind: FaultKind, text: str) -> None:
         if kind is FaultKind.MISSING or origin not in map(str, self._peers.values()):

@@ -22,13 +22,13 @@ class Streaming:
 
     def __init__(self, snapshot: snapshots.Snapshot, origins: Sequence[Origin], nvme: Path) -> None:
         self._snapshot, self._origins, self._nvme = snapshot, origins, nvme
-        self._here: set[str] = set()
+        self._present: set[str] = set()
 
     def bring(self, shard: shards.ShardFile) -> None:
         """Wait until the shard is on the NVMe, verified. Raises as `staging.bring` when no origin has it."""
-        if shard.blake3 not in self._here:
+        if shard.blake3 not in self._present:
             staging.bring(shard, self._origins, self._nvme)
-            self._here.add(shard.blake3)
+            self._present.add(shard.blake3)
 
     def stage(self, first: Iterable[shards.ShardFile]) -> threading.Thread:
         """Copy the shards in `first`, in this order, and then all others, in a thread that ends with the process.
@@ -36,17 +36,17 @@ class Streaming:
         A shard that cannot be copied is reported on stderr; the step that needs it tries again, and fails with the
         reason.
         """
-        wanted = list(dict.fromkeys([*first, *self._snapshot.shards()]))
-        thread = threading.Thread(target=self._bring_all, args=(wanted,), name="staging", daemon=True)
+        shards_to_stage = list(dict.fromkeys([*first, *self._snapshot.shards()]))
+        thread = threading.Thread(target=self._bring_all, args=(shards_to_stage,), name="staging", daemon=True)
         thread.start()
         return thread
 
-    def _bring_all(self, wanted: list[shards.ShardFile]) -> None:
-        for shard in wanted:
+    def _bring_all(self, shards_to_stage: list[shards.ShardFile]) -> None:
+        for shard in shards_to_stage:
             try:
                 self.bring(shard)
             except (ValueError, OSError) as error:
                 console.warn(f"trainer: a shard is not staged yet; the step that needs it tries again: {error}")
-        if len(self._here) == len(wanted):
+        if len(self._present) == len(shards_to_stage):
             # This copies nothing more; it writes the marker by which the next start finds the snapshot staged.
             staging.stage(self._snapshot.sha256, self._origins, self._nvme)

@@ -46,7 +46,7 @@ class DataCourse:
     def at_once(self, step: int) -> set[int]:
         """The numbers of the shards that are read while a rank is at `step`."""
         first, end = step * self.samples_a_step, min(step + STEPS_AT_ONCE, self.steps) * self.samples_a_step
-        return {place for block in self.order.blocks(first, end) for place in block.shards}
+        return {index for block in self.order.blocks(first, end) for index in block.shards}
 
     def most_at_once(self) -> int:
         """The most bytes that `at_once` may name, at any step of any epoch."""
@@ -59,20 +59,20 @@ class DataCourse:
         block = next(self.order.blocks(first, first + 1))
         return -(-block.end // self.samples_a_step)
 
-    def ahead(self, step: int, kept: frozenset[str], room: int) -> list[shards.ShardFile]:
-        """The shards that the steps from `step` on read, in that order, as many as fit into `room` besides `kept`."""
-        wanted, taken = dict[str, shards.ShardFile](), 0
+    def ahead(self, step: int, pinned_names: frozenset[str], room: int) -> list[shards.ShardFile]:
+        """The shards that the steps from `step` on read, as many as fit into `room` besides `pinned_names`."""
+        shards_ahead, taken = dict[str, shards.ShardFile](), 0
         for block in self.order.blocks(step * self.samples_a_step, self.steps * self.samples_a_step):
-            for shard in (self.files[place] for place in block.shards):
-                if shard.blake3 in wanted:
+            for shard in (self.files[index] for index in block.shards):
+                if shard.blake3 in shards_ahead:
                     continue
-                taken += 0 if shard.blake3 in kept else shard.bytes
+                taken += 0 if shard.blake3 in pinned_names else shard.bytes
                 if taken > room:
-                    return list(wanted.values())
-                wanted[shard.blake3] = shard
-            if len(wanted) == len(self.files):
+                    return list(shards_ahead.values())
+                shards_ahead[shard.blake3] = shard
+            if len(shards_ahead) == len(self.files):
                 break
-        return list(wanted.values())
+        return list(shards_ahead.values())
 
 
 class ShardWindow:
@@ -81,25 +81,25 @@ class ShardWindow:
     def __init__(
         self,
         course: DataCourse,
-        kept: Sequence[shards.ShardFile],
+        fixed_shards: Sequence[shards.ShardFile],
         room: int,
         sources: Sources,
         nvme: Path,
         report: OnProgress = lambda _: None,
     ) -> None:
-        """`kept` stays for the whole training; `room` is for the shards ahead, in bytes. Nothing is brought yet.
+        """`fixed_shards` stays for the whole training; `room` is for the shards ahead, in bytes. It brings nothing yet.
 
         `report` is called every `TELL_SECONDS` until the window is full for the first time, and then.
         """
         self._course, self._room, self._sources, self._nvme = course, room, sources, nvme
-        self._kept, self._kept_names = kept, frozenset(shard.blake3 for shard in kept)
+        self._fixed_shards, self._fixed_names = fixed_shards, frozenset(shard.blake3 for shard in fixed_shards)
         self._least = min(room, course.most_at_once())
         self._verified = Verified(nvme)
         self._step, self._until, self._replan = 0, 0, True
         self._ahead, self._missing = list[shards.ShardFile](), dict[str, shards.ShardFile]()
         self._wake, self._lock = threading.Event(), threading.Lock()
-        self._wanted, self._over = frozenset[str](), False
-        self._busy, self._here, self._later = set[str](), set[str](), dict[str, float]()
+        self._window_names, self._over = frozenset[str](), False
+        self._busy, self._present, self._later = set[str](), set[str](), dict[str, float]()
         self._lease: ShardLease | None = None
         self._report, self._was_full, self._began, self._reported_at = report, False, 0.0, 0.0
 
@@ -114,7 +114,7 @@ class ShardWindow:
 
         From now on, the node's server says of each shard that it is about to come.
         """
-        self._lease = ShardLease(self._nvme, {shard.blake3 for shard in (*self._course.files, *self._kept)})
+        self._lease = ShardLease(self._nvme, {shard.blake3 for shard in (*self._course.files, *self._fixed_shards)})
         lease.release()
 
     def start(self, step: int) -> threading.Thread:
@@ -166,15 +166,17 @@ class ShardWindow:
         """Decide what is held from now on, and evict the rest of the snapshot, as far as no other lease holds it."""
         self._until, self._replan = self._course.end_of_block(self._step), False
         assert self._lease is not None
-        ahead = self._course.ahead(self._step, self._kept_names, self._room)
-        wanted = self._kept_names.union(shard.blake3 for shard in ahead)
-        self._lease.hold(wanted)
+        ahead = self._course.ahead(self._step, self._fixed_names, self._room)
+        names = self._fixed_names.union(shard.blake3 for shard in ahead)
+        self._lease.hold(names)
         with self._lock:
-            self._wanted = wanted
-            self._here &= wanted
-            self._missing = {one.blake3: one for one in (*ahead, *self._kept) if one.blake3 not in self._here}
-        self._ahead, self._later = ahead, {name: at for name, at in self._later.items() if name in wanted}
-        retention.evict(self._nvme, {shard.blake3 for shard in self._course.files} - wanted)
+            self._window_names = names
+            self._present &= names
+            self._missing = {
+                one.blake3: one for one in (*ahead, *self._fixed_shards) if one.blake3 not in self._present
+            }
+        self._ahead, self._later = ahead, {name: at for name, at in self._later.items() if name in names}
+        retention.evict(self._nvme, {shard.blake3 for shard in self._course.files} - names)
 
     def _begin_copies(self) -> None:
         """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own.
@@ -182,7 +184,7 @@ class ShardWindow:
         Of that, first what other nodes may wait for: only so can no two nodes wait for each other.
         """
         now = time.monotonic()
-        urgent = [self._course.files[place] for place in self._course.at_once(self._step)]
+        urgent = [self._course.files[index] for index in self._course.at_once(self._step)]
         names = {shard.blake3 for shard in urgent}
         first = sorted(urgent, key=lambda shard: not self._sources.is_own(shard))
         for shard in (*first, *list(self._missing.values())):
@@ -200,19 +202,19 @@ class ShardWindow:
         if self._was_full or (self._missing and now < self._reported_at + TELL_SECONDS):
             return
         self._reported_at, self._was_full = now, not self._missing
-        sizes = {shard.blake3: shard.bytes for shard in (*self._ahead, *self._kept)}
-        lacking = dict(self._missing)
-        total, here = sum(sizes.values()), sum(sizes.values()) - sum(shard.bytes for shard in lacking.values())
-        rate = here / (now - self._began) if now > self._began else 0.0
-        self._report(CopyProgress(here, total, len(sizes) - len(lacking), len(sizes), rate))
+        sizes = {shard.blake3: shard.bytes for shard in (*self._ahead, *self._fixed_shards)}
+        missing = dict(self._missing)
+        total, present_bytes = sum(sizes.values()), sum(sizes.values()) - sum(shard.bytes for shard in missing.values())
+        rate = present_bytes / (now - self._began) if now > self._began else 0.0
+        self._report(CopyProgress(present_bytes, total, len(sizes) - len(missing), len(sizes), rate))
 
     def _copy(self, shard: shards.ShardFile, urgent: bool) -> None:
         """Bring one shard, in a thread of its own. A step that needs what could not be brought tries again."""
         try:
             self._bring_once(shard, everywhere=urgent)
             with self._lock:
-                if shard.blake3 in self._wanted:
-                    self._here.add(shard.blake3)
+                if shard.blake3 in self._window_names:
+                    self._present.add(shard.blake3)
                     self._missing.pop(shard.blake3, None)
                 else:  # the window has left it behind meanwhile: the next plan evicts it
                     self._replan = True

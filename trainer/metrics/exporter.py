@@ -30,7 +30,7 @@ class JobExporter:
         self._store, self._incarnation, self._node, self._clock = store, incarnation, node, clock
         self._figures = JobFigures(store.name)
         self._offsets: dict[str, int] = {}
-        self._seen: dict[int, tuple[RankPlace, float]] = {}
+        self._last_progress: dict[int, tuple[RankPlace, float]] = {}
 
     def text(self) -> str:
         """What a scrape gets now. Raises OSError."""
@@ -54,20 +54,20 @@ class JobExporter:
 
     def _new(self) -> list[JournalEvent]:
         """What the ranks and the copies of this incarnation have written since the last scrape."""
-        found: list[JournalEvent] = []
+        events: list[JournalEvent] = []
         for path in ledger.segments(self._store):
             if path.name.startswith(f"{self._incarnation:06d}."):
                 reading = journal.read(path, self._offsets.get(path.name, 0))
                 self._offsets[path.name] = reading.offset
-                found += reading.events
-        return sorted(found, key=lambda event: float(event["t"]))
+                events += reading.events
+        return sorted(events, key=lambda event: float(event["t"]))
 
     def _still(self, beats: Sequence[Beat]) -> dict[int, float]:
         now = self._clock()
         for beat in beats:
-            if self._seen.get(beat.rank, (None, 0.0))[0] != beat.place:
-                self._seen[beat.rank] = beat.place, now
-        return {beat.rank: now - self._seen[beat.rank][1] for beat in beats}
+            if self._last_progress.get(beat.rank, (None, 0.0))[0] != beat.progress:
+                self._last_progress[beat.rank] = beat.progress, now
+        return {beat.rank: now - self._last_progress[beat.rank][1] for beat in beats}
 
 
 def start(store: Path, incarnation: int, node: str) -> tuple[int, ...]:
@@ -75,19 +75,19 @@ def start(store: Path, incarnation: int, node: str) -> tuple[int, ...]:
 
     Call it before any thread is started. A port that is taken costs the metrics of this node, and nothing else.
     """
-    if not (given := os.environ.get(VARIABLE, "")):
+    if not (port_text := os.environ.get(VARIABLE, "")):
         return ()
     try:
-        served = exporting.server("", _port(given), JobExporter(store, incarnation, node).text)
+        served = exporting.server("", _port(port_text), JobExporter(store, incarnation, node).text)
     except (OSError, ValueError) as error:
-        console.warn(f"trainer: {VARIABLE}={given}: {error}; this node exports no metrics")
+        console.warn(f"trainer: {VARIABLE}={port_text}: {error}; this node exports no metrics")
         return ()
     pid = forked.start_helper(__name__, served.serve_forever)  # until the last steps, which are worth a scrape
     served.server_close()
     return (pid,)
 
 
-def _port(given: str) -> int:
-    if not given.isdecimal() or not 0 < int(given) < 65536:
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
         raise ValueError("expected a port from 1 to 65535")
-    return int(given)
+    return int(text)

@@ -142,7 +142,7 @@ class JobFigures:
     def _bounded(self, event: JournalEvent) -> None:
         self._bound = str(event["bound"]), float(event["share"])
 
-    def _met(self, event: JournalEvent) -> None:
+    def _new_generation(self, event: JournalEvent) -> None:
         self._counts[GENERATIONS] += 1
         self._gauges[WORLD] = float(event["world"])
 
@@ -179,7 +179,7 @@ _TAKES = {
     "phase": JobFigures._enter,
     "validated": JobFigures._validated,
     "bound": JobFigures._bounded,
-    "met": JobFigures._met,
+    "met": JobFigures._new_generation,
     "committed": JobFigures._committed,
     "commit_failed": JobFigures._not_committed,
     "restored": JobFigures._restored,

@@ -106,7 +106,7 @@ def verdict(window: Window) -> Verdict:
     if worst == "cpu" and window.usage.get("cpu_throttled", 0.0) > MOST["cpu"]:
         return Verdict("cpu", shares["cpu"], _throttled(window.usage))
     if shares[worst] > MOST[worst]:
-        return Verdict(worst, shares[worst], _advice(worst, shares[worst]))
+        return Verdict(worst, shares[worst], _remedy(worst, shares[worst]))
     idle = 1 - window.usage.get("gpu_use", 1.0)
     if idle > 1 - LEAST_GPU_USE:
         return Verdict("cpu", idle, f"The GPU is idle for {idle:.0%} of the time: {LAUNCH_ADVICE}.")
@@ -116,8 +116,8 @@ def verdict(window: Window) -> Verdict:
 def _short_of_memory(window: Window) -> Verdict | None:
     free = window.usage.get("host_memory_free_share", 1.0)
     if window.memory_retries:
-        advice = f"The GPU's memory ran short {window.memory_retries} times: make batch.micro smaller or recompute"
-        return Verdict("memory", 0.0, f"{advice} activations (layout.activations).")
+        message = f"The GPU's memory ran short {window.memory_retries} times: make batch.micro smaller or recompute"
+        return Verdict("memory", 0.0, f"{message} activations (layout.activations).")
     if free < LEAST_FREE:
         return Verdict("memory", free, f"{free:.1%} of the host's memory is left: put fewer ranks on the node.")
     return None
@@ -133,7 +133,7 @@ def _shares(window: Window) -> dict[Bound, float]:
 
 
 LAUNCH_ADVICE = "kernels are launched too slowly; set layout.compile, or give batch.micro more samples"
-ADVICE: dict[Bound, str] = {
+REMEDIES: dict[Bound, str] = {
     "data": "waiting for data: check whether the shards are on the node's NVMe, and what else reads from it",
     "communication": "waiting for other ranks: let more samples accumulate between exchanges, compress gradients "
     "(communication.compression), or find a slow rank with a profile",
@@ -142,8 +142,8 @@ ADVICE: dict[Bound, str] = {
 }
 
 
-def _advice(bound: Bound, share: float) -> str:
-    return f"{share:.0%} of the time goes into {ADVICE[bound]}."
+def _remedy(bound: Bound, share: float) -> str:
+    return f"{share:.0%} of the time goes into {REMEDIES[bound]}."
 
 
 def _throttled(usage: Mapping[str, float]) -> str:

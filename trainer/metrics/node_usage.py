@@ -48,11 +48,11 @@ class NodeUsage:
 
     def _filling(self) -> dict[str, float]:
         try:
-            found = os.statvfs(self._disk)
+            filesystem = os.statvfs(self._disk)
         except OSError:
             return {}
-        whole, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
-        used = whole - found.f_bfree * found.f_frsize
+        total, free = filesystem.f_blocks * filesystem.f_frsize, filesystem.f_bavail * filesystem.f_frsize
+        used = total - filesystem.f_bfree * filesystem.f_frsize
         return {
             "disk_usage_megabytes": used / MEGABYTE,
             "disk_available_megabytes": free / MEGABYTE,
@@ -60,17 +60,17 @@ class NodeUsage:
         }
 
     def _of_gpus(self) -> dict[str, float]:
-        found: dict[str, float] = {}
+        usage: dict[str, float] = {}
         for number, gpu in enumerate(self._gpus):
             with contextlib.suppress(_nvml_error()):
                 nvml = importlib.import_module("pynvml")
                 memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
                 use = nvml.nvmlDeviceGetUtilizationRates(gpu).gpu
-                found[f"gpu_{number}_utilization_percentage"] = float(use)
-                found[f"gpu_{number}_memory_usage_megabytes"] = memory.used / MEGABYTE
-                found[f"gpu_{number}_memory_usage_percentage"] = 100 * memory.used / memory.total
-                found[f"gpu_{number}_power_usage_watts"] = nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
-        return found
+                usage[f"gpu_{number}_utilization_percentage"] = float(use)
+                usage[f"gpu_{number}_memory_usage_megabytes"] = memory.used / MEGABYTE
+                usage[f"gpu_{number}_memory_usage_percentage"] = 100 * memory.used / memory.total
+                usage[f"gpu_{number}_power_usage_watts"] = nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+        return usage
 
 
 class NodeWatch:
@@ -113,17 +113,17 @@ def _counters() -> dict[str, float]:
     return {
         "processors": sum(times),
         "busy": sum(times) - idle,
-        "received": sum(int(each[0]) for each in known),
-        "sent": sum(int(each[8]) for each in known),
+        "received": sum(int(fields[0]) for fields in known),
+        "sent": sum(int(fields[8]) for fields in known),
     }
 
 
 def _memory() -> dict[str, float]:
     known = dict(line.split(":") for line in MEMORY.read_text().splitlines())
-    whole, free = (int(known[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    total, free = (int(known[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     return {
-        "system_memory_usage_megabytes": (whole - free) / MEGABYTE,
-        "system_memory_usage_percentage": 100 * (whole - free) / whole,
+        "system_memory_usage_megabytes": (total - free) / MEGABYTE,
+        "system_memory_usage_percentage": 100 * (total - free) / total,
     }
 
 

@@ -60,7 +60,7 @@ class Profiler:
         self._observation, self._timeline, self._on_recipe = observation, timeline, on_recipe
         self._folder, self._name, self._record = folder, name, record
         self._under_nsight = "NSYS_PROFILING_SESSION_ID" in environment
-        self._asked = False
+        self._is_requested = False
         self._recording: _Recording | None = None
         self._first = 0
         self._writing: list[threading.Thread] = []
@@ -70,9 +70,9 @@ class Profiler:
         """Begin or end a recording before `step`, counted from 1, begins."""
         if self._recording and step >= self._first + self._observation.profile_steps:
             self._stop(step - 1)
-        due = self._asked or (self._on_recipe and step == self._observation.profile_from)
+        due = self._is_requested or (self._on_recipe and step == self._observation.profile_from)
         if due and not self._recording:
-            self._asked, self._first = False, step
+            self._is_requested, self._first = False, step
             self._recording = _Nsight() if self._under_nsight else _Trace()
             self._timeline.annotation = self._recording.annotation
             self._recording.start()
@@ -96,7 +96,7 @@ class Profiler:
         before = self._writing[-1] if self._writing else None
         # A daemon: a file system that does not answer holds up neither a step nor the end of the process.
         thread = threading.Thread(target=self._write, args=(before, write, path, fields), name="profile", daemon=True)
-        self._writing = [*(each for each in self._writing if each.is_alive()), thread]
+        self._writing = [*(writer for writer in self._writing if writer.is_alive()), thread]
         thread.start()
 
     def _write(self, before: threading.Thread | None, write: Write, path: Path, fields: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Profiler:
             self._record("profile_failed", **fields, reason=str(error))
 
     def _ask(self, *_: object) -> None:
-        self._asked = True
+        self._is_requested = True
 
 
 class _Recording(Protocol):
@@ -137,12 +137,12 @@ class _Trace:
 
     def stop(self) -> Write:
         self._profile.stop()
-        held = contextlib.ExitStack()
-        raw = held.enter_context(scratch.folder("slipway-trace")) / "trace.json"
+        stack = contextlib.ExitStack()
+        raw = stack.enter_context(scratch.folder("slipway-trace")) / "trace.json"
         self._profile.export_chrome_trace(str(raw))
 
         def write(path: Path) -> dict[str, str]:
-            with held:
+            with stack:
                 return _pack(raw, path)
 
         return write

@@ -31,7 +31,7 @@ class StepReport:
     """The report of one rank. Figures of use and time are those of this rank, all others of the whole training."""
 
     def __init__(self, config: Config, world: World, work: Work, timeline: Timeline, recorder: RankRecorder) -> None:
-        self._config, self.leads, self._work = config, world.leads, work
+        self._config, self.is_rank_zero, self._work = config, world.is_rank_zero, work
         self._timeline, self._usage, self._record = timeline, Usage(world.device), recorder.record
         self._own = RankFigures(recorder, world.size)
         self._window: _Sums | None = None
@@ -54,9 +54,9 @@ class StepReport:
         parts, usage = self._timeline.read(), self._usage.read()
         self.own_seconds = sum(spent for name, spent in parts.items() if name in OWN)
         timed = {f"{name}_seconds": spent for name, spent in parts.items()}
-        seen = {"samples": step * self._work.samples, "tokens": step * self._work.tokens}
-        self._record("step", step=step, **seen, **done, **timed, **usage)
-        if self.leads:
+        counts = {"samples": step * self._work.samples, "tokens": step * self._work.tokens}
+        self._record("step", step=step, **counts, **done, **timed, **usage)
+        if self.is_rank_zero:
             console.say(console_line(step, self._config.run.steps, done))
         self._own.add(step, parts, usage)
         self._judge_window(step, parts, usage, done.get("mfu"))

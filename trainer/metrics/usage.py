@@ -48,10 +48,10 @@ class Usage:
         """Counters of seconds: the clock, and those whose share of it is a figure."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         counters = {"at": time.perf_counter(), "cpu_cores": used.ru_utime + used.ru_stime}
-        waits = PROCESS / "schedstat"
-        if waits.exists():
+        schedstat = PROCESS / "schedstat"
+        if schedstat.exists():
             # On the processor, waiting for one, number of slices: nanoseconds of the main thread.
-            counters["cpu_wait"] = int(waits.read_text().split()[1]) / 1e9
+            counters["cpu_wait"] = int(schedstat.read_text().split()[1]) / 1e9
         if limit := _cpu_limit():
             counters["cpu_throttled"] = _throttled_periods() * limit[1]
         return counters

@@ -63,7 +63,7 @@ class _Normalise(torch.autograd.Function):
         own = torch.stack([_sum(gradient), _sum(gradient * normalised)])
         total = own.clone()
         dist.all_reduce(total, group=ctx.group)
-        shift, stretch = (_spread(each) for each in total / ctx.count)
+        shift, stretch = (_spread(statistic) for statistic in total / ctx.count)
         through = (gradient - shift - normalised * stretch) * _spread(weight * scale)
         return through.to(input.dtype), own[1], own[0], None, None, None, None
 

@@ -20,12 +20,12 @@ class Classifier(Model):
     data: Data
     augment: Augment
 
-    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
+    def prepare(self, rows: Rows, sample_ids: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """Pixels from -1 to 1, [batch, channels, height, width], and classes, [batch]."""
         assert isinstance(rows, Labelled)
         pixels = torch.from_numpy(rows.pixels).to(device, non_blocking=True)
         if self.training and self.augment != "none":
-            drawn = draws.uniforms(self.data.seed, places, 3)
+            drawn = draws.uniforms(self.data.seed, sample_ids, 3)
             pixels = cropped(pixels, torch.from_numpy(drawn).to(device), flips=self.augment == "crop_flip")
         labels = torch.from_numpy(rows.labels.astype(np.int64)).to(device, non_blocking=True)
         return pixels.permute(0, 3, 1, 2).float() / 127.5 - 1, labels
@@ -50,10 +50,10 @@ def cropped(pixels: Tensor, drawn: Tensor, flips: bool) -> Tensor:
     batch, height, width, _ = pixels.shape
     more = (-(-height // PADDED), -(-width // PADDED))
     padded = F.pad(pixels, (0, 0, more[1], more[1], more[0], more[0]))
-    room = torch.tensor([2 * each + 1 for each in more], device=pixels.device)
-    top, left = (drawn[:, :2] * room).long().unbind(1)
+    room = torch.tensor([2 * margin + 1 for margin in more], device=pixels.device)
+    top, left_edge = (drawn[:, :2] * room).long().unbind(1)
     rows = top[:, None] + torch.arange(height, device=pixels.device)
-    columns = left[:, None] + torch.arange(width, device=pixels.device)
+    columns = left_edge[:, None] + torch.arange(width, device=pixels.device)
     if flips:
         columns = torch.where(drawn[:, 2:] < 0.5, columns.flip(1), columns)
     return padded[torch.arange(batch, device=pixels.device)[:, None, None], rows[:, :, None], columns[:, None]]

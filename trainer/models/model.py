@@ -38,7 +38,7 @@ class Stream:
     positions it has.
     """
 
-    def places(self, length: int, device: torch.device) -> Tensor:
+    def position_ids(self, length: int, device: torch.device) -> Tensor:
         """The positions of a sequence of `length` that this rank has: [positions]."""
         return torch.arange(length, device=device)
 
@@ -50,7 +50,7 @@ class Stream:
         """This rank's positions of `x`, which every rank has computed whole."""
         return x
 
-    def whole(self, x: Tensor) -> Tensor:
+    def all_positions(self, x: Tensor) -> Tensor:
         """All positions, from this rank's; every rank computes the same from them."""
         return x
 
@@ -179,7 +179,7 @@ class Model(nn.Module):
         """Floating-point operations of forward and backward for one sample."""
         raise NotImplementedError
 
-    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
+    def prepare(self, rows: Rows, sample_ids: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """Inputs and targets of these samples, on `device`; the first dimension of both is the sample."""
         raise NotImplementedError
 

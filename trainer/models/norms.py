@@ -29,7 +29,9 @@ class LayerNormAfter(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         # Where weights are gathered in 16 bits (FSDP), a CPU's kernel takes none of them beside an fp32 input.
-        gain, bias = (each if each is None else each.to(x.dtype) for each in (self.weight, self.bias))
+        gain, bias = (
+            parameter if parameter is None else parameter.to(x.dtype) for parameter in (self.weight, self.bias)
+        )
         return F.layer_norm(x, self.normalized_shape, gain, bias, self.eps)
 
 

@@ -23,10 +23,10 @@ class _NothingDrawn(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        given = kwargs or {}
+        options = kwargs or {}
         if func in DRAWS or getattr(func, "__module__", "") == "torch.nn.init":
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
+            return args[0] if args else options["tensor"]
+        return func(*args, **options)
 
 
 @contextlib.contextmanager

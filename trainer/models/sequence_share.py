@@ -25,7 +25,7 @@ class SequenceShare:
         first, last = self._pieces(self._rank, x.shape[1])
         return torch.cat([x[:, first], x[:, last]], 1)
 
-    def places(self, own: int, device: torch.device) -> Tensor:
+    def position_ids(self, own: int, device: torch.device) -> Tensor:
         """Where this rank's `own` tokens stand in their sequence: [own], ascending."""
         return self._places_of(self._rank, own * self.ranks, device)
 

@@ -19,7 +19,7 @@ def processors_of(
     Ranks of one node use all of its processors together: with a fixed part for each, threads of one rank would wait
     beside idle cores.
     """
-    usable = {node: found for node in sorted(nodes) if (found := nodes[node] & allowed)}
+    usable = {node: processors for node in sorted(nodes) if (processors := nodes[node] & allowed)}
     if len(usable) < 2:
         return frozenset()
     in_order = list(usable)[local_rank * len(usable) // local_size]

@@ -20,13 +20,13 @@ JOIN_SECONDS = 900
 """Time for the machines to find each other, as some still pull their image."""
 
 
-def arguments(given: list[str], environment: Mapping[str, str]) -> list[str]:
+def arguments(options: list[str], environment: Mapping[str, str]) -> list[str]:
     """Torchrun's arguments on the machine that `environment` describes."""
     return [
         "--rdzv-backend=c10d",
         f"--rdzv-conf=is_host=0,join_timeout={JOIN_SECONDS},read_timeout={JOIN_SECONDS}",
         f"--local-addr={environment[ADDRESS_VARIABLE]}",
-        *given,
+        *options,
     ]
 
 

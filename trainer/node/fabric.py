@@ -52,26 +52,26 @@ def apply(hardware: Hardware, environment: MutableMapping[str, str]) -> None:
 def in_force(hardware: Hardware, environment: Mapping[str, str]) -> dict[str, str]:
     """The value and source of each variable after `apply`, and of other NCCL variables: "mlx5 (profile ethernet)"."""
     expected = _variables(hardware)
-    given = {name: text for name, text in environment.items() if name.startswith("NCCL_") or name in expected}
+    own_variables = {name: text for name, text in environment.items() if name.startswith("NCCL_") or name in expected}
     return {
         name: f"{text} ({expected[name][1] if name in expected and expected[name][0] == text else 'environment'})"
-        for name, text in sorted(given.items())
+        for name, text in sorted(own_variables.items())
     }
 
 
 def _variables(hardware: Hardware) -> dict[str, tuple[str, str]]:
     """The value of each variable, and whether it is from the recipe or the profile."""
     values = with_profile(hardware)
-    found: dict[str, tuple[str, str]] = {}
+    settings: dict[str, tuple[str, str]] = {}
     for name in ("infiniband", "algorithm", *VARIABLES):
         source = f"profile {hardware.profile}" if getattr(hardware, name) is None else "recipe"
         value = getattr(values, name)
         texts = {} if value is None else _texts(name, value)
-        found |= {variable: (text, source) for variable, text in texts.items()}
+        settings |= {variable: (text, source) for variable, text in texts.items()}
     if values.algorithm == "sharp":
         # NCCL takes the reduction in switches from the network that it chose: its own has none.
-        found.pop("NCCL_NET", None)
-    return found
+        settings.pop("NCCL_NET", None)
+    return settings
 
 
 def _texts(name: str, value: Any) -> dict[str, str]:

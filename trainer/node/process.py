@@ -187,9 +187,11 @@ class LastWords:
             self._end = (self._end + output)[-BYTES:]
 
 
-def run(command: list[str], folder: str, kind: str, last_words: Path | None, start: StartCommand = executed) -> int:
+def run(
+    command: list[str], folder: str, kind: str, termination_log: Path | None, start: StartCommand = executed
+) -> int:
     """Run the command until no process of it is left; return its exit code. Raises OSError if it cannot start."""
-    heard, stacks = LastWords() if last_words else None, make_folder()
+    heard, stacks = LastWords() if termination_log else None, make_folder()
     try:
         node = NodeProcess(command, folder, kind, heard.writing if heard else None, stacks, start)
         if heard:
@@ -201,8 +203,8 @@ def run(command: list[str], folder: str, kind: str, last_words: Path | None, sta
     finally:
         if stacks:
             shutil.rmtree(stacks, ignore_errors=True)
-    if heard and last_words and code:
-        heard.write(last_words)
+    if heard and termination_log and code:
+        heard.write(termination_log)
     return code
 
 

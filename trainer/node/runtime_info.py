@@ -78,14 +78,14 @@ def packages() -> bytes:
 
     The names of their folders say it, so that none of their hundreds of files is read.
     """
-    found = set[str]()
-    for each in importlib.metadata.distributions():
-        folder = getattr(each, "_path", None)
+    requirements = set[str]()
+    for distribution in importlib.metadata.distributions():
+        folder = getattr(distribution, "_path", None)
         name, _, rest = (folder.name if folder is not None else "").partition("-")
         version = rest.removesuffix(".dist-info")
         if name and version != rest:
-            found.add(f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}\n")
-    return "".join(sorted(found)).encode()
+            requirements.add(f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}\n")
+    return "".join(sorted(requirements)).encode()
 
 
 def keep_packages(durable: Path) -> None:
@@ -115,7 +115,7 @@ def _libraries() -> dict[str, Any]:
 def _driver() -> str:
     """The version of NVIDIA's kernel module, empty where it is not loaded."""
     try:
-        found = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", DRIVER.read_text())
+        match = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", DRIVER.read_text())
     except OSError:
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""

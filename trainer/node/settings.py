@@ -33,11 +33,11 @@ def set_environment(config: Config, environment: MutableMapping[str, str]) -> No
 def variables(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables for a configuration on the node that `environment` names."""
     runtime = config.runtime
-    found = {ALLOCATOR: text} if (text := allocator(runtime)) else {}
+    values = {ALLOCATOR: text} if (text := allocator(runtime)) else {}
     folder = compiled(config, environment)
     if runtime.compile_cache and config.layout.compile and not SPLIT.search(str(folder)):
-        found |= {name: str(folder / part) for name, part in CACHES.items()}
-    return found | flight.variables(environment)
+        values |= {name: str(folder / part) for name, part in CACHES.items()}
+    return values | flight.variables(environment)
 
 
 def allocator(runtime: Runtime) -> str:
@@ -58,12 +58,12 @@ def in_force(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     """The value and the source of each setting after they were set: "all (recipe)"."""
     expected = variables(config, environment)
     names = (ALLOCATOR, EARLIER, *CACHES)
-    found = {
+    settings = {
         name: f"{environment[name]} ({'recipe' if environment[name] == expected.get(name) else 'environment'})"
         for name in names
         if name in environment
     }
-    return found | {"tf32": f"{config.runtime.tf32} (recipe)"}
+    return settings | {"tf32": f"{config.runtime.tf32} (recipe)"}
 
 
 def set_torch(runtime: Runtime, deterministic: bool) -> None:

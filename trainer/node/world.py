@@ -101,7 +101,7 @@ class World:
         return self.mesh.counts_losses(self.rank)
 
     @property
-    def leads(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Whether this is rank 0, which writes the ledger and the checkpoints."""
         return self.rank == 0
 
@@ -110,33 +110,33 @@ class World:
         if self.groups:
             self.groups.check()
 
-    def sum(self, *values: float | Tensor) -> list[float]:
+    def all_reduce(self, *values: float | Tensor) -> list[float]:
         """Each value (a number, or a scalar on the device) summed over all ranks."""
-        total = self.column(*values)
+        total = self.to_vector(*values)
         if self.size > 1:
             dist.all_reduce(total)
         return read(total)
 
-    def column(self, *values: float | Tensor) -> Tensor:
+    def to_vector(self, *values: float | Tensor) -> Tensor:
         """The values as one tensor in double precision on the device, for which the host does not wait."""
         numbers = torch.tensor([0.0 if isinstance(value, Tensor) else value for value in values], dtype=torch.float64)
         if self.device.type == "cuda":
             numbers = numbers.pin_memory().to(self.device, non_blocking=True)
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if isinstance(value, Tensor):
-                numbers[place] = value
+                numbers[index] = value
         return numbers
 
-    def gather(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """The values of all ranks, in the order of the ranks, on every rank."""
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value, group=self.objects)
         return values
 
-    def from_leader(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Rank 0's value, on every rank."""
-        return self.gather(value)[0]
+        return self.all_gather(value)[0]
 
 
 def read(numbers: Tensor) -> list[float]:

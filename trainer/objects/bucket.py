@@ -62,12 +62,12 @@ class Bucket:
         token: dict[str, str] = {}
         while True:
             page = self.call("list_objects_v2", Prefix=self.prefix, **token)
-            for found in page.get("Contents", ()):
+            for entry in page.get("Contents", ()):
                 yield StoredObject(
-                    found["Key"][len(self.prefix) :],
-                    found["Size"],
-                    found["ETag"].strip('"'),
-                    found["LastModified"].timestamp(),
+                    entry["Key"][len(self.prefix) :],
+                    entry["Size"],
+                    entry["ETag"].strip('"'),
+                    entry["LastModified"].timestamp(),
                 )
             if not page.get("IsTruncated"):
                 return
@@ -107,12 +107,12 @@ class Bucket:
         """Bytes `start` to `end` (excluded) of an object of this ETag, whole: a broken answer is requested again."""
         from fsspec.asyn import sync
 
-        wanted = {"Bucket": self.name, "Key": self.prefix + key, "IfMatch": etag, "Range": f"bytes={start}-{end - 1}"}
+        request = {"Bucket": self.name, "Key": self.prefix + key, "IfMatch": etag, "Range": f"bytes={start}-{end - 1}"}
 
         def once() -> bytes:
             with self.explained(key):
                 fs = self._s3()
-                body = fs.call_s3("get_object", **wanted)["Body"]
+                body = fs.call_s3("get_object", **request)["Body"]
                 try:
                     return cast(bytes, sync(fs.loop, body.read))
                 finally:
@@ -172,8 +172,8 @@ class _Reader(io.RawIOBase):
             return 0
         data = self._bucket.fetch(self._key, self._etag, self._position, end)
         if len(data) != end - self._position:
-            wanted = end - self._position
-            raise Unreachable(f"{self._bucket.url(self._key)}: found {len(data)} bytes in a range of {wanted}")
+            expected = end - self._position
+            raise Unreachable(f"{self._bucket.url(self._key)}: found {len(data)} bytes in a range of {expected}")
         buffer[: len(data)] = data
         self._position = end
         return len(data)

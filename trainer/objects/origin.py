@@ -16,8 +16,8 @@ class Missing(Exception):
 class Coming(Missing):
     """The origin does not have the file yet; it is about to have it."""
 
-    def __init__(self, words: str, bytes: int) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, bytes: int) -> None:
+        super().__init__(message)
         self.bytes = bytes
         """Those that it has so far."""
 

@@ -95,7 +95,7 @@ class _Stream(io.RawIOBase):
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """A peer sends nobody elsewhere: one that does could have a node ask addresses that only the node reaches."""
 
-    def redirect_request(self, *asked: object) -> None:
+    def redirect_request(self, *arguments: object) -> None:
         """None: the answer counts as a refusal."""
 
 

@@ -27,8 +27,8 @@ class PeerServer:
         with listener:
             self.url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
             command = [sys.executable, "-P", "-m", "slipway.trainer.staging.server", "--nvme", str(nvme)]
-            given = ["--listener", str(listener.fileno()), "--parent", str(os.getpid())]
-            self._process = subprocess.Popen([*command, *given], pass_fds=[listener.fileno()])
+            options = ["--listener", str(listener.fileno()), "--parent", str(os.getpid())]
+            self._process = subprocess.Popen([*command, *options], pass_fds=[listener.fileno()])
 
     def close(self) -> None:
         """End it."""
@@ -38,9 +38,9 @@ class PeerServer:
 
 def _address() -> str:
     """The address of this machine by which the other nodes reach it: that of the way to the ranks' rendezvous."""
-    meeting = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    address = os.environ.get("MASTER_ADDR", "127.0.0.1")
     try:
-        family, kind, protocol, _, there = socket.getaddrinfo(meeting, 9, type=socket.SOCK_DGRAM)[0]
+        family, kind, protocol, _, there = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as way:
             way.connect(there)  # no packet is sent
             return str(way.getsockname()[0])

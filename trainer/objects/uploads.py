@@ -75,10 +75,10 @@ def _is_there(bucket: Bucket, key: str, content: Content) -> bool:
         head = bucket.head(key)
     except Missing:
         return False
-    found = Measured(head["ContentLength"], head["Metadata"].get(DIGEST, "unknown"))
-    if (found.bytes, found.blake3) != (content.bytes, content.blake3):
+    stored = Measured(head["ContentLength"], head["Metadata"].get(DIGEST, "unknown"))
+    if (stored.bytes, stored.blake3) != (content.bytes, content.blake3):
         raise AlreadyThere(
-            f"{bucket.url(key)}: found another object, of {found.bytes} bytes with BLAKE3 {found.blake3} in its "
+            f"{bucket.url(key)}: found another object, of {stored.bytes} bytes with BLAKE3 {stored.blake3} in its "
             f"metadata, expected {content.bytes} bytes with BLAKE3 {content.blake3}: nothing was overwritten; remove "
             "the object and upload again"
         )
@@ -94,7 +94,7 @@ def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], metadata: dict[s
     try:
         done: list[dict[str, Any]] = []
         for number, part in enumerate(parts, 1):
-            checks = checked(part, knows_checksums=any(SUM in each for each in done))
+            checks = checked(part, knows_checksums=any(SUM in part_result for part_result in done))
             sent = bucket.call("upload_part", key, UploadId=upload, PartNumber=number, **checks)
             done.append({"PartNumber": number} | {name: sent[name] for name in ("ETag", SUM) if name in sent})
         if _is_there(bucket, key, content):
@@ -109,11 +109,11 @@ def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], metadata: dict[s
 
 def _parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
     """The bytes of `chunks` in pieces of `size`; the last one may be shorter."""
-    held = bytearray()
+    buffer = bytearray()
     for chunk in chunks:
-        held += chunk
-        while len(held) >= size:
-            yield bytes(held[:size])
-            del held[:size]
-    if held:
-        yield bytes(held)
+        buffer += chunk
+        while len(buffer) >= size:
+            yield bytes(buffer[:size])
+            del buffer[:size]
+    if buffer:
+        yield bytes(buffer)

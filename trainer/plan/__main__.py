@@ -14,14 +14,14 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     try:
-        asked = question.build(parsing.value(sys.stdin.read()))
+        plan_question = question.build(parsing.value(sys.stdin.read()))
         from slipway.trainer.plan import stages  # imports torch
 
-        found = stages.measure(asked)
+        measures = stages.measure(plan_question)
     except ValueError as error:
         console.warn(str(error))
         return 2
-    console.say(json.dumps([codec.plain(each) for each in found]))
+    console.say(json.dumps([codec.plain(measure) for measure in measures]))
     return 0
 
 

@@ -44,14 +44,14 @@ def ask(question: Question, folder: Path | None = None, seconds: float = SECONDS
     """
     _ = question.mesh
     path = folder / f"{_key(question)}.json" if folder else None
-    kept = codec.read_if_whole(path, KeptMeasure, FORMAT) if path else None
-    if kept is not None:
-        return kept.stages
-    found = _run(question, seconds)
+    cache_entry = codec.read_if_whole(path, KeptMeasure, FORMAT) if path else None
+    if cache_entry is not None:
+        return cache_entry.stages
+    measures = _run(question, seconds)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        codec.replace(path, KeptMeasure(found), FORMAT)
-    return found
+        codec.replace(path, KeptMeasure(measures), FORMAT)
+    return measures
 
 
 def _run(question: Question, seconds: float) -> Sequence[StageMeasure]:
@@ -59,20 +59,21 @@ def _run(question: Question, seconds: float) -> Sequence[StageMeasure]:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     paths = [str(CODE), *filter(None, [environment.get("PYTHONPATH", "")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
-    asked = json.dumps(questions.document(question))
+    document = json.dumps(questions.document(question))
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, text=True, env=environment, timeout=seconds)
+        done = subprocess.run(command, input=document, capture_output=True, text=True, env=environment, timeout=seconds)
     except subprocess.TimeoutExpired:
         raise NotPlanned(f"the plan took longer than {seconds:.0f} s") from None
-    said = done.stderr.strip().splitlines()
-    if done.returncode == 2 and said:
-        raise ValueError(said[-1])
+    error_lines = done.stderr.strip().splitlines()
+    if done.returncode == 2 and error_lines:
+        raise ValueError(error_lines[-1])
     if done.returncode:
+        why = error_lines[-1] if error_lines else f"exit code {done.returncode}"
         raise NotPlanned(
-            f"the model's code cannot be run without memory ({said[-1] if said else f'exit code {done.returncode}'}); "
+            f"the model's code cannot be run without memory ({why}); "
             "nothing is known of what it takes, and a training can be started all the same"
         )
-    return [codec.build(StageMeasure, each) for each in parsing.value(done.stdout.splitlines()[-1])]
+    return [codec.build(StageMeasure, fields) for fields in parsing.value(done.stdout.splitlines()[-1])]
 
 
 def _key(question: Question) -> str:
@@ -84,4 +85,4 @@ def _key(question: Question) -> str:
 def _code() -> str:
     """The digest of the trainer's sources."""
     sources = sorted(TRAINER.rglob("*.py"))
-    return digest.sha256(b"\0".join(regular_file.read(each) for each in sources))
+    return digest.sha256(b"\0".join(regular_file.read(source) for source in sources))

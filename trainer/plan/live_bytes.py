@@ -94,13 +94,13 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented
         if operation is torch.ops.aten._local_scalar_dense.default and arguments[0].is_meta | _is_fake(arguments[0]):
             return 1.0 if arguments[0].dtype.is_floating_point else 1
-        given = operation(*arguments, **(options or {}))
+        result = operation(*arguments, **(options or {}))
         between = operation.namespace in COMMUNICATION
         if between:
             self._count_sent(operation, arguments)
-        for tensor in _tensors(given):
+        for tensor in _tensors(result):
             self._add(tensor, "communication" if between and self.purpose != "weights" else self.purpose)
-        return given
+        return result
 
     def assign(self, tensors: Iterator[Tensor], purpose: str) -> None:
         """Say what these tensors are for."""
@@ -116,20 +116,22 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def peaks(self) -> dict[str, dict[str, int]]:
         """The highest peak while each purpose was set, in bytes by the purposes of what was alive then."""
-        return {purpose: each.parts() for purpose, each in self._peaks.items()}
+        return {purpose: peak.parts() for purpose, peak in self._peaks.items()}
 
     def _count_sent(self, operation: Any, arguments: Any) -> None:
         """A ring sends a whole tensor less the rank's own part; an all-reduce does so twice (NCCL's bus bandwidth)."""
         name = operation.name().rpartition("::")[2]
-        group = next((found for each in arguments if (found := _group(each))), None)
+        group = next((process_group for argument in arguments if (process_group := _group(argument))), None)
         if group is None or "recv" in name or "wait" in name:
             return
-        whole = max((_size(each) for each in _tensors(arguments)), default=0)
+        full_size = max((_size(tensor) for tensor in _tensors(arguments)), default=0)
         ranks = group.size()
         if name.startswith("all_gather"):  # the functional one is given the rank's own part
-            whole *= ranks
+            full_size *= ranks
         times = 1.0 if name.startswith("send") else (2 if "reduce" in name and "scatter" not in name else 1)
-        self.sent[group.group_name] += round(whole * times * (1 if name.startswith("send") else (ranks - 1) / ranks))
+        self.sent[group.group_name] += round(
+            full_size * times * (1 if name.startswith("send") else (ranks - 1) / ranks)
+        )
 
     def _add(self, tensor: Tensor, purpose: str) -> None:
         if _is_fake(tensor) != self._fake or tensor.device.type == "meta":
@@ -151,9 +153,9 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         known = self._known.get(storage._cdata)
         if known is None:
             return
-        found, known.size = known.size, self._rounded(storage.nbytes())
+        old_size, known.size = known.size, self._rounded(storage.nbytes())
         known.purpose = "gathered"
-        self._grow(known.size - found)
+        self._grow(known.size - old_size)
 
     def _grow(self, size: int) -> None:
         self.live += size
@@ -162,7 +164,9 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             peak.size = self.live
             if peak.size > peak.listed * SNAPSHOT_GROWTH:
                 peak.listed = peak.size
-                peak.alive = [(each, each.size) for each in self._known.values() if each.size]
+                peak.alive = [
+                    (known_storage, known_storage.size) for known_storage in self._known.values() if known_storage.size
+                ]
 
     def _rounded(self, size: int) -> int:
         return -(-size // self._alignment) * self._alignment
@@ -181,8 +185,8 @@ def _parts(tensor: Any) -> Iterator[Tensor]:
     """The tensors with memory of which one consists."""
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
-            if isinstance(held := getattr(tensor, name), Tensor):
-                yield from _parts(held)
+            if isinstance(inner := getattr(tensor, name), Tensor):
+                yield from _parts(inner)
     else:
         yield tensor
 
@@ -192,8 +196,8 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield from _parts(value)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
+        for element in value:
+            yield from _tensors(element)
 
 
 def _size(tensor: Tensor) -> int:
@@ -208,6 +212,6 @@ def _group(argument: Any) -> dist.ProcessGroup | None:
     if isinstance(argument, str):
         with contextlib.suppress(LookupError, RuntimeError, ValueError):
             known: Any = dist.distributed_c10d
-            found: dist.ProcessGroup = known._resolve_process_group(argument)
-            return found
+            group: dist.ProcessGroup = known._resolve_process_group(argument)
+            return group
     return None

@@ -87,7 +87,7 @@ def document(question: Question) -> dict[str, Any]:
 
 def build(value: Mapping[str, Any]) -> Question:
     """The question that `document` made. Raises Invalid."""
-    fields = {name: each for name, each in value.items() if name != "format"}
+    fields = {name: field for name, field in value.items() if name != "format"}
     return codec.build(Question, fields)
 
 

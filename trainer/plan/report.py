@@ -21,9 +21,9 @@ def report(verdict: PlanVerdict, room: Room) -> Iterator[str]:
         ranks = f"rank {stage.first_rank}" + (f" and {stage.ranks - 1} like it" if stage.ranks > 1 else "")
         yield f"Memory of a rank ({which}{ranks}), at the peak of a step:"
         yield from (f"  {part:<14} {gib(size):>14}" for part, size in stage.parts.items() if size)
-        left = f"{gib(stage.spare)} of {gib(room.rank_bytes)} are left"
+        margin = f"{gib(stage.spare)} of {gib(room.rank_bytes)} are left"
         short = f"{gib(-stage.spare)} more than the {gib(room.rank_bytes)} that it has"
-        yield f"  {'needed':<14} {gib(stage.needed):>14}   {left if stage.spare >= 0 else short}"
+        yield f"  {'needed':<14} {gib(stage.needed):>14}   {margin if stage.spare >= 0 else short}"
         if verdict.waiting:
             yield f"  It keeps the activations of {stage.in_flight} micro-batches at most, each of one of its stages."
     yield from _node(verdict, room)
@@ -46,5 +46,5 @@ def _node(verdict: PlanVerdict, room: Room) -> Iterator[str]:
     for tier, seconds in checkpoint.seconds.items():
         yield f"  {tier:<14} " + (f"{seconds:>12,.1f} s" if seconds is not None else "  its rate is not known")
     yield f"  {'backup':<14} {checkpoint.backup_rate / 1e9:>9,.2f} GB/s are needed to be in time"
-    left = "" if host.nvme_spare is None else f", which leaves {host.nvme_spare / 1e9:,.0f} GB for shards"
-    yield f"Checkpoints take {host.nvme_needed / 1e9:,.1f} GB of a node's NVMe{left}."
+    remainder = "" if host.nvme_spare is None else f", which leaves {host.nvme_spare / 1e9:,.0f} GB for shards"
+    yield f"Checkpoints take {host.nvme_needed / 1e9:,.1f} GB of a node's NVMe{remainder}."

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from slipway.trainer.config.profiles import GIB, NETWORKS, HardwareProfile
 
-HERE = "this machine"
+THIS_MACHINE = "this machine"
 CONTEXT_BYTES = GIB
 """CUDA's context, its libraries' kernels and the workspaces of cuBLAS, on each GPU."""
 CHANNELS = 32
@@ -60,11 +60,11 @@ def of_profile(profile: HardwareProfile, pod_bytes: int | None = None) -> Room:
     )
 
 
-def here(ranks: int) -> Room:
+def local_room(ranks: int) -> Room:
     """The room on this machine for so many ranks, without GPUs: each has its share of the memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Room(
-        name=HERE,
+        name=THIS_MACHINE,
         rank_bytes=total // ranks,
         context_bytes=CPU_PROCESS_BYTES,
         group_bytes=0,

@@ -38,8 +38,8 @@ class ShardsVerdict:
 
     def document(self) -> dict[str, Any]:
         """The verdict as JSON has it."""
-        found: dict[str, Any] = codec.plain(self)
-        return found
+        fields: dict[str, Any] = codec.plain(self)
+        return fields
 
 
 def room_of(nvme_bytes: int | None, spare: int | None, gigabytes: float | None) -> int | None:
@@ -48,12 +48,12 @@ def room_of(nvme_bytes: int | None, spare: int | None, gigabytes: float | None) 
     `gigabytes` is the recipe's `placement.nvme_gigabytes`. None when none of these is known.
     """
     share = None if nvme_bytes is None else int(holding.SHARE * nvme_bytes)
-    given = None if gigabytes is None else int(gigabytes * 1e9)
-    known = [max(0, each) for each in (share, spare, given) if each is not None]
+    limit = None if gigabytes is None else int(gigabytes * 1e9)
+    known = [max(0, bound) for bound in (share, spare, limit) if bound is not None]
     return min(known) if known else None
 
 
-def judge_shards(wanted: Staging, need: SnapshotNeed, known: bool, room: int | None, nodes: int) -> ShardsVerdict:
+def judge_shards(staging: Staging, need: SnapshotNeed, known: bool, room: int | None, nodes: int) -> ShardsVerdict:
     """How `nodes` nodes with this room each would hold the snapshot; `known` says whether `need.total` is its size."""
     kind = why = problem = ""
     rooms = dict.fromkeys([f"node {number}" for number in range(nodes)], room or 0)
@@ -65,8 +65,8 @@ def judge_shards(wanted: Staging, need: SnapshotNeed, known: bool, room: int | N
             problem = f"a node has room for {size(room)} of shards, and its steps read up to {size(need.least)}"
     else:
         try:
-            held = holding.choose(wanted, need, rooms)
-            kind, why = held.kind, held.why
+            choice = holding.choose(staging, need, rooms)
+            kind, why = choice.kind, choice.why
         except ValueError as error:
             problem = str(error)
     taken = {"whole": need.total, "streaming": need.total, "window": need.least}

@@ -50,31 +50,31 @@ def measure(question: Question) -> list[StageMeasure]:
 
 def _stage(question: Question, stage: int) -> StageMeasure:
     """The measure at full extent, from those at smaller ones where the work is repeated."""
-    whole, each = _whole(question, stage), question.layout.stages_per_rank
-    few, more = (-(-least // each) * each for least in (FEW, MORE))
-    blocks = (few, max(more, few + each))
-    if whole.blocks <= blocks[1] or not hasattr(question.model, "layers"):
-        blocks = (whole.blocks,) * 2
+    full, per_rank = _full_extent(question, stage), question.layout.stages_per_rank
+    few, more = (-(-least // per_rank) * per_rank for least in (FEW, MORE))
+    blocks = (few, max(more, few + per_rank))
+    if full.blocks <= blocks[1] or not hasattr(question.model, "layers"):
+        blocks = (full.blocks,) * 2
     least = PARTS_PER_STAGE * question.mesh.pipeline
     rounds = question.mesh.pipeline if question.layout.schedule == "interleaved" else 1
-    parts = (least, least + rounds) if whole.parts > least else (whole.parts,) * 2
+    parts = (least, least + rounds) if full.parts > least else (full.parts,) * 2
     rank = stage * question.mesh.ranks // question.mesh.pipeline
     first = _run(question, rank, Extent(blocks[0], parts[0]))
-    found = first
+    estimate = first
     if blocks[1] > blocks[0]:
         deeper = _run(question, rank, Extent(blocks[1], parts[0]))
-        found = found.plus(deeper.minus(first), (whole.blocks - blocks[0]) / (blocks[1] - blocks[0]))
+        estimate = estimate.plus(deeper.minus(first), (full.blocks - blocks[0]) / (blocks[1] - blocks[0]))
     if parts[1] > parts[0]:
         longer = _run(question, rank, Extent(blocks[0], parts[1]))
-        found = found.plus(longer.minus(first), (whole.parts - parts[0]) / rounds)
-    return dataclasses.replace(found, ranks=question.ranks // question.mesh.pipeline)
+        estimate = estimate.plus(longer.minus(first), (full.parts - parts[0]) / rounds)
+    return dataclasses.replace(estimate, ranks=question.ranks // question.mesh.pipeline)
 
 
-def _whole(question: Question, stage: int) -> Extent:
+def _full_extent(question: Question, stage: int) -> Extent:
     mesh, batch = question.mesh, question.batch
     layers = getattr(question.model, "layers", question.model.stages)
-    each = question.layout.stages_per_rank
-    blocks = blocks_of(layers, stages_of(stage, mesh.pipeline, each), mesh.pipeline * each)
+    per_rank = question.layout.stages_per_rank
+    blocks = blocks_of(layers, stages_of(stage, mesh.pipeline, per_rank), mesh.pipeline * per_rank)
     return Extent(len(blocks), micro_batches(batch.sequences, batch.micro, mesh.data))
 
 
@@ -91,8 +91,8 @@ def _run(question: Question, rank: int, extent: Extent) -> StageMeasure:
     kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
     with _fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as live, kernels:
         world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)
-        found = PlannedStep(less, world, live).run(blank(less.data, samples, less.model.reads_documents), samples)
-    return found.with_copies(copies) if copies > 1 else found
+        estimate = PlannedStep(less, world, live).run(blank(less.data, samples, less.model.reads_documents), samples)
+    return estimate.with_copies(copies) if copies > 1 else estimate
 
 
 def _replicates(question: Question) -> bool:

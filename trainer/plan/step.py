@@ -57,19 +57,19 @@ class PlannedStep:
     def _measured(self) -> StageMeasure:
         mesh, peaks = self._world.mesh, self._live.peaks()
         model = self._engine.model
-        weights = sum(each.numel() * each.element_size() for each in model.parameters())
-        state = sum(each.numel() * each.element_size() for each in self._state())
-        held = sum(_bytes(each) for each in (*model.parameters(), *self._state()))
-        gradients = sum(_bytes(each) for each in model.parameters() if each.requires_grad)
+        weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+        state = sum(tensor.numel() * tensor.element_size() for tensor in self._state())
+        state_bytes = sum(_bytes(tensor) for tensor in (*model.parameters(), *self._state()))
+        gradients = sum(_bytes(parameter) for parameter in model.parameters() if parameter.requires_grad)
         return StageMeasure(
             stage=mesh.stage(self._world.rank),
             ranks=1,
             blocks=len(list(model.blocks.children())),
             peaks={at: {name: parts.get(name, 0) for name in PURPOSES} for at, parts in peaks.items()},
-            parameters=sum(each.numel() for each in model.parameters()),
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
             checkpoint=weights + state,
             trained=gradients,
-            divided=held + gradients if self._question.layout.shard == "full" else 0,
+            divided=state_bytes + gradients if self._question.layout.shard == "full" else 0,
             sent=self._sent(),
         )
 
@@ -99,10 +99,10 @@ class PlannedStep:
     def _state(self) -> Iterator[Tensor]:
         """The optimiser's tensors as large as parameters; counters of steps are not worth a line."""
         for state in self._engine.optimiser.state.values():
-            yield from (each for each in state.values() if isinstance(each, Tensor) and each.dim())
+            yield from (tensor for tensor in state.values() if isinstance(tensor, Tensor) and tensor.dim())
 
     def _gradients(self) -> Iterator[Tensor]:
-        return (each.grad for each in self._engine.model.parameters() if each.grad is not None)
+        return (parameter.grad for parameter in self._engine.model.parameters() if parameter.grad is not None)
 
 
 def _tell_apart(model: Model, live: LiveBytes) -> None:
@@ -127,8 +127,8 @@ def _tell_apart(model: Model, live: LiveBytes) -> None:
         now("logits")
         return last(x)
 
-    watched: Any = model
-    watched.first, watched.through, watched.last = watched_first, watched_through, watched_last
+    hooked_model: Any = model
+    hooked_model.first, hooked_model.through, hooked_model.last = watched_first, watched_through, watched_last
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -101,25 +101,25 @@ class PlanVerdict:
 
     def document(self) -> dict[str, Any]:
         """The verdict as JSON has it."""
-        found: dict[str, Any] = codec.plain(self)
-        return found
+        fields: dict[str, Any] = codec.plain(self)
+        return fields
 
 
 def judge(question: Question, measures: Sequence[StageMeasure], room: Room, storage: Storage) -> PlanVerdict:
     """Compare what was measured with the room."""
-    stages = [_stage(question, each, room) for each in measures]
-    size = sum(each.checkpoint for each in measures)
+    stages = [_stage(question, measure, room) for measure in measures]
+    size = sum(measure.checkpoint for measure in measures)
     host = _host(question, size, room, storage)
     problems = [*_device_problems(stages, room), *_host_problems(host, room)]
     return PlanVerdict(
         fits=not problems,
         room=room.name,
         ranks=question.ranks,
-        parameters=sum(each.parameters for each in measures),
+        parameters=sum(measure.parameters for measure in measures),
         stages=stages,
         host=host,
         checkpoint=_checkpoint(question, size, room, storage),
-        sent={axis: max(each.sent.get(axis, 0) for each in measures) for axis in _axes(measures)},
+        sent={axis: max(measure.sent.get(axis, 0) for measure in measures) for axis in _axes(measures)},
         waiting=waiting(question.layout, _parts(question)),
         least_gpus=_least_gpus(question, measures, room),
         problems=problems,
@@ -146,12 +146,12 @@ def gib(size: float) -> str:
     return f"{size / 2**30:,.1f} GiB" if abs(size) >= 2**30 else f"{size / 2**20:,.1f} MiB"
 
 
-def advice(question: Question, measured: Measured, room: Room, storage: Storage) -> list[str]:
+def suggestions_for(question: Question, measured: Measured, room: Room, storage: Storage) -> list[str]:
     """The changes, as FIELD=VALUE, with which the training fits: the first ones of a fixed order that are enough.
 
     Empty when all of them together are not enough. Changes that do not change the numbers of a step come first.
     """
-    made: list[str] = []
+    suggestions: list[str] = []
     for field, value in _changes(question, room):
         changed = _with(question, field, value)
         try:
@@ -159,9 +159,9 @@ def advice(question: Question, measured: Measured, room: Room, storage: Storage)
         except ValueError:  # this change does not fit the model or the ranks
             continue
         question = changed
-        made.append(f"{field}={value}")
+        suggestions.append(f"{field}={value}")
         if verdict.fits:
-            return made
+            return suggestions
     return []
 
 
@@ -212,14 +212,14 @@ def _host(question: Question, size: int, room: Room, storage: Storage) -> HostVe
     share = -(-size // question.ranks) * question.ranks_per_node
     processes = room.process_bytes * question.ranks_per_node
     buffers = slots.count(storage) * share
-    kept = (storage.nvme.last + 1) * share * (2 if question.nodes > 1 else 1) if storage.nvme.minutes else 0
+    nvme_bytes = (storage.nvme.last + 1) * share * (2 if question.nodes > 1 else 1) if storage.nvme.minutes else 0
     return HostVerdict(
         processes=processes,
         buffers=buffers,
         needed=processes + buffers,
         spare=room.host_bytes - processes - buffers,
-        nvme_needed=kept,
-        nvme_spare=None if room.nvme_bytes is None else room.nvme_bytes - kept,
+        nvme_needed=nvme_bytes,
+        nvme_spare=None if room.nvme_bytes is None else room.nvme_bytes - nvme_bytes,
     )
 
 
@@ -239,11 +239,15 @@ def _least_gpus(question: Question, measures: Sequence[StageMeasure], room: Room
     mesh, batch = question.mesh, question.batch
     apart = mesh.pipeline * mesh.tensor * mesh.context
     if question.layout.shard != "full":
-        held = mesh.pipeline * mesh.tensor * max(mesh.context, mesh.shards if question.layout.shard == "hybrid" else 1)
-        fits = all(_fits_over(question, each, room, mesh.data) for each in measures)
-        return _in_whole_nodes(held, question) if fits else None
+        replica_gpus = (
+            mesh.pipeline * mesh.tensor * max(mesh.context, mesh.shards if question.layout.shard == "hybrid" else 1)
+        )
+        fits = all(_fits_over(question, measure, room, mesh.data) for measure in measures)
+        return _in_whole_nodes(replica_gpus, question) if fits else None
     for data in range(1, batch.sequences + 1):
-        if _is_whole_nodes(apart * data, question) and all(_fits_over(question, each, room, data) for each in measures):
+        if _is_whole_nodes(apart * data, question) and all(
+            _fits_over(question, measure, room, data) for measure in measures
+        ):
             return apart * data
     return None
 
@@ -267,11 +271,11 @@ def _fits_over(question: Question, measure: StageMeasure, room: Room, data: int)
 
 
 def _axes(measures: Sequence[StageMeasure]) -> list[str]:
-    return list(dict.fromkeys(axis for each in measures for axis in each.sent))
+    return list(dict.fromkeys(axis for measure in measures for axis in measure.sent))
 
 
 def _device_problems(stages: Sequence[StageVerdict], room: Room) -> list[str]:
-    worst = min(stages, key=lambda each: each.spare)
+    worst = min(stages, key=lambda stage: stage.spare)
     if worst.spare >= 0:
         return []
     where = f"a rank of stage {worst.stage}" if len(stages) > 1 else "a rank"

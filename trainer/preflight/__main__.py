@@ -33,31 +33,33 @@ def main(arguments: list[str]) -> int:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
     with _time_limit(options.seconds + options.grace), join() as world:
-        found = findings.judged_by_expectation(_measured(world, options), dict(options.expect))
-    if world.leads:
-        console.say(json.dumps(findings.as_json(found)) if options.json else "\n".join(findings.lines(found)))
-    return int(findings.worst(found) == "faulty")
+        results = findings.judged_by_expectation(_measured(world, options), dict(options.expect))
+    if world.is_rank_zero:
+        console.say(json.dumps(findings.as_json(results)) if options.json else "\n".join(findings.lines(results)))
+    return int(findings.worst(results) == "faulty")
 
 
 def _measured(world: World, options: argparse.Namespace) -> list[Finding]:
     """The findings of all ranks, on every rank; a third of the time is for arithmetic, disks and all-reduce each."""
-    hosts = world.gather(socket.gethostname())
+    hosts = world.all_gather(socket.gethostname())
     ranks_by_node = [hosts.count(host) for host in dict.fromkeys(hosts)]
     part = options.seconds / 3
-    mine = [arithmetic.free_memory(world.device)] if world.device.type == "cuda" else []
-    mine += arithmetic.throughput(world.device, part)
+    own_results = [arithmetic.free_memory(world.device)] if world.device.type == "cuda" else []
+    own_results += arithmetic.throughput(world.device, part)
     if hosts.index(hosts[world.rank]) == world.rank:  # the first rank of each node measures the node
-        mine += node.set_up(len(ranks_by_node))
+        own_results += node.set_up(len(ranks_by_node))
         folders = [(options.folder, disk.DISK), *((tier, disk.TIER) for tier in options.tier)]
         for folder, what in folders:
-            mine += disk.throughput(folder, options.disk_size, part / len(folders), what)
-        mine += [each for folder in (options.folder, *options.tier) for each in file_systems.judged(folder)]
-    mine = [replace(each, node=hosts[world.rank], rank=world.rank) for each in mine]
-    found = [each for rank in world.gather(mine) for each in rank]
+            own_results += disk.throughput(folder, options.disk_size, part / len(folders), what)
+        own_results += [
+            finding for folder in (options.folder, *options.tier) for finding in file_systems.judged(folder)
+        ]
+    own_results = [replace(finding, node=hosts[world.rank], rank=world.rank) for finding in own_results]
+    results = [finding for rank in world.all_gather(own_results) for finding in rank]
     if world.size > 1:
         largest = options.largest or (4 * GIB if world.device.type == "cuda" else 64 * MIB)
-        found += [collective.clock(world), *collective.all_reduce(world, largest, part, ranks_by_node)]
-    return found
+        results += [collective.clock(world), *collective.all_reduce(world, largest, part, ranks_by_node)]
+    return results
 
 
 @contextlib.contextmanager

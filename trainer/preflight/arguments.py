@@ -12,10 +12,10 @@ SCALES = {"": 1, "K": 2**10, "M": MIB, "G": GIB}
 def size(text: str) -> int:
     """Bytes, with K, M or G for their binary multiples. Raises ArgumentTypeError for what is none, or below 8M."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text)
-    found = int(match[1]) * SCALES[match[2]] if match else 0
-    if found < BLOCK:
+    byte_count = int(match[1]) * SCALES[match[2]] if match else 0
+    if byte_count < BLOCK:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected 8M or more, for example 512M or 4G")
-    return found
+    return byte_count
 
 
 def expectation(text: str) -> tuple[str, float]:

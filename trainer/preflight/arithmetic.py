@@ -49,23 +49,23 @@ def precisions(device: torch.device) -> tuple[str, ...]:
 
 def product(precision: str, side: int, device: torch.device) -> Callable[[], object]:
     """A product of two side x side matrices, ready to be called again and again."""
-    left, right = (torch.randn(side, side, device=device) for _ in range(2))
+    first, second = (torch.randn(side, side, device=device) for _ in range(2))
     if precision == "fp8":
         one = torch.ones((), device=device)
-        small, turned = left.to(torch.float8_e4m3fn), right.to(torch.float8_e4m3fn).t()
+        small, turned = first.to(torch.float8_e4m3fn), second.to(torch.float8_e4m3fn).t()
         return lambda: torch._scaled_mm(small, turned, one, one, out_dtype=torch.bfloat16)
     if precision == "tf32":
-        return lambda: _with_tensor_cores(left, right)
+        return lambda: _with_tensor_cores(first, second)
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
-    left, right = left.to(dtype), right.to(dtype)
-    return lambda: left @ right
+    first, second = first.to(dtype), second.to(dtype)
+    return lambda: first @ second
 
 
-def _with_tensor_cores(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def _with_tensor_cores(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        return left @ right
+        return first @ second
     finally:
         torch.set_float32_matmul_precision(before)
 

@@ -42,9 +42,9 @@ def all_reduce(world: World, largest: int, seconds: float, ranks_by_node: list[i
     deadline = time.monotonic() + seconds
     device = torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "cpu"
     size = SMALLEST
-    while size <= largest and world.from_leader(time.monotonic() < deadline):
+    while size <= largest and world.broadcast(time.monotonic() < deadline):
         taken = _seconds_each(world, torch.zeros(size // 4, device=world.device), deadline)
-        gigabytes = bus_bandwidth(size, world.sum(taken)[0] / world.size, world.size) / 1e9
+        gigabytes = bus_bandwidth(size, world.all_reduce(taken)[0] / world.size, world.size) / 1e9
         should = reference(size, device, ranks_by_node)
         source = "8 H100 or H200 a node"
         yield rate(f"all-reduce {size // MIB} MiB", gigabytes, "GB/s", should, source, f"bus, {dist.get_backend()}")
@@ -54,9 +54,9 @@ def all_reduce(world: World, largest: int, seconds: float, ranks_by_node: list[i
 def _seconds_each(world: World, values: torch.Tensor, deadline: float) -> float:
     """Mean seconds of `ITERATIONS` all-reduces, or of fewer if the deadline leaves no time for more."""
     _timed(world, values, 1)  # the first call opens the connections
-    once = world.from_leader(_timed(world, values, 1))
-    left = world.from_leader(deadline - time.monotonic())
-    count = max(1, min(ITERATIONS, int(left / 2 / once)))
+    once = world.broadcast(_timed(world, values, 1))
+    remaining = world.broadcast(deadline - time.monotonic())
+    count = max(1, min(ITERATIONS, int(remaining / 2 / once)))
     return _timed(world, values, count) / count
 
 
@@ -92,19 +92,19 @@ def skew(exchanges: list[Exchange]) -> tuple[float, float]:
 
 def _ahead(exchanges: list[Exchange], i: int, j: int) -> tuple[float, float]:
     """How far clock i is ahead of clock j, and the uncertainty: the middle and half the width of the bounds."""
-    most = min(left[i] - entered[j] for entered, left in exchanges)
-    least = -min(left[j] - entered[i] for entered, left in exchanges)
+    most = min(exited[i] - entered[j] for entered, exited in exchanges)
+    least = -min(exited[j] - entered[i] for entered, exited in exchanges)
     return (most + least) / 2, (most - least) / 2
 
 
 def clock(world: World) -> Finding:
     """The skew of the ranks' clocks; more than a shared file system tolerates makes the order of events unreliable."""
-    mine = []
+    own_times = []
     for _ in range(ROUNDS):
         entered = time.time()
-        world.gather(None)
-        mine.append((entered, time.time()))
-    by_rank = world.gather(mine)
+        world.all_gather(None)
+        own_times.append((entered, time.time()))
+    by_rank = world.all_gather(own_times)
     exchanges = [([rank[n][0] for rank in by_rank], [rank[n][1] for rank in by_rank]) for n in range(ROUNDS)]
     seconds, uncertainty = skew(exchanges)
     certain = max(0.0, seconds - uncertainty) * 1000

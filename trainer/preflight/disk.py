@@ -44,10 +44,10 @@ def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Findin
     data = os.urandom(BLOCK)  # random bytes, which no file system can compress
 
     def write(offset: int, block: mmap.mmap) -> None:
-        _whole(os.pwrite(file, block, offset), errno.ENOSPC)
+        _check_block(os.pwrite(file, block, offset), errno.ENOSPC)
 
     def read(offset: int, block: mmap.mmap) -> None:
-        _whole(os.preadv(file, [block], offset), errno.EIO)
+        _check_block(os.preadv(file, [block], offset), errno.EIO)
 
     begun = time.perf_counter()
     written = _blocks(write, size, seconds, data)
@@ -61,9 +61,9 @@ def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Findin
     yield rate("read", got / reading / 1e9, "GB/s", note=f"{got >> 20} MiB, {how}")
 
 
-def _whole(moved: int, error: int) -> None:
+def _check_block(byte_count: int, error: int) -> None:
     """Raises OSError with `error` when only a part of a block was moved: the next attempt would raise it."""
-    if moved != BLOCK:
+    if byte_count != BLOCK:
         raise OSError(error, os.strerror(error))
 
 
@@ -93,4 +93,4 @@ def _blocks(act: Callable[[int, mmap.mmap], None], size: int, seconds: float, da
         raise AssertionError
 
     with ThreadPoolExecutor(THREADS) as pool:
-        return sum(each.result() for each in [pool.submit(work) for _ in range(THREADS)])
+        return sum(future.result() for future in [pool.submit(work) for _ in range(THREADS)])

@@ -11,13 +11,13 @@ from slipway.trainer.preflight.findings import Finding, Verdict, failed
 def judged(folder: Path) -> Iterator[Finding]:
     """A finding for each operation, and one for whom locks hold. A folder that cannot be written is faulty."""
     try:
-        found = file_system.abilities(folder)
+        results = file_system.abilities(folder)
     except OSError as error:
         yield failed("file system", f"{folder}: {error.strerror}")
         return
     kind = file_system.kind(folder)
-    for each in found:
-        yield _judged(each, f"{folder} ({kind})")
+    for ability in results:
+        yield _judged(ability, f"{folder} ({kind})")
     yield Finding(name="lock scope", value=file_system.lock_scope(folder), note=f"{folder} ({kind})")
 
 

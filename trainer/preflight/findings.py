@@ -54,8 +54,10 @@ def failed(name: str, reason: str) -> Finding:
 
 def judged_by_expectation(findings: list[Finding], expected: dict[str, float]) -> list[Finding]:
     """The findings, judged by `expected` where it names them; an expected value that was not measured is faulty."""
-    unmeasured = expected.keys() - {each.name for each in findings}
-    judged = [_judged_by(each, expected[each.name]) if each.name in expected else each for each in findings]
+    unmeasured = expected.keys() - {finding.name for finding in findings}
+    judged = [
+        _judged_by(finding, expected[finding.name]) if finding.name in expected else finding for finding in findings
+    ]
     return judged + [failed(name, "expected by the caller, but not measured") for name in sorted(unmeasured)]
 
 
@@ -70,23 +72,26 @@ def _judged_by(finding: Finding, reference: float) -> Finding:
 
 def worst(findings: Iterable[Finding]) -> Verdict:
     """The verdict on all of them together."""
-    return min((each.verdict for each in findings), key=ORDER.index, default="no reference")
+    return min((finding.verdict for finding in findings), key=ORDER.index, default="no reference")
 
 
 def lines(findings: list[Finding]) -> Iterator[str]:
     """A table: the verdict of each node and its findings; of several ranks it shows the slowest."""
-    for node in dict.fromkeys(each.node for each in findings):
-        here = [each for each in findings if each.node == node]
-        yield f"{node}: {worst(here)}"
-        for name in dict.fromkeys(each.name for each in here):
-            same = [each for each in here if each.name == name]
+    for node in dict.fromkeys(finding.node for finding in findings):
+        node_findings = [finding for finding in findings if finding.node == node]
+        yield f"{node}: {worst(node_findings)}"
+        for name in dict.fromkeys(finding.name for finding in node_findings):
+            same = [finding for finding in node_findings if finding.name == name]
             yield "  " + _line(min(same, key=_badness), len(same))
 
 
 def as_json(findings: list[Finding]) -> dict[str, object]:
     """The same as JSON, with the findings of every rank."""
-    nodes = {node: worst(each for each in findings if each.node == node) for node in {each.node for each in findings}}
-    return {"verdict": worst(findings), "nodes": nodes, "findings": [asdict(each) for each in findings]}
+    nodes = {
+        node: worst(finding for finding in findings if finding.node == node)
+        for node in {finding.node for finding in findings}
+    }
+    return {"verdict": worst(findings), "nodes": nodes, "findings": [asdict(finding) for finding in findings]}
 
 
 def _share(share: float) -> Verdict:
@@ -97,8 +102,8 @@ def _share(share: float) -> Verdict:
     return "weak" if share >= FAULTY else "faulty"
 
 
-def _required(finding: Finding, bound: float | None, met: bool) -> Finding:
-    verdict: Verdict = "no reference" if bound is None else "excellent" if met else "faulty"
+def _required(finding: Finding, bound: float | None, is_met: bool) -> Finding:
+    verdict: Verdict = "no reference" if bound is None else "excellent" if is_met else "faulty"
     return replace(finding, reference=bound, verdict=verdict, source=finding.source if bound is not None else "")
 
 
@@ -108,14 +113,14 @@ def _badness(finding: Finding) -> tuple[int, float]:
 
 
 def _line(finding: Finding, ranks: int) -> str:
-    reference = "" if finding.reference is None else f"of {_shown(finding.reference)} ({finding.source})"
+    reference = "" if finding.reference is None else f"of {_text(finding.reference)} ({finding.source})"
     slowest = f"lowest of {ranks} ranks, rank {finding.rank}" if ranks > 1 else ""
     rest = "; ".join(part for part in (reference, slowest, finding.note) if part)
-    value = f"{_shown(finding.value)} {finding.unit}"
+    value = f"{_text(finding.value)} {finding.unit}"
     return f"{finding.verdict:<12}  {finding.name:<26} {value:<20} {rest}".rstrip()
 
 
-def _shown(value: float | str | None) -> str:
+def _text(value: float | str | None) -> str:
     if isinstance(value, float | int):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return value or "-"

@@ -51,14 +51,14 @@ def _locked_memory() -> Finding:
     unlimited = limit == resource.RLIM_INFINITY
     least = LEAST_LOCKED if any(INFINIBAND.glob("*")) else None
     gibibytes = math.inf if unlimited else limit / GIB
-    found = at_least("locked memory (ulimit -l)", gibibytes, "GiB", least, "RDMA registers its buffers")
-    return replace(found, value="unlimited", unit="") if unlimited else found
+    finding = at_least("locked memory (ulimit -l)", gibibytes, "GiB", least, "RDMA registers its buffers")
+    return replace(finding, value="unlimited", unit="") if unlimited else finding
 
 
 def rdma_libraries(names: tuple[str, ...], required: bool) -> Finding:
     """Whether NCCL can open them; one that is missing is named, and faulty on a node with RDMA devices."""
     name = "RDMA libraries"
-    if missing := [each for each in names if not _opens(each)]:
+    if missing := [name for name in names if not _opens(name)]:
         verdict: Verdict = "faulty" if required else "no reference"
         return Finding(name=name, value=None, verdict=verdict, note=f"missing: {', '.join(missing)}")
     return Finding(name=name, value="present", verdict="excellent" if required else "no reference")
@@ -116,13 +116,13 @@ def driver_version(text: str) -> str:
     return match[1] if match else ""
 
 
-def version(name: str, found: str, least: str) -> Finding:
+def version(name: str, actual: str, least: str) -> Finding:
     """A version beside the least that is required; an unknown version is not judged."""
-    if not found:
+    if not actual:
         return Finding(name=name, value=None, note="the driver does not report it")
-    met = _numbers(found) >= _numbers(least)
-    verdict: Verdict = "excellent" if met else "faulty"
-    return Finding(name=name, value=found, reference=least, source=REQUIRED, verdict=verdict)
+    is_met = _numbers(actual) >= _numbers(least)
+    verdict: Verdict = "excellent" if is_met else "faulty"
+    return Finding(name=name, value=actual, reference=least, source=REQUIRED, verdict=verdict)
 
 
 def _numbers(version: str) -> list[int]:

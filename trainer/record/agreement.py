@@ -56,8 +56,8 @@ class Agreement:
             time.sleep(POLL_SECONDS)
         return start.commit
 
-    def after_step(self, step: int, asked: bool) -> None:
-        """Agree on the last step; `asked` says whether this rank was asked to stop, and counts for rank 0.
+    def after_step(self, step: int, stop_requested: bool) -> None:
+        """Agree on the last step; `stop_requested` says whether this rank was asked to stop, and counts for rank 0.
 
         With several ranks the last step is the one after this one: no rank is past it, as ranks exchange gradients in
         every step and so wait for each other.
@@ -67,9 +67,9 @@ class Agreement:
         if self._rank > 0:
             stop = self._decided(files.STOPS, AgreedStop)
             self.last = stop.after if stop else NEVER
-        elif asked and self._ranks == 1:
+        elif stop_requested and self._ranks == 1:
             self.last = step
-        elif asked:
+        elif stop_requested:
             with warn_if_unwritable("request to stop"):
                 self._decide(files.STOPS, AgreedStop(step + 1))
                 self.last = step + 1

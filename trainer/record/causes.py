@@ -76,11 +76,11 @@ class Cause:
         """Whether it lies in the training itself, so that a new start would meet it wherever it is."""
         return self.fault in OWN
 
-    def budget(self, given: int) -> int | None:
+    def budget(self, base: int) -> int | None:
         """How many ends in a row are too many, where the recipe gives so many; None for no limit."""
         if self.factor is None:
             return None
-        limit = self.factor * given
+        limit = self.factor * base
         return limit if self.most is None else min(limit, self.most)
 
 
@@ -189,11 +189,11 @@ def answer(name: str, chosen: Mapping[str, str]) -> str:
 
 def wrong_choice(chosen: Mapping[str, str]) -> tuple[str, str]:
     """The first cause of these answers that has no such answer, and what was expected there; empty when none."""
-    for name, given in chosen.items():
+    for name, choice in chosen.items():
         if name not in CHOICES:
             if name and name in CAUSES:
                 return name, f"expected no policy, as {CAUSES[name].answers[0]} is its only answer"
             return name, f"expected the policy of another cause: of {', '.join(CHOICES)}"
-        if given not in CHOICES[name]:
+        if choice not in CHOICES[name]:
             return name, f"expected one of {', '.join(CHOICES[name])}"
     return "", ""

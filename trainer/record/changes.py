@@ -90,20 +90,20 @@ def record(store: Path, applied: AppliedChange) -> None:
 
 def applied(store: Path) -> dict[int, AppliedChange]:
     """By number, from which step each change holds. Raises Unreadable."""
-    found: dict[int, AppliedChange] = {}
+    changes: dict[int, AppliedChange] = {}
     for name in files.names(store, files.APPLIED):
-        each = mirrored_record.read(files.named(store, files.APPLIED, name), AppliedChange, FORMAT)
-        if each.number not in found or found[each.number].token < each.token:
-            found[each.number] = each
-    return found
+        change = mirrored_record.read(files.named(store, files.APPLIED, name), AppliedChange, FORMAT)
+        if change.number not in changes or changes[change.number].token < change.token:
+            changes[change.number] = change
+    return changes
 
 
 def held_at(store: Path, step: int) -> list[AppliedChange]:
     """The changes that a checkpoint of `step` has, in the order in which they were applied. Raises as `applied`."""
-    held = [each for each in applied(store).values() if not each.refused and each.step <= step]
-    return sorted(held, key=lambda each: (each.step, each.number))
+    changes = [change for change in applied(store).values() if not change.refused and change.step <= step]
+    return sorted(changes, key=lambda change: (change.step, change.number))
 
 
-def values(held: list[AppliedChange]) -> dict[str, Any]:
+def values(changes: list[AppliedChange]) -> dict[str, Any]:
     """The newest value of each field that these changes set."""
-    return {name: value for each in held for name, value in each.fields.items()}
+    return {name: value for change in changes for name, value in change.fields.items()}

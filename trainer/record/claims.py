@@ -74,15 +74,15 @@ def numbers(folder: Path) -> Numbers:
 
     Raises Unreadable, also where there is no claim although there are records that only a claim makes possible.
     """
-    found = _numbers(folder)
-    if found.newest:
-        return found
+    claim_numbers = _numbers(folder)
+    if claim_numbers.newest:
+        return claim_numbers
     evidence = [where for where in (files.COMMITS, files.EXITS) if files.names(folder, where)]
-    found = _numbers(folder)  # a first claim may have been made meanwhile
-    if evidence and not found.newest:
+    claim_numbers = _numbers(folder)  # a first claim may have been made meanwhile
+    if evidence and not claim_numbers.newest:
         there = " and ".join(f"{where}/" for where in evidence)
-        raise files.Unreadable(f"{folder / files.CLAIMS}: found no claim, but records in {there}. {files.ADVICE}")
-    return found
+        raise files.Unreadable(f"{folder / files.CLAIMS}: found no claim, but records in {there}. {files.REMEDY}")
+    return claim_numbers
 
 
 def newest(folder: Path) -> Claim | None:
@@ -98,13 +98,13 @@ def read(folder: Path, number: int) -> Claim:
 
 def history(folder: Path) -> list[Claim]:
     """All claims that can be read, the first one first; an old one that is damaged is left out."""
-    found = []
+    claims = []
     for number in range(1, numbers(folder).newest + 1):
         try:
-            found.append(read(folder, number))
+            claims.append(read(folder, number))
         except files.Unreadable:
             continue
-    return found
+    return claims
 
 
 def intend(folder: Path, number: int) -> None:
@@ -119,16 +119,16 @@ def seal(folder: Path, claim: Claim) -> bool:
 
 def check(folder: Path, token: Token) -> None:
     """Raises Superseded unless `token` is the newest claim's and no further claim is being made; Unreadable."""
-    found = numbers(folder)
-    holder = read(folder, found.newest) if found.newest else None
-    if holder is None or holder.token != token:
-        raise Superseded(f"{token} was superseded by {holder.token if holder else 'no token'}")
-    if found.intended > found.newest:
-        raise Superseded(f"{token} is being superseded: claim {found.intended} of {folder.name} is being made")
+    claim_numbers = numbers(folder)
+    claim = read(folder, claim_numbers.newest) if claim_numbers.newest else None
+    if claim is None or claim.token != token:
+        raise Superseded(f"{token} was superseded by {claim.token if claim else 'no token'}")
+    if claim_numbers.intended > claim_numbers.newest:
+        raise Superseded(f"{token} is being superseded: claim {claim_numbers.intended} of {folder.name} is being made")
 
 
 def _numbers(folder: Path) -> Numbers:
     names = files.entries(folder / files.CLAIMS) or ()
-    found = [(int(match[1]), match[2]) for name in names if (match := _NAME.fullmatch(name))]
-    newest = max((number for number, suffix in found if suffix != ".intent"), default=0)
-    return Numbers(newest, max((number for number, suffix in found if suffix == ".intent"), default=0))
+    matches = [(int(match[1]), match[2]) for name in names if (match := _NAME.fullmatch(name))]
+    newest = max((number for number, suffix in matches if suffix != ".intent"), default=0)
+    return Numbers(newest, max((number for number, suffix in matches if suffix == ".intent"), default=0))

@@ -47,43 +47,43 @@ def step_of(name: str) -> int:
     return int(name.split(".", 1)[0])
 
 
-def under(folder: Path, holder: Claim | None) -> list[Commit]:
-    """The commits that count while `holder` is the newest claim, by step. Raises Unreadable."""
-    return [commit for name in names_under(folder, holder) if isinstance(commit := read(folder, name), Commit)]
+def under(folder: Path, claim: Claim | None) -> list[Commit]:
+    """The commits that count while `claim` is the newest claim, by step. Raises Unreadable."""
+    return [commit for name in names_under(folder, claim) if isinstance(commit := read(folder, name), Commit)]
 
 
-def damaged(folder: Path, holder: Claim | None) -> dict[str, str]:
+def damaged(folder: Path, claim: Claim | None) -> dict[str, str]:
     """Why the record of a commit that would count cannot be used, by the commit's name. Raises Unreadable."""
-    found = ((name, read(folder, name)) for name in names_under(folder, holder))
-    return {name: reason for name, reason in found if isinstance(reason, str)}
+    readings = ((name, read(folder, name)) for name in names_under(folder, claim))
+    return {name: reason for name, reason in readings if isinstance(reason, str)}
 
 
-def names_under(folder: Path, holder: Claim | None) -> list[str]:
-    """The names of the commits that count while `holder` is the newest claim, by step; opens no record."""
-    if holder is None:
+def names_under(folder: Path, claim: Claim | None) -> list[str]:
+    """The names of the commits that count while `claim` is the newest claim, by step; opens no record."""
+    if claim is None:
         return []
-    out = removals.names_under(folder, holder)
-    return [name for name in let_through(recorded(folder, holder), holder) if name not in out]
+    out = removals.names_under(folder, claim)
+    return [name for name in let_through(recorded(folder, claim), claim) if name not in out]
 
 
-def let_through(names: Iterable[str], holder: Claim) -> list[str]:
+def let_through(names: Iterable[str], claim: Claim) -> list[str]:
     """Those of the commits on record that the fence lets through; some may have been removed since."""
-    sealed, own = frozenset(holder.sealed), f".{holder.token}"
+    sealed, own = frozenset(claim.sealed), f".{claim.token}"
     return [name for name in names if name in sealed or name.endswith(own)]
 
 
-def recorded(folder: Path, holder: Claim | None) -> list[str]:
+def recorded(folder: Path, claim: Claim | None) -> list[str]:
     """The names of all commits on record, those of superseded tokens too. Raises Unreadable."""
-    found = files.entries(folder / files.COMMITS)
-    if found is None and _has_folder(holder):
-        raise files.Unreadable(f"{folder / files.COMMITS}: the folder of the commits is gone. {files.ADVICE}")
-    names = sorted(name.removesuffix(".json") for name in found or () if name.endswith(".json"))
+    entries = files.entries(folder / files.COMMITS)
+    if entries is None and _has_folder(claim):
+        raise files.Unreadable(f"{folder / files.COMMITS}: the folder of the commits is gone. {files.REMEDY}")
+    names = sorted(name.removesuffix(".json") for name in entries or () if name.endswith(".json"))
     return [name for name in names if _NAME.fullmatch(name)]
 
 
-def make_folder(folder: Path, holder: Claim | None) -> None:
+def make_folder(folder: Path, claim: Claim | None) -> None:
     """Make the folder of the commits, unless a claim has made it before: then it is there, or something is wrong."""
-    if not _has_folder(holder):
+    if not _has_folder(claim):
         (folder / files.COMMITS).mkdir(exist_ok=True)
 
 
@@ -92,9 +92,9 @@ def create(folder: Path, value: Commit) -> bool:
     return codec.create_only(files.named(folder, files.COMMITS, value.name), value, FORMAT)
 
 
-def _has_folder(holder: Claim | None) -> bool:
+def _has_folder(claim: Claim | None) -> bool:
     """Whether there must be a folder of commits; only a claim of an earlier version made none."""
-    return holder is not None and bool(holder.number or holder.sealed)
+    return claim is not None and bool(claim.number or claim.sealed)
 
 
 def read(folder: Path, name: str) -> Commit | str:

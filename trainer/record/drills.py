@@ -61,10 +61,10 @@ def order(store: Path, kind: str, rank: int, token: str, by: str) -> None:
 
 def orders(store: Path, rank: int, token: str) -> dict[str, DrillOrder]:
     """What a rank of a generation is asked for, by id; an order that cannot be read is none. Raises OSError."""
-    found = {}
+    due_orders = {}
     for id in files.names(store, files.DRILLS):
         with contextlib.suppress(codec.UndecodableRecord, FileNotFoundError):
-            each = codec.read(files.named(store, files.DRILLS, id), DrillOrder, FORMAT)
-            if each.rank == rank and each.token in ("", token):
-                found[id] = each
-    return found
+            drill = codec.read(files.named(store, files.DRILLS, id), DrillOrder, FORMAT)
+            if drill.rank == rank and drill.token in ("", token):
+                due_orders[id] = drill
+    return due_orders

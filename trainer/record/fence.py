@@ -89,17 +89,24 @@ def claim(
     Unreadable when what is committed cannot be listed, and OSError.
     """
     number = claimed.numbers(folder).newest
-    holder = claimed.read(folder, number) if number else None
-    if holder is not None and (token <= holder.token or incarnation_exit.succeeded(folder, holder.token.incarnation)):
+    predecessor = claimed.read(folder, number) if number else None
+    if predecessor is not None and (
+        token <= predecessor.token or incarnation_exit.succeeded(folder, predecessor.token.incarnation)
+    ):
         return False
     claimed.intend(folder, number + 1)
-    committed.make_folder(folder, holder)
-    if holder is not None:
-        if token.incarnation > holder.token.incarnation and read_exit(folder, holder.token.incarnation) is None:
-            record_exit(folder, ended or _superseded(folder, holder, cause, by))
-        if incarnation_exit.succeeded(folder, holder.token.incarnation):  # just now; from here on it cannot any more
+    committed.make_folder(folder, predecessor)
+    if predecessor is not None:
+        if (
+            token.incarnation > predecessor.token.incarnation
+            and read_exit(folder, predecessor.token.incarnation) is None
+        ):
+            record_exit(folder, ended or _superseded(folder, predecessor, cause, by))
+        if incarnation_exit.succeeded(
+            folder, predecessor.token.incarnation
+        ):  # just now; from here on it cannot any more
             return False
-    sealed, removed = _valid(folder, holder)
+    sealed, removed = _valid(folder, predecessor)
     value = Claim(token, tuple(sealed), nodes, cause, by, time.time(), removed, number + 1)
     return claimed.seal(folder, value)
 
@@ -111,7 +118,7 @@ def commits(folder: Path) -> list[Commit]:
 
 def committed_step(folder: Path) -> int:
     """The step of the newest valid commit; 0 before the first. Raises Unreadable."""
-    return max((each.step for each in commits(folder)), default=0)
+    return max((entry.step for entry in commits(folder)), default=0)
 
 
 def commit(folder: Path, value: Commit) -> None:
@@ -157,38 +164,47 @@ def end(folder: Path, value: Exit, token: Token) -> None:
         return
     stands = read_exit(folder, value.incarnation)
     if stands is None or stands.outcome != value.outcome:
-        found = f"{stands.outcome}: {stands.reason}" if stands else "no exit"
-        raise Superseded(f"{token} was given up: incarnation {value.incarnation} is on record as {found}")
+        outcome = f"{stands.outcome}: {stands.reason}" if stands else "no exit"
+        raise Superseded(f"{token} was given up: incarnation {value.incarnation} is on record as {outcome}")
 
 
-def _superseded(folder: Path, holder: Claim, cause: str, by: str) -> Exit:
-    newest = names_under(folder, holder)[-1:]
+def _superseded(folder: Path, predecessor: Claim, cause: str, by: str) -> Exit:
+    newest = names_under(folder, predecessor)[-1:]
     step = committed.step_of(newest[0]) if newest else 0
     reason = f"superseded: {cause}"
-    return Exit(holder.token.incarnation, "failed", reason, step, by, time.time(), holder.nodes, kind=causes.SUPERSEDED)
+    return Exit(
+        predecessor.token.incarnation,
+        "failed",
+        reason,
+        step,
+        by,
+        time.time(),
+        predecessor.nodes,
+        kind=causes.SUPERSEDED,
+    )
 
 
-def _valid(folder: Path, holder: Claim | None) -> tuple[list[str], tuple[str, ...]]:
-    """What a claim that follows `holder` lists: the valid commits, with those set aside, and by which records they are.
+def _valid(folder: Path, predecessor: Claim | None) -> tuple[list[str], tuple[str, ...]]:
+    """What a claim that follows `predecessor` lists: the valid commits, those set aside, and by which records.
 
     Raises Unreadable when there are commits that no claim on record can have allowed.
     """
-    recorded = committed.recorded(folder, holder)
+    recorded = committed.recorded(folder, predecessor)
     newest = max(map(Token.parse, {name.split(".", 1)[1] for name in recorded}), default=Token(0))
-    if newest > (holder.token if holder else Token(0)) and newest_claim(folder) == holder:
+    if newest > (predecessor.token if predecessor else Token(0)) and newest_claim(folder) == predecessor:
         raise Unreadable(
-            f"{folder / files.CLAIMS}: found no claim of token {newest}, which has committed. {files.ADVICE}"
+            f"{folder / files.CLAIMS}: found no claim of token {newest}, which has committed. {files.REMEDY}"
         )
-    if holder is None:
+    if predecessor is None:
         return [], ()
     gone = set(pruned(folder))
-    sealed = [name for name in committed.let_through(recorded, holder) if name not in gone]
-    return sealed, removals.by_tokens(folder, holder, sealed)
+    sealed = [name for name in committed.let_through(recorded, predecessor) if name not in gone]
+    return sealed, removals.by_tokens(folder, predecessor, sealed)
 
 
 def _require_same(folder: Path, value: Commit) -> None:
     """Raises OSError when the record of this name is another's, or damaged: what is on record is never replaced."""
     path = files.named(folder, files.COMMITS, value.name)
-    found = codec.read_if_whole(path, Commit, FORMAT)
-    if found is None or (found.folder, found.manifest) != (value.folder, value.manifest):
+    stored = codec.read_if_whole(path, Commit, FORMAT)
+    if stored is None or (stored.folder, stored.manifest) != (value.folder, value.manifest):
         raise FileExistsError(errno.EEXIST, "another checkpoint is on record under this name", str(path))

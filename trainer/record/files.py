@@ -79,7 +79,7 @@ def entries(folder: Path) -> list[str] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unreadable(error.errno, f"{folder}: cannot be listed ({error.strerror}). {ADVICE}") from error
+        raise Unreadable(error.errno, f"{folder}: cannot be listed ({error.strerror}). {REMEDY}") from error
 
 
-ADVICE = "Nothing is concluded from this, and nothing was changed: look whether the tier is mounted and can be read"
+REMEDY = "Nothing is concluded from this, and nothing was changed: look whether the tier is mounted and can be read"

@@ -35,9 +35,9 @@ def grant(store: Path, until: int, by: str, wait_seconds: float = 0.0) -> StepGr
     """
     while True:
         number = _newest(store)
-        held = _read(store, number) if number else None
-        if held is not None and (held.until, held.wait_seconds) == (until, wait_seconds):
-            return held
+        last_grant = _read(store, number) if number else None
+        if last_grant is not None and (last_grant.until, last_grant.wait_seconds) == (until, wait_seconds):
+            return last_grant
         value = StepGrant(until, wait_seconds, by, time.time())
         if numbered.add(store / files.GRANTS, number + 1, value, FORMAT):
             return value

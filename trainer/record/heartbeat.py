@@ -52,7 +52,7 @@ class Beat:
     """Seconds of the rank's longest validation; 0 before it has gone through one, and in an earlier version."""
 
     @property
-    def place(self) -> RankPlace:
+    def progress(self) -> RankPlace:
         return RankPlace(self.phase, self.step, self.done)
 
 
@@ -80,7 +80,7 @@ class Position:
     def phase(self) -> str:
         return self._now[0]
 
-    def place(self) -> RankPlace:
+    def progress(self) -> RankPlace:
         phase, step, count, before = self._now
         return RankPlace(phase, step, count() - before)
 
@@ -91,7 +91,7 @@ class Heartbeat:
     def __init__(self, folder: Path, token: Token, rank: int) -> None:
         self._path = files.named(folder, files.HEARTBEATS, f"{token}.{rank:05d}")
         self._rank, self._node = rank, os.environ.get("SLIPWAY_NODE", "local")
-        self._place: RankPlace | None = None
+        self._progress: RankPlace | None = None
         self._progress_at = 0.0
         self._written_phase = ""
         self._written_at = 0.0
@@ -109,9 +109,9 @@ class Heartbeat:
 
         Raises OSError.
         """
-        now, place = time.time(), RankPlace(phase, step, done)
-        if place != self._place:
-            self._place, self._progress_at = place, now
+        now, progress = time.time(), RankPlace(phase, step, done)
+        if progress != self._progress:
+            self._progress, self._progress_at = progress, now
         if phase == self._written_phase and now - self._written_at < INTERVAL_SECONDS:
             return
         beat = Beat(self._rank, phase, step, now, self._progress_at, done, section, *pace, self._node, validated)
@@ -124,15 +124,15 @@ def read(folder: Path, token: Token) -> list[Beat]:
 
     One that cannot be decoded is left out: it is replaced within a second.
     """
-    found = []
+    beats = []
     for name in files.names(folder, files.HEARTBEATS):
         if not name.startswith(f"{token}."):
             continue
         try:
-            found.append(codec.read(files.named(folder, files.HEARTBEATS, name), Beat))
+            beats.append(codec.read(files.named(folder, files.HEARTBEATS, name), Beat))
         except codec.UndecodableRecord:
             continue
-    return found
+    return beats
 
 
 def _nothing() -> int:

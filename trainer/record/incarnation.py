@@ -67,13 +67,13 @@ def granted(store: Path, token: fence.Token, members: Membership, nodes: tuple[s
     unless another supervisor of this job has done it just now. Raises fence.Superseded when a newer token is claimed,
     when the token is another job's, and when the training has succeeded; and OSError.
     """
-    holder = fence.newest_claim(store)
-    if holder is not None and holder.token.incarnation == token.incarnation and holder.token < token:
+    claim = fence.newest_claim(store)
+    if claim is not None and claim.token.incarnation == token.incarnation and claim.token < token:
         try:
             _claim(store, token, nodes, cause)
         except fence.Superseded:
-            holder = fence.newest_claim(store)
-            if holder is None or holder.token != token:
+            claim = fence.newest_claim(store)
+            if claim is None or claim.token != token:
                 raise
     path = files.named(store, files.MEMBERS, token)
     if not codec.create_only(path, members) and codec.read(path, Membership).meeting != members.meeting:
@@ -83,15 +83,15 @@ def granted(store: Path, token: fence.Token, members: Membership, nodes: tuple[s
 
 def _restarted(store: Path, token: fence.Token) -> fence.Token:
     """The token of this membership: the launcher's, or the next generation where other ranks have used that."""
-    holder = fence.newest_claim(store)
-    if token.generation > 0 and holder is not None and holder.token < token:
-        _claim(store, token, holder.nodes, "ranks restarted by torchrun")
-    elif holder is not None and holder.token.incarnation == token.incarnation:
-        token = holder.token
+    claim = fence.newest_claim(store)
+    if token.generation > 0 and claim is not None and claim.token < token:
+        _claim(store, token, claim.nodes, "ranks restarted by torchrun")
+    elif claim is not None and claim.token.incarnation == token.incarnation:
+        token = claim.token
     if not _is_first(store, token):
-        assert holder is not None
+        assert claim is not None
         token = fence.Token(token.incarnation, token.generation + 1)
-        _claim(store, token, holder.nodes, f"membership changed: {_number('WORLD_SIZE', 1)} ranks now")
+        _claim(store, token, claim.nodes, f"membership changed: {_number('WORLD_SIZE', 1)} ranks now")
         if not _is_first(store, token):
             raise fence.Superseded(f"{token} is used by another process")
     return token
@@ -103,26 +103,30 @@ def joined(store: Path) -> fence.Token:
     Raises fence.Superseded when rank 0 claims none in time.
     """
     deadline = time.monotonic() + JOIN_SECONDS
-    given = from_environment()
-    assert given is not None
+    environment_token = from_environment()
+    assert environment_token is not None
     while time.monotonic() < deadline:
         for name in reversed(files.names(store, files.MEMBERS)):
             token = fence.Token.parse(name)
-            if token.incarnation != given.incarnation:
+            if token.incarnation != environment_token.incarnation:
                 continue
             members = codec.read_if_there(files.named(store, files.MEMBERS, name), Membership)
-            if members is not None and members.meeting == _meeting():
+            if members is not None and members.meeting == _rendezvous():
                 return token
         time.sleep(POLL_SECONDS)
-    raise fence.Superseded(f"rank 0 has claimed no generation of incarnation {given.incarnation} in {JOIN_SECONDS} s")
+    raise fence.Superseded(
+        f"rank 0 has claimed no generation of incarnation {environment_token.incarnation} in {JOIN_SECONDS} s"
+    )
 
 
 def _is_first(store: Path, token: fence.Token) -> bool:
     """Whether no other membership has used this token; from now on, this one has."""
-    return codec.create_only(files.named(store, files.MEMBERS, token), Membership(_meeting(), _number("WORLD_SIZE", 1)))
+    return codec.create_only(
+        files.named(store, files.MEMBERS, token), Membership(_rendezvous(), _number("WORLD_SIZE", 1))
+    )
 
 
-def _meeting() -> str:
+def _rendezvous() -> str:
     """Where the ranks of this membership meet, which is another place after each rendezvous."""
     return f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}/{_number('WORLD_SIZE', 1)}"
 
@@ -132,8 +136,8 @@ def _number(variable: str, alone: int) -> int:
 
 
 def _taken_over(store: Path) -> fence.Token:
-    holder = fence.newest_claim(store)
-    token = fence.Token(holder.token.incarnation + 1 if holder else 1)
+    claim = fence.newest_claim(store)
+    token = fence.Token(claim.token.incarnation + 1 if claim else 1)
     _claim(store, token, ("local",), "started by hand")
     return token
 
@@ -142,8 +146,8 @@ def _claim(store: Path, token: fence.Token, nodes: tuple[str, ...], cause: str) 
     """Raises fence.Superseded when the training has succeeded, or another process has claimed meanwhile."""
     if fence.claim(store, token, nodes=nodes, cause=cause, by="trainer"):
         return
-    holder = fence.newest_claim(store)
-    ended = fence.read_exit(store, holder.token.incarnation) if holder else None
+    claim = fence.newest_claim(store)
+    ended = fence.read_exit(store, claim.token.incarnation) if claim else None
     if ended and ended.outcome == fence.SUCCEEDED:
         raise fence.Superseded(f"{store.name} has succeeded at step {ended.step}: there is nothing left to train")
     raise fence.Superseded(f"{token} was claimed by another process")

@@ -69,8 +69,12 @@ def note_survived(store: Path, incident: IncidentRecord) -> IncidentRecord:
 
 def names(store: Path, incarnation: int | None = None) -> list[str]:
     """The ids of a training's incidents, of one incarnation or of all, in order. Raises Unreadable."""
-    found = files.names(store, files.INCIDENTS)
-    return found if incarnation is None else [each for each in found if each.startswith(f"{incarnation:06d}.")]
+    incident_names = files.names(store, files.INCIDENTS)
+    return (
+        incident_names
+        if incarnation is None
+        else [name for name in incident_names if name.startswith(f"{incarnation:06d}.")]
+    )
 
 
 def read(store: Path, id: str) -> IncidentRecord:

@@ -94,8 +94,13 @@ def segments(folder: Path) -> list[Path]:
 
 def read(folder: Path) -> list[journal.JournalEvent]:
     """All events of a training, in order; each has its `incarnation` too."""
-    found = {path: journal.read(path).events for path in segments(folder)}
-    return _in_order({path: [{**event, "incarnation": _incarnation(path)} for event in found[path]] for path in found})
+    events_by_path = {path: journal.read(path).events for path in segments(folder)}
+    return _in_order(
+        {
+            path: [{**event, "incarnation": _incarnation(path)} for event in events_by_path[path]]
+            for path in events_by_path
+        }
+    )
 
 
 class Tail:
@@ -107,12 +112,12 @@ class Tail:
 
     def new(self) -> list[journal.JournalEvent]:
         """The events since the last call, in order."""
-        found: dict[Path, list[journal.JournalEvent]] = {}
+        events_by_path: dict[Path, list[journal.JournalEvent]] = {}
         for path in segments(self._folder):
             reading = journal.read(path, self._offsets.get(path, 0))
             self._offsets[path] = reading.offset
-            found[path] = reading.events
-        return _in_order(found)
+            events_by_path[path] = reading.events
+        return _in_order(events_by_path)
 
 
 def _in_order(by_segment: dict[Path, list[journal.JournalEvent]]) -> list[journal.JournalEvent]:

@@ -45,8 +45,8 @@ def read(path: Path, kind: type[Record], format: str) -> Record:
     except codec.OtherFormat:
         raise
     except (FileNotFoundError, codec.UndecodableRecord) as fault:
-        if (found := codec.read_if_whole(_copy(path), kind, format)) is not None:
-            return found
+        if (stored := codec.read_if_whole(_copy(path), kind, format)) is not None:
+            return stored
         raise files.Unreadable(
             f"{fault}. It has no good copy, and what it said is not guessed: restore {path.name} from a backup"
         ) from None

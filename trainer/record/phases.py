@@ -42,16 +42,16 @@ ENDING = Phase("ending", "", 900)
 """The last records are written."""
 
 PHASES = {
-    each.name: each
-    for each in (STARTING, STAGING, BUILDING, RESTORING, COMPILING, TRAINING, VALIDATING, SAVING, COPYING, ENDING)
+    phase.name: phase
+    for phase in (STARTING, STAGING, BUILDING, RESTORING, COMPILING, TRAINING, VALIDATING, SAVING, COPYING, ENDING)
 }
 
 
-def deadline(phase: str, no_progress_seconds: float, given: Mapping[str, float]) -> float:
+def deadline(phase: str, no_progress_seconds: float, overrides: Mapping[str, float]) -> float:
     """Seconds for which a rank may stay at one place of a phase.
 
     given: the recipe's deadlines by phase. Without one there, no phase has less time than a step. A phase that is not
     known here, of a trainer of another version, has a step's.
     """
     known = PHASES.get(phase)
-    return given.get(phase, max(no_progress_seconds, known.seconds if known else 0.0))
+    return overrides.get(phase, max(no_progress_seconds, known.seconds if known else 0.0))

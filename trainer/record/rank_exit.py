@@ -43,7 +43,7 @@ HARDWARE = (
     "Xid",
 )
 """Of the texts of CUDA's errors, those that a program does not cause (CUDA runtime API, `cudaError_t`)."""
-LACKING = (
+NODE_FAULT_TEXTS = (
     "Found no NVIDIA driver",
     "No CUDA GPUs are available",
     "driver version is insufficient",
@@ -56,7 +56,7 @@ LACKING = (
     "Too many open files",
 )
 """In the errors of libraries where a node lacks what every start needs."""
-LACKING_ERRORS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+NODE_FAULT_ERRORS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 COMMUNICATION = ("NCCL", "gloo", "Connection closed by peer", "Connection reset by peer", "ProcessGroup")
 """In the errors of a rank whose peers are gone."""
 GONE = ("process group has not been initialized", "resolve the process group", "is not registered, please create group")
@@ -111,26 +111,27 @@ def decisive(store: Path, incarnation: int) -> RankEnd | None:
     what the supervisor saw of that counts, if there was one.
     """
     last = _last_generation(store, incarnation)
-    found = []
+    ends = []
     for name in files.names(store, files.ENDS):
         if name.startswith(f"{last}."):
             with contextlib.suppress(codec.UndecodableRecord):
-                found.append(codec.read(files.named(store, files.ENDS, name), RankEnd))
-    most_telling = min(found, key=lambda end: _place(end.kind), default=None)
-    alone = most_telling is not None and most_telling.kind == causes.NETWORK and len(found) < most_telling.world
-    return _seen(store, last) if alone or most_telling is None else most_telling
+                ends.append(codec.read(files.named(store, files.ENDS, name), RankEnd))
+    most_telling = min(ends, key=lambda end: _precedence(end.kind), default=None)
+    alone = most_telling is not None and most_telling.kind == causes.NETWORK and len(ends) < most_telling.world
+    return _of_incident(store, last) if alone or most_telling is None else most_telling
 
 
 def _last_generation(store: Path, incarnation: int) -> fence.Token:
     """The last generation that was claimed, or that left a record; 0 where neither is on record."""
     claimed = [claim.token for claim in fence.claims(store)]
-    said = [fence.Token.parse(name.rpartition(".")[0]) for name in files.names(store, files.ENDS)]
+    end_tokens = [fence.Token.parse(name.rpartition(".")[0]) for name in files.names(store, files.ENDS)]
     return max(
-        (each for each in (*claimed, *said) if each.incarnation == incarnation), default=fence.Token(incarnation)
+        (token for token in (*claimed, *end_tokens) if token.incarnation == incarnation),
+        default=fence.Token(incarnation),
     )
 
 
-def _seen(store: Path, token: fence.Token) -> RankEnd | None:
+def _of_incident(store: Path, token: fence.Token) -> RankEnd | None:
     """What was seen of the end of a generation from outside its ranks, as its incident has it."""
     try:
         incident = incidents.read(store, str(token))
@@ -157,8 +158,8 @@ def kind_of(error: BaseException) -> str:
         case ValueError():
             return causes.CONFIGURATION
         case OSError():
-            return causes.NODE if error.errno in LACKING_ERRORS else causes.STORAGE
-        case RuntimeError() if any(sign in text for sign in LACKING):
+            return causes.NODE if error.errno in NODE_FAULT_ERRORS else causes.STORAGE
+        case RuntimeError() if any(sign in text for sign in NODE_FAULT_TEXTS):
             return causes.NODE
         case RuntimeError() if "CUDA error" in text and any(sign in text for sign in HARDWARE):
             return causes.MACHINE
@@ -171,5 +172,5 @@ def _world() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _place(kind: str) -> int:
+def _precedence(kind: str) -> int:
     return PRECEDENCE.index(kind) if kind in PRECEDENCE else len(PRECEDENCE)

@@ -66,9 +66,9 @@ class RecordWriter:
         """Wait until all that was recorded is written; False, which the log explains, when that takes longer."""
         with self._changed:
             done = self._changed.wait_for(lambda: not self._spool, seconds)
-            left = len(self._spool)
+            remaining = len(self._spool)
         if not done:
-            _say(f"{left} events of the ledger could not be written in {seconds:.0f} s")
+            _say(f"{remaining} events of the ledger could not be written in {seconds:.0f} s")
         return done
 
     def close(self, seconds: float = LAST_SECONDS) -> None:
@@ -104,10 +104,10 @@ class RecordWriter:
 
     def _write_heartbeat(self) -> bool:
         """Whether the store took it."""
-        place, section = self._position.place(), self._position.section()
+        progress, section = self._position.progress(), self._position.section()
         learned = self._position.pace, self._position.validated
-        return not place.phase or self._attempt(
-            "heartbeat", lambda: self._heartbeat.beat(place.phase, place.step, place.done, section, *learned)
+        return not progress.phase or self._attempt(
+            "heartbeat", lambda: self._heartbeat.beat(progress.phase, progress.step, progress.done, section, *learned)
         )
 
     def _write_spool(self) -> bool:

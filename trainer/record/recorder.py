@@ -63,7 +63,7 @@ class RankRecorder:
     @property
     def step(self) -> int:
         """The step that this rank is at, as its heartbeats say; any thread may ask."""
-        return self._position.place().step
+        return self._position.progress().step
 
     def follow(self, section: Callable[[], str]) -> None:
         """Have the heartbeats say in which section of a step this rank is; any thread may call `section`."""
@@ -104,12 +104,12 @@ class RankRecorder:
         """Wait until what was recorded is written."""
         self._record_writer.flush()
 
-    def record_stop(self, step: int, asked: str) -> None:
-        """Record that this incarnation stopped as it was asked to; `asked` says how this rank was, if it was."""
+    def record_stop(self, step: int, reason: str) -> None:
+        """Record that this incarnation stopped as it was asked to; `reason` says how this rank was, if it was."""
         self.enter(ENDING, step)
         self.record("ended", outcome="stopped", kind=causes.ASKED, step=step, reason="asked to stop")
-        if asked:
-            rank_exit.note(self._store, self._token, self._rank, causes.ASKED, asked, step)
+        if reason:
+            rank_exit.note(self._store, self._token, self._rank, causes.ASKED, reason, step)
 
     def record_end(self, outcome: str, kind: str, reason: str, step: int) -> None:
         """Write the exit of an incarnation that would end in the same way if it was started again.

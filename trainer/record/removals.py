@@ -30,42 +30,42 @@ class Removal:
     at: float
 
 
-def names_under(folder: Path, holder: Claim | None) -> set[str]:
-    """The commits that count no more while `holder` is the newest claim; opens no record. Raises Unreadable."""
-    return {_commit(record) for where in (files.SET_ASIDE, files.PRUNED) for record in under(folder, where, holder)}
+def names_under(folder: Path, claim: Claim | None) -> set[str]:
+    """The commits that count no more while `claim` is the newest claim; opens no record. Raises Unreadable."""
+    return {_commit(record) for where in (files.SET_ASIDE, files.PRUNED) for record in under(folder, where, claim)}
 
 
-def under(folder: Path, where: str, holder: Claim | None) -> list[str]:
+def under(folder: Path, where: str, claim: Claim | None) -> list[str]:
     """The names of the records that count, of those in `where`. Raises Unreadable."""
-    listed = frozenset(holder.removals) if holder else frozenset[str]()
-    own = str(holder.token) if holder else ""
-    found = ((record, _NAME.fullmatch(record)) for record in files.names(folder, where))
-    return [record for record, match in found if match and (match[2] in (None, own) or record in listed)]
+    listed = frozenset(claim.removals) if claim else frozenset[str]()
+    own = str(claim.token) if claim else ""
+    matches = ((record, _NAME.fullmatch(record)) for record in files.names(folder, where))
+    return [record for record, match in matches if match and (match[2] in (None, own) or record in listed)]
 
 
-def by_tokens(folder: Path, holder: Claim | None, sealed: Iterable[str]) -> tuple[str, ...]:
+def by_tokens(folder: Path, claim: Claim | None, sealed: Iterable[str]) -> tuple[str, ...]:
     """The records by trainers that count, of commits set aside and of copies withdrawn: the next claim lists them.
 
     `sealed` are the commits that it seals: of others no copy matters any more.
     """
-    aside = [record for record in under(folder, files.SET_ASIDE, holder) if BY in record]
+    aside = [record for record in under(folder, files.SET_ASIDE, claim) if BY in record]
     some = set(files.entries(folder / files.WITHDRAWN) or ()).intersection(sealed)
-    copies = [f"{name}/{record}" for name in sorted(some) for record in withdrawn(folder, name, holder).values()]
+    copies = [f"{name}/{record}" for name in sorted(some) for record in withdrawn(folder, name, claim).values()]
     return (*aside, *(record for record in copies if BY in record))
 
 
-def withdrawn(folder: Path, commit: str, holder: Claim | None) -> dict[str, str]:
-    """The tiers whose copy of a commit is withdrawn while `holder` is the newest claim, each with its record's name.
+def withdrawn(folder: Path, commit: str, claim: Claim | None) -> dict[str, str]:
+    """The tiers whose copy of a commit is withdrawn while `claim` is the newest claim, each with its record's name.
 
     Raises Unreadable.
     """
-    listed, own = frozenset(holder.removals) if holder else frozenset[str](), str(holder.token) if holder else ""
-    found: dict[str, str] = {}
+    listed, own = frozenset(claim.removals) if claim else frozenset[str](), str(claim.token) if claim else ""
+    records: dict[str, str] = {}
     for record in files.names(folder / files.WITHDRAWN, commit):
         tier, _, token = record.partition(BY)
         if token in ("", own) or f"{commit}/{record}" in listed:
-            found.setdefault(tier, record)
-    return found
+            records.setdefault(tier, record)
+    return records
 
 
 def commits(folder: Path, where: str) -> list[str]:
@@ -75,19 +75,19 @@ def commits(folder: Path, where: str) -> list[str]:
 
 def reasons(folder: Path) -> dict[str, str]:
     """The commits that were set aside by name, each with its reason."""
-    return {each.commit: each.reason for each in set_aside(folder)}
+    return {removal.commit: removal.reason for removal in set_aside(folder)}
 
 
 def set_aside(folder: Path) -> list[Removal]:
     """What was set aside as damaged, by commit. A record that is damaged itself has the time of its file."""
-    found = {}
+    removal_by_commit = {}
     for record in under(folder, files.SET_ASIDE, claims.newest(folder)):
         path, commit = files.named(folder, files.SET_ASIDE, record), _commit(record)
         try:
-            found[commit] = codec.read(path, Removal, FORMAT)
+            removal_by_commit[commit] = codec.read(path, Removal, FORMAT)
         except codec.UndecodableRecord as damage:
-            found[commit] = Removal(commit, f"the reason is not known: {damage}", path.stat().st_mtime)
-    return [found[commit] for commit in sorted(found)]
+            removal_by_commit[commit] = Removal(commit, f"the reason is not known: {damage}", path.stat().st_mtime)
+    return [removal_by_commit[commit] for commit in sorted(removal_by_commit)]
 
 
 def take_out(folder: Path, where: str, commit: str, reason: str, token: Token | None) -> bool:
@@ -101,10 +101,10 @@ def take_out(folder: Path, where: str, commit: str, reason: str, token: Token | 
     if commit in commits(folder, where):
         return False
     name = commit if token is None else f"{commit}.by.{token}"
-    made = codec.create_only(files.named(folder, where, name), Removal(commit, reason, time.time()), FORMAT)
+    is_new = codec.create_only(files.named(folder, where, name), Removal(commit, reason, time.time()), FORMAT)
     if token is not None:
         claims.check(folder, token)
-    return made
+    return is_new
 
 
 def take_back(folder: Path, commit: str) -> bool:
@@ -115,15 +115,15 @@ def take_back(folder: Path, commit: str) -> bool:
     It counts again only when the newest claim has sealed it or has its token: a commit that was set aside under a claim
     of an earlier version is not on the list of later ones.
     """
-    found = [
+    paths = [
         files.named(folder, where, record)
         for where in (files.SET_ASIDE, files.PRUNED)
         for record in files.names(folder, where)
         if _commit(record) == commit
     ]
-    for path in found:
+    for path in paths:
         atomic.move(path, files.named(folder, files.TAKEN_BACK, f"{path.stem}.{time.time_ns()}"))
-    return bool(found)
+    return bool(paths)
 
 
 def _commit(record: str) -> str:

@@ -102,7 +102,11 @@ def of_examples(
     confidences = [part.confidence for owner, part in zip(owners, parts, strict=True) if owner < first]
     columns = zip(*confidences, strict=True) if all(confidences) else ()  # empty where ranks share the vocabulary
     sure = tuple(
-        (sum(each[0] for each in column), sum(each[1] for each in column), sum(each[2] for each in column))
+        (
+            sum(example[0] for example in column),
+            sum(example[1] for example in column),
+            sum(example[2] for example in column),
+        )
         for column in columns
     )
     return ExampleSums(tuple(losses), tuple(predicted), tuple(right), seconds, sure)

@@ -43,10 +43,10 @@ def are_wanted(environ: Mapping[str, str]) -> bool:
 
 def steps_apart(environ: Mapping[str, str]) -> int:
     """How many steps lie between two whose parts are recorded. Raises ValueError for what is no such number."""
-    given = environ.get(STEPS) or str(DEFAULT_STEPS)
-    if not given.isdecimal() or int(given) < 1:
-        raise ValueError(f"{STEPS}: found {given!r}, expected a number of steps, 1 or more")
-    return int(given)
+    text = environ.get(STEPS) or str(DEFAULT_STEPS)
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{STEPS}: found {text!r}, expected a number of steps, 1 or more")
+    return int(text)
 
 
 def of_rank(environ: Mapping[str, str] = os.environ) -> int:

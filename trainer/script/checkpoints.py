@@ -33,7 +33,7 @@ class RestoredCheckpoint:
     metrics: Mapping[str, float]
 
 
-Found = tuple[fence.Commit, RestoredCheckpoint]
+CommitAndState = tuple[fence.Commit, RestoredCheckpoint]
 
 
 class ScriptCheckpoints:
@@ -44,7 +44,7 @@ class ScriptCheckpoints:
         self._store, self._durable = Path(settings.placement.store), Path(settings.placement.durable)
         self._folder = paths.checkpoints(settings.training)
 
-    def newest_good(self, on_damaged: OnDamaged, on_away: Callable[[str], None]) -> Found | None:
+    def newest_good(self, on_damaged: OnDamaged, on_away: Callable[[str], None]) -> CommitAndState | None:
         """The newest checkpoint that verifies; newer ones, which are damaged, are set aside. Rank 0 calls this.
 
         Waits while the tier cannot be read, and calls `on_away` with the reason. Raises TierAway when none could be
@@ -70,7 +70,7 @@ class ScriptCheckpoints:
         wait.check()
         return None
 
-    def named(self, name: str) -> Found:
+    def named(self, name: str) -> CommitAndState:
         """The checkpoint of the commit `name`. Raises DamagedCheckpoint."""
         return self._read(next(commit for commit in fence.commits(self._store) if commit.name == name))
 
@@ -88,7 +88,7 @@ class ScriptCheckpoints:
         committed = fence.commits(self._store)
         return bool(committed) and committed[-1].step == step
 
-    def _read(self, commit: fence.Commit) -> Found:
+    def _read(self, commit: fence.Commit) -> CommitAndState:
         files = verification.read_files(self._durable / commit.folder, commit.manifest)
         own = {name: data for name, data in files.items() if name != PROGRESS}
         return commit, RestoredCheckpoint(commit.step, own, commit.metrics)

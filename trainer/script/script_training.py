@@ -9,7 +9,7 @@ from pathlib import Path
 
 from slipway.trainer.base import console, regular_file
 from slipway.trainer.base.processes import ExitCode, StopRequest, bind_to_launcher
-from slipway.trainer.base.progress import MOVED
+from slipway.trainer.base.progress import BYTE_COUNT
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.config import resolved
 from slipway.trainer.data import shards, snapshots
@@ -123,11 +123,11 @@ class ScriptTraining:
         """
         if self.rank != 0:
             return
-        self._recorder.enter(phases.SAVING, self.step, MOVED)
+        self._recorder.enter(phases.SAVING, self.step, BYTE_COUNT)
         measured = self._checked(metrics)
         if "validation_loss" in measured:
             self._recorder.record("validated", step=self.step, loss=measured["validation_loss"])
-        contents = {file_name(name): _bytes_of(given) for name, given in files.items()}
+        contents = {file_name(name): _bytes_of(content) for name, content in files.items()}
         self._write({**self._figures, **measured}, contents)
 
     def finish(self) -> None:
@@ -156,8 +156,8 @@ class ScriptTraining:
         self._recorder.close()
 
     def _find_token(self, store: Path) -> fence.Token:
-        given = incarnation.from_environment()
-        if self.world_size > 1 and given is None:
+        environment_token = incarnation.from_environment()
+        if self.world_size > 1 and environment_token is None:
             raise ValueError(f"found no {incarnation.VARIABLE}, expected the launcher's where there are several ranks")
         if self.rank == 0:
             return incarnation.claimed(store)
@@ -168,25 +168,25 @@ class ScriptTraining:
 
         Every rank stages: they share the work, and find a staged snapshot in milliseconds.
         """
-        self._recorder.enter(phases.STAGING, 0, MOVED)
+        self._recorder.enter(phases.STAGING, 0, BYTE_COUNT)
         ranks = _number("LOCAL_WORLD_SIZE", 1)
         self._shards = ScriptShards(self._settings.placement, self._settings.snapshot, node_name(), ranks)
-        held = self._shards.holding
-        self._recorder.record("staging", kind=held.kind, why=held.why)
+        holding = self._shards.holding
+        self._recorder.record("staging", kind=holding.kind, why=holding.why)
         return self._shards.snapshot
 
     def _restore(self) -> RestoredCheckpoint | None:
-        self._recorder.enter(phases.RESTORING, 0, MOVED)
+        self._recorder.enter(phases.RESTORING, 0, BYTE_COUNT)
         begun = time.time()
         if self.rank == 0:
-            found = self._checkpoints.newest_good(self._on_damaged, self._on_away)
-            self._agreement.decide_start(found[0].name if found else None)
+            newest = self._checkpoints.newest_good(self._on_damaged, self._on_away)
+            self._agreement.decide_start(newest[0].name if newest else None)
         else:
             name = self._agreement.start()
-            found = self._checkpoints.named(name) if name else None
-        if found is None:
+            newest = self._checkpoints.named(name) if name else None
+        if newest is None:
             return None
-        commit, restored = found
+        commit, restored = newest
         self.step, self._figures = commit.step, dict(commit.metrics)
         self._recorder.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
         return restored
@@ -207,7 +207,7 @@ class ScriptTraining:
         self._recorder.record("set_aside", commit=commit.name, reason=reason)
 
     def _on_away(self, reason: str) -> None:
-        self._recorder.enter(phases.RESTORING, 0, MOVED)
+        self._recorder.enter(phases.RESTORING, 0, BYTE_COUNT)
         self._recorder.record("tier_away", reason=reason)
         console.warn(f"trainer: waiting: {reason}")
 
@@ -261,8 +261,8 @@ def _exit_for(error: Exception) -> SystemExit:
             return SystemExit(ExitCode.FAILED)
 
 
-def _bytes_of(given: bytes | Path) -> bytes:
-    return given if isinstance(given, bytes) else regular_file.read(given)
+def _bytes_of(content: bytes | Path) -> bytes:
+    return content if isinstance(content, bytes) else regular_file.read(content)
 
 
 def node_name() -> str:

@@ -35,19 +35,19 @@ class ScriptShards:
         room, need = self._room(placement), need_of_script(self.snapshot, ranks_per_node)
         self.holding = holding.choose(placement.staging, need, {node: room})
         self._two = room >= 2 * need.window
-        if self.whole:
+        if self.is_whole:
             stage.stage(snapshot, self._origins, self.nvme)
         else:
             self._lease.release()
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether all shards are on the node's NVMe."""
         return self.holding.kind != "window"
 
     def files(self, split: str) -> list[Path]:
         """The files of a split's shards. Raises ValueError where the node holds a window."""
-        if not self.whole:
+        if not self.is_whole:
             raise ValueError(
                 f"shards({split!r}): found a window, as {self.holding.why}; expected moving({split!r}, order), which "
                 "brings each shard before it is read, or placement.staging: whole with room for all"
@@ -60,26 +60,26 @@ class ScriptShards:
         Raises what staging raises for a shard that no origin has whole.
         """
         files = self.snapshot.splits[split].shards
-        if self.whole:
+        if self.is_whole:
             yield from (shards.shard_path(self.nvme, files[number]) for number in order)
             return
         numbers, lease = iter(order), ShardLease(self.nvme, [])
         try:
-            here = next(numbers, None)
-            while here is not None:
+            current = next(numbers, None)
+            while current is not None:
                 after = next(numbers, None)
                 ahead = files[after] if after is not None and self._two else None
-                lease.hold(shard.blake3 for shard in (files[here], ahead) if shard is not None)
-                self._bring(files[here])
+                lease.hold(shard.blake3 for shard in (files[current], ahead) if shard is not None)
+                self._bring(files[current])
                 coming = BackgroundCall(functools.partial(self._bring, ahead), "staging") if ahead is not None else None
-                yield shards.shard_path(self.nvme, files[here])
+                yield shards.shard_path(self.nvme, files[current])
                 if coming is not None:
                     with contextlib.suppress(Exception):  # it is brought when it is read, and fails then
                         coming.result()
-                if after != here:
+                if after != current:
                     lease.hold([files[after].blake3] if after is not None else [])
-                    retention.evict(self.nvme, {files[here].blake3})
-                here = after
+                    retention.evict(self.nvme, {files[current].blake3})
+                current = after
         finally:
             lease.release()
 

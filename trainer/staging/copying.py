@@ -72,7 +72,7 @@ def complete(shard: shards.ShardFile, file: io.FileIO, origins: Sequence[Origin]
     for origin in origins:
         fault = _take(copy, origin)
         if fault is None:
-            return Copied(copy.moved, tuple(faults))
+            return Copied(copy.byte_count, tuple(faults))
         faults.append(fault)
     raise NoOrigin(shard, faults)
 
@@ -108,7 +108,7 @@ class _Copy:
     """A growing copy: its file, and the hash of what the file holds."""
 
     def __init__(self, shard: shards.ShardFile, file: io.FileIO, meter: Meter) -> None:
-        self.shard, self.moved = shard, 0
+        self.shard, self.byte_count = shard, 0
         self._file, self._meter, self._tally = file, meter, verify.RunningDigest()
         while chunk := file.read(CHUNK):
             self._take_in(chunk)
@@ -140,7 +140,7 @@ class _Copy:
             while self.size <= self.shard.bytes and (chunk := _read(stream, f"{origin}: {name_of(self.shard)}")):
                 self._append(chunk)
                 self._take_in(chunk)
-                self.moved += len(chunk)
+                self.byte_count += len(chunk)
 
     def _append(self, chunk: bytes) -> None:
         """Write to the file; when the disk is full, give the copy up, so that the disk has room again."""

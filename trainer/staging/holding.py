@@ -59,7 +59,7 @@ class Holding:
 
 
 def choose(
-    wanted: Staging, need: SnapshotNeed, rooms: Mapping[str, int], divided: Sequence[shards.ShardFile] = ()
+    staging: Staging, need: SnapshotNeed, rooms: Mapping[str, int], divided: Sequence[shards.ShardFile] = ()
 ) -> Holding:
     """How nodes with these rooms (bytes for shards, by node) hold a snapshot.
 
@@ -68,21 +68,21 @@ def choose(
     """
     smallest = min(rooms, key=lambda node: (rooms[node], node))
     sizes = f"the snapshot has {size(need.total)}, and the least room is {size(rooms[smallest])} (NVMe of {smallest})"
-    wanted = "whole" if wanted == "before" else wanted
-    if wanted in ("auto", "whole", "streaming") and need.total <= rooms[smallest]:
-        return Holding("streaming" if wanted == "streaming" else "whole", sizes, {})
-    if wanted in ("whole", "streaming"):
+    staging = "whole" if staging == "before" else staging
+    if staging in ("auto", "whole", "streaming") and need.total <= rooms[smallest]:
+        return Holding("streaming" if staging == "streaming" else "whole", sizes, {})
+    if staging in ("whole", "streaming"):
         raise UnfitNode(
-            f"placement.staging: found {wanted}, but {sizes}; expected parts, window or auto, or more room", smallest
+            f"placement.staging: found {staging}, but {sizes}; expected parts, window or auto, or more room", smallest
         )
     if need.least > rooms[smallest]:
-        raise UnfitNode(_too_small(wanted, need, smallest, rooms[smallest]), smallest)
-    if wanted in ("auto", "parts") and len(rooms) > 1:
+        raise UnfitNode(_too_small(staging, need, smallest, rooms[smallest]), smallest)
+    if staging in ("auto", "parts") and len(rooms) > 1:
         spare = {node: room - need.least for node, room in rooms.items()}
         keepers = parts.divide(divided, spare) if sum(spare.values()) >= need.divided else None
         if keepers is not None:
             return Holding("parts", f"{sizes}; {len(rooms)} nodes together have room for it", keepers)
-    if wanted == "parts":
+    if staging == "parts":
         raise UnfitNode(
             f"placement.staging: found parts, but {size(need.divided)} of shards do not fit into the "
             f"{size(sum(rooms.values()))} of {len(rooms)} nodes together with {size(need.least)} on each for what its "
@@ -99,13 +99,13 @@ def size(count: int) -> str:
     return f"{count / 1000:.1f} kB"
 
 
-def _too_small(wanted: str, need: SnapshotNeed, node: str, room: int) -> str:
+def _too_small(staging: str, need: SnapshotNeed, node: str, room: int) -> str:
     if room < need.largest:
         expected = f"the largest shard alone has {size(need.largest)}"
     else:
         expected = f"the steps in progress read up to {size(need.window)} of shards, validation {size(need.pinned)}"
     return (
-        f"placement.staging: found {wanted} with {size(max(0, room))} of room on the NVMe of {node}, expected "
+        f"placement.staging: found {staging} with {size(max(0, room))} of room on the NVMe of {node}, expected "
         f"{size(need.least)} or more: {expected}; give it more room (placement.nvme_gigabytes), a lower "
         "run.shuffle_shards, or a snapshot of smaller shards"
     )

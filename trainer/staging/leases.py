@@ -104,17 +104,17 @@ def held_shards(nvme: Path) -> set[str]:
 
     Removes the lists of processes that have ended.
     """
-    held: set[str] = set()
+    names: set[str] = set()
     for path in (nvme / paths.HELD).glob("*"):
         descriptor = os.open(path, os.O_RDWR)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
         except BlockingIOError:
-            held |= set(parsing.value(regular_file.read(path).strip(b"\0 ") or b"[]"))
+            names |= set(parsing.value(regular_file.read(path).strip(b"\0 ") or b"[]"))
         finally:
             os.close(descriptor)
-    return held
+    return names
 
 
 def is_wanted(nvme: Path, shard: str) -> bool:

@@ -45,14 +45,14 @@ class Verified:
             for event in reading.events:
                 self._stamps[event["shard"]] = (event["bytes"], event["modified"], event["inode"])
 
-    def not_verified(self, wanted: Iterable[shards.ShardFile]) -> list[shards.ShardFile]:
+    def not_verified(self, shard_files: Iterable[shards.ShardFile]) -> list[shards.ShardFile]:
         """The shards that are not known to be whole, in their order."""
         try:
             folder = os.open(self._nvme / paths.SHARDS, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
-            return list(wanted)
+            return list(shard_files)
         try:
-            return [shard for shard in wanted if not self._holds(shard, folder)]
+            return [shard for shard in shard_files if not self._holds(shard, folder)]
         finally:
             os.close(folder)
 

@@ -44,11 +44,11 @@ class SnapshotPart:
             return list(every)
         names = sorted(self.nodes)
         takers = _numbers(every, names).argmax(axis=1)
-        mine = names.index(self.node)
-        return [shard for shard, taker in zip(every, takers.tolist(), strict=True) if taker == mine]
+        own_index = names.index(self.node)
+        return [shard for shard, taker in zip(every, takers.tolist(), strict=True) if taker == own_index]
 
 
-WHOLE = SnapshotPart("", ("",))
+WHOLE_SNAPSHOT = SnapshotPart("", ("",))
 """Every shard: each node holds the whole snapshot."""
 
 
@@ -57,17 +57,17 @@ def divide(every: Sequence[shards.ShardFile], rooms: Mapping[str, int]) -> dict[
 
     None when that leaves a shard without a node. With room enough it is what `SnapshotPart` gives.
     """
-    names, keepers, left = sorted(rooms), dict[str, str](), dict(rooms)
+    names, keepers, free_bytes = sorted(rooms), dict[str, str](), dict(rooms)
     order = _numbers(every, names).argsort(axis=1)[:, ::-1].tolist() if every else []
     # The largest first: they find room while there is some.
-    for shard, places in sorted(zip(every, order, strict=True), key=lambda pair: (-pair[0].bytes, pair[0].blake3)):
+    for shard, ranking in sorted(zip(every, order, strict=True), key=lambda pair: (-pair[0].bytes, pair[0].blake3)):
         if shard.blake3 in keepers:
             continue
-        keeper = next((names[place] for place in places if left[names[place]] >= shard.bytes), None)
+        keeper = next((names[index] for index in ranking if free_bytes[names[index]] >= shard.bytes), None)
         if keeper is None:
             return None
         keepers[shard.blake3] = keeper
-        left[keeper] -= shard.bytes
+        free_bytes[keeper] -= shard.bytes
     return keepers
 
 

@@ -104,10 +104,10 @@ def retain(node: Path, gigabytes: float, days: float, dry_run: bool = False) -> 
     """
     oldest = time.time() - days * DAY
     with lock.exclusive(node / paths.LEASES):
-        found = _contents(node)
-        sizes, residents = found.sizes, found.residents
+        contents = _contents(node)
+        sizes, residents = contents.sizes, contents.residents
         going = snapshots_to_remove(residents, sizes, gigabytes * 1e9, oldest)
-        surplus, staying = found.surplus(going), found.without(going)
+        surplus, staying = contents.surplus(going), contents.without(going)
         partial = nvme.partial_files(node, oldest)
         if not dry_run:
             _remove(node, going, surplus)
@@ -123,17 +123,17 @@ def retain(node: Path, gigabytes: float, days: float, dry_run: bool = False) -> 
     )
 
 
-def make_room(node: Path, wanted: int) -> int:
-    """Remove what no lease holds until `wanted` bytes are free again: shards that no snapshot names, then the least
-    recently used snapshots. Returns the bytes that it removed, 0 when all is held. Raises OSError.
+def make_room(node: Path, bytes_needed: int) -> int:
+    """Remove what no lease holds until `bytes_needed` bytes are free again: shards that no snapshot names, then the
+    least recently used snapshots. Returns the bytes that it removed, 0 when all is held. Raises OSError.
     """
     with lock.exclusive(node / paths.LEASES):
-        found = _contents(node)
-        sizes = {name: size for name, size in found.sizes.items() if name not in found.held}
-        short = wanted - sum(sizes[shard] for shard in found.surplus())
-        named = sum(sizes.get(shard, 0) for shard in {shard for one in found.residents for shard in one.shards})
-        going = snapshots_to_remove(found.residents, sizes, named - short, 0.0) if short > 0 else []
-        surplus = found.surplus(going)
+        contents = _contents(node)
+        sizes = {name: size for name, size in contents.sizes.items() if name not in contents.held}
+        short = bytes_needed - sum(sizes[shard] for shard in contents.surplus())
+        named = sum(sizes.get(shard, 0) for shard in {shard for one in contents.residents for shard in one.shards})
+        going = snapshots_to_remove(contents.residents, sizes, named - short, 0.0) if short > 0 else []
+        surplus = contents.surplus(going)
         _remove(node, going, surplus)
     return sum(sizes[shard] for shard in surplus)
 
@@ -142,7 +142,7 @@ def evict(node: Path, unneeded: Collection[str]) -> int:
     """Remove those of these shards that no lease holds; returns their bytes. Raises OSError."""
     with lock.exclusive(node / paths.LEASES):
         sizes = paths.digests(node, paths.SHARDS)
-        going = (set(unneeded) & set(sizes)) - _held(node)
+        going = (set(unneeded) & set(sizes)) - _leased_shards(node)
         _remove(node, (), sorted(going))
     return sum(sizes[shard] for shard in going)
 
@@ -150,13 +150,13 @@ def evict(node: Path, unneeded: Collection[str]) -> int:
 def room(node: Path, own: Collection[str]) -> int:
     """The bytes that the shards `own` may take on the NVMe: what is free, what they take, and what no lease holds."""
     with lock.exclusive(node / paths.LEASES):
-        held = _held(node) - set(own)
+        leased_shards = _leased_shards(node) - set(own)
         sizes = paths.digests(node, paths.SHARDS)
-        return shutil.disk_usage(node).free + sum(size for shard, size in sizes.items() if shard not in held)
+        return shutil.disk_usage(node).free + sum(size for shard, size in sizes.items() if shard not in leased_shards)
 
 
-def in_room(nvme: Path, wanted: int, write: Callable[[], _T]) -> _T:
-    """The result of `write`, which puts `wanted` bytes on the NVMe; on a full disk, what no lease holds is removed.
+def in_room(nvme: Path, bytes_needed: int, write: Callable[[], _T]) -> _T:
+    """The result of `write`, which puts `bytes_needed` bytes on the NVMe; a full disk loses what no lease holds.
 
     `write` leaves the disk as it was when it fails, and is called again. Raises its OSError when all is held, and that
     of a failed removal.
@@ -167,17 +167,17 @@ def in_room(nvme: Path, wanted: int, write: Callable[[], _T]) -> _T:
         if error.errno not in FULL:
             raise
     with lock.exclusive(nvme / paths.PARTIAL):
-        if shutil.disk_usage(nvme).free < wanted:
-            make_room(nvme, wanted)
+        if shutil.disk_usage(nvme).free < bytes_needed:
+            make_room(nvme, bytes_needed)
         while True:
             try:
                 return write()
             except OSError as error:
-                if error.errno not in FULL or not make_room(nvme, wanted):
+                if error.errno not in FULL or not make_room(nvme, bytes_needed):
                     raise
 
 
-def _held(node: Path) -> set[str]:
+def _leased_shards(node: Path) -> set[str]:
     """The shards that a lease holds; all of them while it is not known which a leased snapshot names."""
     if _in_doubt(node):
         return set(paths.digests(node, paths.SHARDS))

@@ -36,18 +36,18 @@ def application(nvme: Path) -> "Starlette":
     from starlette.responses import FileResponse, PlainTextResponse, Response
     from starlette.routing import Route
 
-    class Whole(FileResponse):
+    class WholeFile(FileResponse):
         chunk_size = CHUNK
 
     def file(request: Request) -> Response:
         try:
             path = nvme / checked(request.path_params["name"])
-            found = path.lstat()
+            file_stat = path.lstat()
         except (ValueError, OSError):
-            found = None
-        if found is None or not stat.S_ISREG(found.st_mode):
+            file_stat = None
+        if file_stat is None or not stat.S_ISREG(file_stat.st_mode):
             return PlainTextResponse("missing", 404, _coming(nvme, request.path_params["name"]))
-        return Whole(path, stat_result=found, media_type="application/octet-stream")
+        return WholeFile(path, stat_result=file_stat, media_type="application/octet-stream")
 
     return Starlette(routes=[Route("/{name:path}", file)])
 

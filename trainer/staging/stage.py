@@ -21,7 +21,7 @@ from slipway.trainer.objects.origins import Folder, origin
 from slipway.trainer.record.causes import LackingTier
 from slipway.trainer.staging import copying, holding, leases, retention
 from slipway.trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
-from slipway.trainer.staging.parts import WHOLE, SnapshotPart
+from slipway.trainer.staging.parts import WHOLE_SNAPSHOT, SnapshotPart
 
 WORKERS = max(4, min(16, os.cpu_count() or 1))
 """Shards copied at a time. Two threads fill a small machine's memory bus; a file server is faster with more."""
@@ -60,7 +60,7 @@ def stage(
     origins: Origins,
     nvme: Path,
     report: OnProgress | None = None,
-    part: SnapshotPart = WHOLE,
+    part: SnapshotPart = WHOLE_SNAPSHOT,
     workers: int | None = None,
 ) -> Staged:
     """Bring the snapshot's manifest and the part's shards to `nvme`, whole, and leave a marker.
@@ -75,13 +75,13 @@ def stage(
     manifest = _manifest(snapshot_sha256, sources, nvme)
     with leases.hold(nvme, snapshot_sha256), _leaving_room(nvme):
         snapshot = _leave_manifest(manifest, snapshot_sha256, nvme)
-        mine, bringer = part.of(snapshot.shards()), Bringer(sources, nvme, Verified(nvme))
-        copied = bringer.bring_all(mine, workers or WORKERS, report)
-        marker = Marker(boot(), part.node, part.nodes, len(mine), sum(shard.bytes for shard in mine))
+        own_shards, bringer = part.of(snapshot.shards()), Bringer(sources, nvme, Verified(nvme))
+        copied = bringer.bring_all(own_shards, workers or WORKERS, report)
+        marker = Marker(boot(), part.node, part.nodes, len(own_shards), sum(shard.bytes for shard in own_shards))
         _put(paths.marker(nvme, snapshot_sha256), codec.encode(marker), nvme)
     return Staged(
-        shards=len(mine),
-        bytes=sum(shard.bytes for shard in mine),
+        shards=len(own_shards),
+        bytes=sum(shard.bytes for shard in own_shards),
         copied_shards=sum(one.bytes > 0 for one in copied),
         copied_bytes=sum(one.bytes for one in copied),
         seconds=time.monotonic() - began,
@@ -89,7 +89,7 @@ def stage(
     )
 
 
-def is_staged(snapshot_sha256: str, nvme: Path, part: SnapshotPart = WHOLE) -> bool:
+def is_staged(snapshot_sha256: str, nvme: Path, part: SnapshotPart = WHOLE_SNAPSHOT) -> bool:
     """Whether a staging in this boot left the part on `nvme`, and its files did not change since."""
     try:
         marker = codec.read(paths.marker(nvme, snapshot_sha256), Marker)
@@ -136,12 +136,12 @@ class Bringer:
     verified: Verified
 
     def bring_all(
-        self, wanted: Sequence[shards.ShardFile], workers: int, report: OnProgress | None
+        self, shard_files: Sequence[shards.ShardFile], workers: int, report: OnProgress | None
     ) -> list[copying.Copied]:
         """Bring the missing shards: first those that no other staging works on, then the rest, as they are done."""
-        missing = self.verified.not_verified(wanted)
-        total, lacking = (sum(shard.bytes for shard in some) for some in (wanted, missing))
-        meter = Meter(total, len(wanted), total - lacking, len(wanted) - len(missing))
+        missing = self.verified.not_verified(shard_files)
+        total, missing_bytes = (sum(shard.bytes for shard in some) for some in (shard_files, missing))
+        meter = Meter(total, len(shard_files), total - missing_bytes, len(shard_files) - len(missing))
         copied: list[copying.Copied] = []
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             for wait in (False, True):
@@ -181,10 +181,10 @@ class Bringer:
         self.verified.refresh()
         if not self.verified.not_verified([shard]):
             return True
-        whole = verify.is_whole(shards.shard_path(self.nvme, shard), shard)
-        if whole:
+        is_whole = verify.is_whole(shards.shard_path(self.nvme, shard), shard)
+        if is_whole:
             self.verified.note(shard)
-        return whole
+        return is_whole
 
 
 def _await(work: Iterable[_Work], meter: Meter, report: OnProgress | None) -> None:
@@ -224,11 +224,11 @@ def _manifest(sha256: str, origins: Sequence[Origin], nvme: Path) -> bytes:
     """The bytes of the manifest, from the NVMe or from the first origin that has it whole."""
     faults: list[str] = []
     name = paths.named(paths.SNAPSHOTS, sha256)
-    for place in (Folder(nvme), *origins):
+    for tier in (Folder(nvme), *origins):
         try:
-            with place.open(name) as stream:
-                data = small(stream, f"{place}: {name}")
-            verify.check_sha256(data, sha256, f"{place}: {name}")
+            with tier.open(name) as stream:
+                data = small(stream, f"{tier}: {name}")
+            verify.check_sha256(data, sha256, f"{tier}: {name}")
         except (Missing, Unreachable, verify.Mismatch) as error:
             faults.append(str(error))
         else:

@@ -51,8 +51,8 @@ def local_part(tensor: Tensor) -> tuple[Tensor, Part]:
     return local, Part(tuple(offsets), tuple(sizes))
 
 
-def cut(whole: Tensor, part: Part) -> Tensor:
-    """The elements of `whole` that are in `part`; nothing is copied."""
+def cut(tensor: Tensor, part: Part) -> Tensor:
+    """The elements of `tensor` that are in `part`; nothing is copied."""
     for dimension, (offset, size) in enumerate(zip(part.offsets, part.sizes, strict=True)):
-        whole = torch.narrow(whole, dimension, offset, size)
-    return whole
+        tensor = torch.narrow(tensor, dimension, offset, size)
+    return tensor

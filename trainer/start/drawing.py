@@ -62,9 +62,9 @@ def values(name: str, shape: tuple[int, ...], part: divided.Part, rule: Normal |
 
     It holds the part and one tile, whatever the shape is.
     """
-    found = np.empty(part.sizes, np.float32)
-    _draw_into(found, name, shape, part, rule, seed)
-    return found
+    array = np.empty(part.sizes, np.float32)
+    _draw_into(array, name, shape, part, rule, seed)
+    return array
 
 
 def _empty(tensor: Tensor, device: torch.device) -> Tensor:
@@ -117,8 +117,8 @@ def _draw_into(
         there = [
             slice(max(b, c) - c, min(e, c + s) - c) for b, e, c, s in zip(begin, end, (row, column), sizes, strict=True)
         ]
-        here = [slice(c + s.start - b, c + s.stop - b) for b, c, s in zip(begin, (row, column), there, strict=True)]
-        matrix[here[0], here[1]] = tile[there[0], there[1]]
+        tile_box = [slice(c + s.start - b, c + s.stop - b) for b, c, s in zip(begin, (row, column), there, strict=True)]
+        matrix[tile_box[0], tile_box[1]] = tile[there[0], there[1]]
 
 
 def _tile(out: Values, key: npt.NDArray[np.uint64], number: int, rule: Normal | Uniform) -> Values:
@@ -161,14 +161,14 @@ def _key(name: str, seed: int) -> npt.NDArray[np.uint64]:
     return np.frombuffer(hashlib.sha256(f"{seed}\0{name}".encode()).digest()[:16], "<u8").astype(np.uint64)
 
 
-Holder = tuple[nn.Module, str]
+ParameterOwner = tuple[nn.Module, str]
 
 
-def _shared_parameters(module: nn.Module) -> list[tuple[Holder, list[Holder]]]:
+def _shared_parameters(module: nn.Module) -> list[tuple[ParameterOwner, list[ParameterOwner]]]:
     """The parameters that several modules hold: the first holder of each, and the others."""
-    holders: dict[int, list[Holder]] = {}
-    for each in module.modules():
-        for key, parameter in each._parameters.items():
+    holders: dict[int, list[ParameterOwner]] = {}
+    for submodule in module.modules():
+        for key, parameter in submodule._parameters.items():
             if parameter is not None:
-                holders.setdefault(id(parameter), []).append((each, key))
+                holders.setdefault(id(parameter), []).append((submodule, key))
     return [(first, others) for first, *others in holders.values() if others]

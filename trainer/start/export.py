@@ -58,44 +58,44 @@ def export(
         raise ValueError(f"precision: found {precision!r}, expected one of {', '.join(PRECISIONS)}")
     if file_bytes <= 0:
         raise ValueError(f"found files of {file_bytes} bytes, expected a number above 0")
-    found = contents.open_verified(checkpoint, manifest or _manifest(checkpoint), "model")
-    progress = found.progress()
+    stored = contents.open_verified(checkpoint, manifest or _manifest(checkpoint), "model")
+    progress = stored.progress()
     text = _tokenizer(checkpoint, tokenizer, progress.lineage["tokenizer"])
     model, length = _decoder(progress.config), progress.config["batch"]["length"]
-    vocabulary_size, _ = found.tensor_type("model/embedding.weight").shape
+    vocabulary_size, _ = stored.tensor_type("model/embedding.weight").shape
     end = vocabulary.end_of_document(parsing.value(text)) if text else None
     data = Data(vocabulary=vocabulary_size, length=length)
     settings = huggingface.config_of(model, data, _TYPES[precision], end["id"] if end else None)
     files: dict[str, bytes | Blocks] = {huggingface.CONFIG: atomic.readable_json(settings)}
-    files |= _weights(found, Settings(settings["model_type"], model, data), _NAMES[precision], file_bytes)
+    files |= _weights(stored, Settings(settings["model_type"], model, data), _NAMES[precision], file_bytes)
     files |= _tokenizer_files(text, end, length) if text and end else {}
     return publication.write(target, LAYOUT, files)
 
 
-def _weights(found: "Contents", settings: Settings, dtype: str, file_bytes: int) -> "dict[str, bytes | Blocks]":
+def _weights(stored: "Contents", settings: Settings, dtype: str, file_bytes: int) -> "dict[str, bytes | Blocks]":
     """The weight files of an export by name, made while they are written, and their index where there are several."""
     parts: dict[str, list[WeightEntry]] = {}
-    there = set(found.tensor_names("model/"))  # a tied decoder has no head of its own
+    there = set(stored.tensor_names("model/"))  # a tied decoder has no head of its own
     for entry in table.entries(settings):
-        if f"model/{entry.ours}" in there:
-            parts.setdefault(entry.theirs, []).append(entry)
+        if f"model/{entry.name}" in there:
+            parts.setdefault(entry.hf_name, []).append(entry)
     planned = weight_files.plan({name: group[0].stored for name, group in parts.items()}, dtype, file_bytes)
-    content = {file.name: file.blocks(dtype, lambda name: _tensor(found, parts[name], dtype)) for file in planned}
+    content = {file.name: file.blocks(dtype, lambda name: _tensor(stored, parts[name], dtype)) for file in planned}
     return {**content, **weight_files.index(planned, dtype)}
 
 
-def _tensor(found: "Contents", parts: Sequence[WeightEntry], dtype: str) -> "Tensor":
+def _tensor(stored: "Contents", parts: Sequence[WeightEntry], dtype: str) -> "Tensor":
     """One tensor of the family, put together from ours."""
     import torch
 
     kind = {"F32": torch.float32, "BF16": torch.bfloat16}[dtype]
-    whole = torch.empty(parts[0].stored, dtype=kind)
+    full = torch.empty(parts[0].stored, dtype=kind)
     for entry in parts:
-        name = f"model/{entry.ours}"
-        ours = torch.empty(entry.shape, dtype=found.tensor_type(name).dtype)
-        found.load({name: ours})
-        entry.read(whole).copy_(ours)
-    return whole
+        name = f"model/{entry.name}"
+        own_tensor = torch.empty(entry.shape, dtype=stored.tensor_type(name).dtype)
+        stored.load({name: own_tensor})
+        entry.read(full).copy_(own_tensor)
+    return full
 
 
 def _decoder(config: dict[str, Any]) -> DecoderShape:
@@ -128,16 +128,16 @@ def _manifest(checkpoint: Path) -> str:
         raise ValueError(f"{checkpoint}: expected a checkpoint's folder: {error.strerror}: {MANIFEST}") from None
 
 
-def _tokenizer(checkpoint: Path, given: Path | None, sha256: str) -> bytes | None:
-    """The JSON of the tokenizer that the checkpoint was trained with. Raises ValueError when `given` is another."""
-    path = given or checkpoint.resolve().parents[2] / "tokenizers" / f"{sha256}.json"
-    if given is None and not path.exists():
+def _tokenizer(checkpoint: Path, tokenizer_file: Path | None, sha256: str) -> bytes | None:
+    """The JSON of the checkpoint's tokenizer. Raises ValueError when `tokenizer_file` is another."""
+    path = tokenizer_file or checkpoint.resolve().parents[2] / "tokenizers" / f"{sha256}.json"
+    if tokenizer_file is None and not path.exists():
         return None
     try:
         data = regular_file.read(path)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    found = digest.sha256(data)
-    if found != sha256:
-        raise ValueError(f"{path}: found SHA-256 {found[:16]}..., expected the tokenizer of this training, {sha256}")
+    actual = digest.sha256(data)
+    if actual != sha256:
+        raise ValueError(f"{path}: found SHA-256 {actual[:16]}..., expected the tokenizer of this training, {sha256}")
     return data

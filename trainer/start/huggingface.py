@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 GENERATION, TOKENIZER, TOKENIZER_CONFIG = "generation_config.json", "tokenizer.json", "tokenizer_config.json"
-SHOWN = 8
+MAX_EXAMPLES = 8
 """How many tensors of each fault a message names."""
 
 
@@ -73,8 +73,8 @@ def weight_files(folder: Path) -> list[str]:
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     try:
-        places = parsing.value(regular_file.read(folder / INDEX))["weight_map"]
-        names = {Path(name).name for name in places.values()}
+        file_by_tensor = parsing.value(regular_file.read(folder / INDEX))["weight_map"]
+        names = {Path(name).name for name in file_by_tensor.values()}
         outside = names & {"", ".", ".."} or {name for name in names if "\0" in name}
         require(not outside, "weight_map", f"found {outside}, expected names of files")
         return sorted(names)
@@ -93,11 +93,11 @@ class StoredWeights:
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings, self._family = folder, settings, table.named(settings.kind)
-        self._places: dict[str, tuple[Path, str]] = {}
+        self._file_and_name: dict[str, tuple[Path, str]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         for path in (folder / name for name in weight_files(folder)):
             for name, shape in _shapes(path).items():
-                self._places[self._family.standard(name)] = path, name
+                self._file_and_name[self._family.standard(name)] = path, name
                 self._shapes[self._family.standard(name)] = shape
 
     @property
@@ -124,7 +124,7 @@ class StoredWeights:
         """
         import safetensors
 
-        path, name = self._places[entry.theirs]
+        path, name = self._file_and_name[entry.hf_name]
         with safetensors.safe_open(path, "pt") as file:
             stored: Any = file.get_slice(name)
             return entry.read(stored if entry.shape else stored[...], offsets, sizes)
@@ -132,8 +132,8 @@ class StoredWeights:
     def state(self) -> "dict[str, Tensor]":
         """All of our model in fp32. Tied embeddings are the head too."""
         self.check()
-        found = {entry.ours: self.read(entry).float().contiguous() for entry in self.entries}
-        return self._family.finish(found, self.folder) if self._family.finish else found
+        tensors = {entry.name: self.read(entry).float().contiguous() for entry in self.entries}
+        return self._family.finish(tensors, self.folder) if self._family.finish else tensors
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -147,23 +147,27 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise ValueError(f"{path}: expected a safetensors file: {error}") from None
 
 
-def _faults(found: Mapping[str, tuple[int, ...]], wanted: Iterable[WeightEntry], counted: Iterable[str]) -> list[str]:
+def _faults(actual: Mapping[str, tuple[int, ...]], entries: Iterable[WeightEntry], counted: Iterable[str]) -> list[str]:
     """What is wrong with the tensors of a model, each kind of fault with what helps; `counted` must all be wanted."""
-    stored = {entry.theirs: entry.stored for entry in wanted}
-    missing = [f"{name}: found no such tensor, expected one of {list(stored[name])}" for name in stored.keys() - found]
+    stored = {entry.hf_name: entry.stored for entry in entries}
+    missing = [f"{name}: found no such tensor, expected one of {list(stored[name])}" for name in stored.keys() - actual]
     other = [
-        f"{name}: found {list(found[name])}, expected {list(shape)}"
+        f"{name}: found {list(actual[name])}, expected {list(shape)}"
         for name, shape in stored.items()
-        if name in found and found[name] != shape
+        if name in actual and actual[name] != shape
     ]
-    more = [f"{name}: found a tensor of {list(found[name])} that our model does not have" for name in counted]
-    more = [each for each, name in zip(more, counted, strict=True) if name not in stored]
+    more = [f"{name}: found a tensor of {list(actual[name])} that our model does not have" for name in counted]
+    more = [fault for fault, name in zip(more, counted, strict=True) if name not in stored]
     faults = [
         (missing, "missing", f"fetch all files again, or set the sizes in {CONFIG} to those of the files"),
         (more, "too many", f"set the sizes in {CONFIG} to those of the files, or remove these from the files"),
         (other, "of another shape", f"set the sizes in {CONFIG}, from which the expected shapes follow"),
     ]
-    return [f"{_count(each)} {what}: {_list(each)}: {remedy}" for each, what, remedy in faults if each]
+    return [
+        f"{_count(fault_list)} {what}: {_list(fault_list)}: {remedy}"
+        for fault_list, what, remedy in faults
+        if fault_list
+    ]
 
 
 def _count(faults: Sequence[str]) -> str:
@@ -171,6 +175,6 @@ def _count(faults: Sequence[str]) -> str:
 
 
 def _list(faults: Sequence[str]) -> str:
-    shown = sorted(faults)[:SHOWN]
-    rest = len(faults) - len(shown)
-    return ", ".join(shown) + (f", and {rest} more" if rest else "")
+    examples = sorted(faults)[:MAX_EXAMPLES]
+    rest = len(faults) - len(examples)
+    return ", ".join(examples) + (f", and {rest} more" if rest else "")

@@ -70,14 +70,14 @@ def check_fit(
     if tokenizer is not None:
         expected = replace(expected, vocabulary=tokenizer.vocab_size)
     if layout == "checkpoint":
-        found, there, sha256 = _checkpoint(folder, model)
+        stored_model, there, sha256 = _checkpoint(folder, model)
     else:
         settings = huggingface.read_settings(folder)
         huggingface.StoredWeights(folder, settings).check()
-        found, there, sha256 = settings.model, settings.data, tokenizer.sha256 if tokenizer else ""
-        if isinstance(model, DecoderShape) and isinstance(found, DecoderShape) and found.tied:
-            found = replace(found, tied=model.tied)  # one matrix of a file may become two
-    faults = [*_shape_faults(found, model), *_data_faults(there, expected)]
+        stored_model, there, sha256 = settings.model, settings.data, tokenizer.sha256 if tokenizer else ""
+        if isinstance(model, DecoderShape) and isinstance(stored_model, DecoderShape) and stored_model.tied:
+            stored_model = replace(stored_model, tied=model.tied)  # one matrix of a file may become two
+    faults = [*_shape_faults(stored_model, model), *_data_faults(there, expected)]
     if isinstance(model, EncoderShape) and expected.length > there.length:
         faults.append(
             f"positions: found {there.length}, expected {expected.length} or more, the tokens of batch.length"
@@ -102,9 +102,9 @@ def source(
         return lambda targets: _read_huggingface(folder, targets)
     from slipway.trainer.checkpoint.disk.contents import open_unverified
 
-    found = open_unverified(folder, init.digest)
+    checkpoint = open_unverified(folder, init.digest)
     share = world.rank / world.size
-    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
+    return lambda targets: checkpoint.load({f"model/{name}": target for name, target in targets.items()}, share)
 
 
 class WeightInitializable(Protocol):
@@ -131,28 +131,28 @@ def initialize_weights(
     return True
 
 
-def _shape_faults(found: Shape, wanted: Shape) -> list[str]:
+def _shape_faults(stored: Shape, expected: Shape) -> list[str]:
     """The fields in which two shapes differ, but for those that say nothing of the weights."""
-    there, here = asdict(found), asdict(wanted)
-    if there["kind"] != here["kind"]:
-        return [f"model.kind: found {there['kind']}, expected {here['kind']}"]
+    there, expected_fields = asdict(stored), asdict(expected)
+    if there["kind"] != expected_fields["kind"]:
+        return [f"model.kind: found {there['kind']}, expected {expected_fields['kind']}"]
     return [
-        f"model.{name}: found {there[name]}, expected {here[name]}"
+        f"model.{name}: found {there[name]}, expected {expected_fields[name]}"
         for name in there
-        if there[name] != here[name] and name not in TRAINING_ALONE
+        if there[name] != expected_fields[name] and name not in TRAINING_ALONE
     ]
 
 
-def _data_faults(found: Data, wanted: Data) -> list[str]:
+def _data_faults(stored: Data, expected: Data) -> list[str]:
     """The numbers of the data that the weights were not made for."""
     faults = []
-    if wanted.vocabulary and found.vocabulary != wanted.vocabulary:
-        faults.append(f"vocabulary: found {found.vocabulary} tokens, expected {wanted.vocabulary}, the snapshot's")
-    if any(wanted.picture) and found.picture != wanted.picture:
-        sizes = [" x ".join(map(str, each.picture)) for each in (found, wanted)]
+    if expected.vocabulary and stored.vocabulary != expected.vocabulary:
+        faults.append(f"vocabulary: found {stored.vocabulary} tokens, expected {expected.vocabulary}, the snapshot's")
+    if any(expected.picture) and stored.picture != expected.picture:
+        sizes = [" x ".join(map(str, data.picture)) for data in (stored, expected)]
         faults.append(f"pictures: found {sizes[0]}, expected {sizes[1]}, the snapshot's")
-    if wanted.classes and found.classes != wanted.classes:
-        faults.append(f"classes: found {found.classes}, expected {wanted.classes}, the snapshot's")
+    if expected.classes and stored.classes != expected.classes:
+        faults.append(f"classes: found {stored.classes}, expected {expected.classes}, the snapshot's")
     return faults
 
 
@@ -172,22 +172,22 @@ def _check_digest(init: Init, folder: Path, world: "World") -> None:
         fault = ValueError(f"init: {error}")
     except OSError as error:
         fault = LackingTier(f"init: {error.filename}: cannot be read: {error.strerror}")
-    gathered = world.gather((fault, hashed))
-    for each, _ in gathered:
-        if each is not None:
-            raise each
+    gathered = world.all_gather((fault, hashed))
+    for failure, _ in gathered:
+        if failure is not None:
+            raise failure
     if init.layout == "huggingface":
-        found = _combined({name: blake3 for each in gathered for name, blake3 in each[1].items()})
-        if found != init.digest:
-            raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
+        actual = _combined({name: blake3 for result in gathered for name, blake3 in result[1].items()})
+        if actual != init.digest:
+            raise ValueError(f"init: {folder}: found the digest {actual[:16]}..., expected {init.digest[:16]}...")
 
 
 def _check_checkpoint(init: Init, folder: Path, world: "World") -> dict[str, str]:
     """Verify this rank's share of the files that hold the weights of a checkpoint. Raises DamagedCheckpoint."""
     from slipway.trainer.checkpoint.disk.contents import open_unverified
 
-    found = open_unverified(folder, init.digest)
-    found.verify(sorted({*found.files_of("model"), PROGRESS})[world.rank :: world.size])
+    checkpoint = open_unverified(folder, init.digest)
+    checkpoint.verify(sorted({*checkpoint.files_of("model"), PROGRESS})[world.rank :: world.size])
     return {}
 
 
@@ -202,23 +202,23 @@ def _read_huggingface(folder: Path, targets: "Mapping[str, Tensor]") -> None:
     from slipway.trainer.start import divided
 
     stored = huggingface.StoredWeights(folder, huggingface.read_settings(folder))
-    entries = {entry.ours: entry for entry in stored.entries}
-    whole = stored.state() if stored.is_computed else {}
+    entries = {entry.name: entry for entry in stored.entries}
+    full_state = stored.state() if stored.is_computed else {}
     for name, target in targets.items():
         local, part = divided.local_part(target)
-        if whole:
-            local.copy_(divided.cut(whole[name], part))
+        if full_state:
+            local.copy_(divided.cut(full_state[name], part))
         elif local.numel():
             local.copy_(stored.read(entries[name], part.offsets, part.sizes))
 
 
-def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
+def _checkpoint(folder: Path, expected: Shape) -> tuple[Shape, Data, str]:
     """A checkpoint's model, what it knows of its data and its tokenizer's SHA-256, from its small files."""
-    found = manifest.decode(_manifest(folder))
-    manifest.require_readable(found.layout, folder)
-    if not isinstance(wanted, DecoderShape):
+    stored_manifest = manifest.decode(_manifest(folder))
+    manifest.require_readable(stored_manifest.layout, folder)
+    if not isinstance(expected, DecoderShape):
         raise ValueError(
-            f"model.kind: found {wanted.kind!r}, expected 'decoder', the only kind that can start from a checkpoint"
+            f"model.kind: found {expected.kind!r}, expected 'decoder', the only kind that can start from a checkpoint"
         )
     try:
         progress: dict[str, Any] = parsing.value(regular_file.read(folder / PROGRESS))
@@ -227,7 +227,7 @@ def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
     except ValueError as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
     try:
-        vocabulary, _ = TensorTable(folder, found).types["model/embedding.weight"].shape
+        vocabulary, _ = TensorTable(folder, stored_manifest).types["model/embedding.weight"].shape
     except OSError as error:
         raise LackingTier(f"init: {error}") from None
     except DamagedCheckpoint as error:

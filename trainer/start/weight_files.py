@@ -63,8 +63,8 @@ def index(files: Sequence[WeightFile], dtype: str) -> dict[str, bytes]:
     if len(files) == 1:
         return {}
     size = sum(math.prod(shape) * BYTES[dtype] for file in files for shape in file.shapes.values())
-    places = {name: file.name for file in files for name in file.shapes}
-    return {INDEX: atomic.readable_json({"metadata": {"total_size": size}, "weight_map": places})}
+    file_by_tensor = {name: file.name for file in files for name in file.shapes}
+    return {INDEX: atomic.readable_json({"metadata": {"total_size": size}, "weight_map": file_by_tensor})}
 
 
 def _header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> bytes:

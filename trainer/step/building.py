@@ -40,13 +40,13 @@ class DividedModel:
 
     def take_share(self, share: SequenceShare | None) -> None:
         """Give all parts this rank's share of every sequence."""
-        for each in (self.model, *self.parts):
-            each.share = share
+        for module in (self.model, *self.parts):
+            module.share = share
 
     def train(self, trains: bool) -> None:
         """Set whether all parts are being trained."""
-        for each in (self.model, *self.parts):
-            each.train(trains)
+        for module in (self.model, *self.parts):
+            module.train(trains)
 
 
 def built_on_meta(config: Config, devices: DeviceMesh | None, data: Data) -> DividedModel:
@@ -69,10 +69,10 @@ def built(config: Config, devices: DeviceMesh | None, data: Data, device: torch.
     """
     parallel.check_device(config, device)
     if drawing.says_how_it_begins(network_of(config.model.kind)):
-        found = built_on_meta(config, devices, data)
-        drawing.allocate(nn.ModuleList(found.called), found.model, device)
-        share_parameters(found.model, found.parts)
-        return found
+        divided_model = built_on_meta(config, devices, data)
+        drawing.allocate(nn.ModuleList(divided_model.called), divided_model.model, device)
+        share_parameters(divided_model.model, divided_model.parts)
+        return divided_model
     randomness.seed_for_model(config.run.seed)
     return _divided(models.build(config.model, data), config, devices, device)
 
@@ -88,16 +88,16 @@ def _divided(
     stages = count * config.layout.stages_per_rank
     if count > 1:
         keep_stages(model, numbers, stages)
-    if device is not None and any(each.device != device for each in [*model.parameters(), *model.buffers()]):
+    if device is not None and any(tensor.device != device for tensor in [*model.parameters(), *model.buffers()]):
         model.to(device)  # not in a plan: what is there without memory lies there already, and cannot be moved
     parallel.divide(model, devices, config)
-    parts = [stage_model(model, layers, each, stages) for each in numbers] if len(numbers) > 1 else [model]
+    parts = [stage_model(model, layers, number, stages) for number in numbers] if len(numbers) > 1 else [model]
     called: list[nn.Module] = [model]
     if count > 1:
-        ends = [(each == 0, each == stages - 1) for each in numbers]
+        ends = [(number == 0, number == stages - 1) for number in numbers]
         called = [StageModule(part, config.run.precision, *end) for part, end in zip(parts, ends, strict=True)]
-    for each, part in zip(called, parts, strict=True):
-        parallel.shard(each, part, devices, config)
+    for module, part in zip(called, parts, strict=True):
+        parallel.shard(module, part, devices, config)
     share_parameters(model, parts)
     return DividedModel(model, parts, called, targets, flops)
 

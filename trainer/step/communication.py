@@ -44,8 +44,10 @@ def attach(called: Sequence[nn.Module], config: Communication, seed: int, timeli
     Returns a compression whose state a checkpoint must hold: there is one only where ranks have the whole model. The
     timeline records when each bucket of gradients is handed over to be reduced.
     """
-    found = [_attach(each, config, seed, timeline) for each in called if isinstance(each, DistributedDataParallel)]
-    return found[0] if found else None
+    hooks = [
+        _attach(module, config, seed, timeline) for module in called if isinstance(module, DistributedDataParallel)
+    ]
+    return hooks[0] if hooks else None
 
 
 def _attach(ddp: DistributedDataParallel, config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:

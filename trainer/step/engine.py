@@ -85,7 +85,7 @@ class Engine:
         divided.take_share(parallel.sequence_share(world))
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
-        self._called = [self._replicated(each) for each in divided.called]
+        self._called = [self._replicated(module) for module in divided.called]
         self._passes = passes_of(divided, self._called, devices, config, self._data, world, self.timeline)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
         self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
@@ -102,7 +102,7 @@ class Engine:
         """Begin with the weights of `source`; this rank reads its own part."""
         source(self.model.state_dict())
 
-    def accumulate(self, rows: Rows, places: SampleNumbers, sequences: int | None = None) -> Sums:
+    def accumulate(self, rows: Rows, sample_ids: SampleNumbers, sequences: int | None = None) -> Sums:
         """Add this rank's gradients of the global mean loss; returns the sums of the samples that count on this rank.
 
         The samples are its share of a batch, or of so many `sequences`. Ranks average gradients, so each rank's loss is
@@ -113,7 +113,7 @@ class Engine:
         self._statistics.remember()
         while True:
             try:
-                return self._accumulate(rows, places, sequences or self.config.batch.sequences)
+                return self._accumulate(rows, sample_ids, sequences or self.config.batch.sequences)
             except (RuntimeError, MemoryError) as error:
                 if not exhaustion.is_out_of_memory(error):
                     raise
@@ -154,31 +154,31 @@ class Engine:
         """
         known = exhaustion.has_noted(self.config, self.world.size)
         useful = exhaustion.is_an_error_on(self.world.device) and not known
-        if not self._can_be_repeated or not self.world.from_leader(useful):
+        if not self._can_be_repeated or not self.world.broadcast(useful):
             return
-        begun, asked = time.perf_counter(), self._micro
+        begun, requested_micro = time.perf_counter(), self._micro
         self.repeatable(self._try_largest_parts)
-        if self.world.leads:
+        if self.world.is_rank_zero:
             exhaustion.note_micro_batch(self.config, self.world.size, self._micro)
-        self._on_event("probed", micro=self._micro, asked=asked, seconds=time.perf_counter() - begun)
+        self._on_event("probed", micro=self._micro, asked=requested_micro, seconds=time.perf_counter() - begun)
 
     def _try_largest_parts(self) -> None:
         """Gradients of blank samples, which are forgotten again; a second part finds those of the first."""
         share = -(-self.config.batch.sequences // self.world.data_size)
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
-        rows, places = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
+        rows, sample_ids = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
         copies = self.config.optimiser.copies
         reserved = step_state.reserve(self._parameters.values(), self.optimiser, copies)
-        self.accumulate(rows, places, count * self.world.data_size)
+        self.accumulate(rows, sample_ids, count * self.world.data_size)
         del reserved
         self.optimiser.zero_grad(set_to_none=True)
         self._statistics.restore(self.model)
-        self.world.sum(0.0)
+        self.world.all_reduce(0.0)
 
-    def _accumulate(self, rows: Rows, places: SampleNumbers, sequences: int) -> Sums:
+    def _accumulate(self, rows: Rows, sample_ids: SampleNumbers, sequences: int) -> Sums:
         part = self.world.mesh.drawing_part(self.world.rank)
-        randomness.seed_for_step(self.config.run.seed, int(places[0]), part)
-        parts = self.leaving.watched(self._parts(rows, places, sequences, trains=True))
+        randomness.seed_for_step(self.config.run.seed, int(sample_ids[0]), part)
+        parts = self.leaving.guarded(self._parts(rows, sample_ids, sequences, trains=True))
         sums = self._passes.train(parts, self._weight())
         parallel.complete_gradients(self.model, self.devices)
         return self._counted(sums)
@@ -218,7 +218,7 @@ class Engine:
             squares = gradients.squares(self.model, self.world)
         with self.timeline.part("communication"):
             # Waiting for other ranks is communication.
-            totals = self.world.column(squares, sums.losses, sums.hits, *others)
+            totals = self.world.to_vector(squares, sums.losses, sums.hits, *others)
             if self.world.size > 1:
                 dist.all_reduce(totals)
         scale = self._scale.value if self._scale else 1.0
@@ -228,8 +228,8 @@ class Engine:
             gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
             totals[0] = norm
         with self.timeline.part("communication"):
-            found, loss, correct, *other_sums = read(totals)
-        return StepTotals(loss, correct, self._accepted(found), other_sums)
+            total_norm, loss, correct, *other_sums = read(totals)
+        return StepTotals(loss, correct, self._accepted(total_norm), other_sums)
 
     def clip(self) -> float:
         """`finish` with nothing but the gradients: returns their norm before."""
@@ -275,8 +275,8 @@ class Engine:
 
     def whole_state(self) -> CarriedState | None:
         """This rank's part of the state after its last update; None where it broke off in one, or has a part alone."""
-        if self._mark.kept or self._own is not None or self._mark.halfway:
-            return self._mark.kept
+        if self._mark.carried_state or self._own is not None or self._mark.halfway:
+            return self._mark.carried_state
         if not self._mark.begun:
             self._statistics.remember()
             self._mark.extra = self.extra_state()
@@ -297,10 +297,10 @@ class Engine:
         if self._own and state:
             self._own.load_state(state)
 
-    def measure(self, rows: Rows, places: SampleNumbers, count: int) -> Sums:
+    def measure(self, rows: Rows, sample_ids: SampleNumbers, count: int) -> Sums:
         """The sums over these samples, without gradients: this rank's share of the `count` samples of all ranks."""
         self.divided.train(False)
-        sums = self._passes.measure(self._parts(rows, places, count), self._count_batch)
+        sums = self._passes.measure(self._parts(rows, sample_ids, count), self._count_batch)
         self.divided.train(True)
         return self._counted(sums)
 
@@ -316,14 +316,14 @@ class Engine:
         if self._scale and "loss_scale" in state:
             self._scale = LossScale(*state["loss_scale"])
 
-    def _parts(self, rows: Rows, places: SampleNumbers, sequences: int, trains: bool = False) -> list[MicroBatch]:
+    def _parts(self, rows: Rows, sample_ids: SampleNumbers, sequences: int, trains: bool = False) -> list[MicroBatch]:
         """This rank's share of `sequences` in micro-batches; every rank has equally many."""
         ranks = self.world.mesh.pipeline
         # Interleaved stages take a step's micro-batches in rounds, one for each rank.
         rounds = ranks if trains and self.config.layout.schedule == "interleaved" else 1
         count, alike = alike_parts(sequences, self._micro, self.world.data_size, rounds)
         # Blank samples change no sum, but they would change running statistics: such models get empty parts instead.
-        return list(cut(rows, places, count, (alike if ranks > 1 else 1) if self.model.recomputes else 0))
+        return list(cut(rows, sample_ids, count, (alike if ranks > 1 else 1) if self.model.recomputes else 0))
 
     def _weight(self) -> float:
         """The factor of a rank's summed losses, whose gradients are averaged over ranks afterwards."""
@@ -342,17 +342,17 @@ class Engine:
     def _shrink(self, reason: str) -> None:
         """Halve the micro-batch. Raises OutOfMemory if it was 1."""
         self.optimiser.zero_grad(set_to_none=True)
-        found = self._largest
-        if found == 1:
-            raise exhaustion.out_of_memory(found, reason)
-        self._micro = found // 2
-        if self.world.leads or self._works_alone:
+        largest = self._largest
+        if largest == 1:
+            raise exhaustion.out_of_memory(largest, reason)
+        self._micro = largest // 2
+        if self.world.is_rank_zero or self._works_alone:
             exhaustion.note_micro_batch(self.config, self.world.size, self._micro)
-        self._on_event("out_of_memory", micro=found, retried_with=self._micro, reason=reason)
+        self._on_event("out_of_memory", micro=largest, retried_with=self._micro, reason=reason)
 
     def _divide_again(self, peers: SectionPeers) -> None:
         """The same weights in a new model, whose ranks talk in new process groups. All ranks call at once."""
-        self._mark.kept = step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+        self._mark.carried_state = step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
         del self.divided, self.model, self._called, self._passes
@@ -360,8 +360,8 @@ class Engine:
         exhaustion.give_back_memory(self.world.device)
         peers.rejoin()
         self._lay_out()
-        self.continue_from(self._mark.kept)
-        self._mark.kept = None
+        self.continue_from(self._mark.carried_state)
+        self._mark.carried_state = None
 
 
 def passes_of(
@@ -375,10 +375,10 @@ def passes_of(
 ) -> "Passes | PipelinePasses":
     """The passes of this rank; `called` are the modules to call, one for each of its stages."""
     if devices is None or world.mesh.pipeline == 1:
-        (whole,) = called
-        return Passes(divided.model, whole, config, world.device, timeline)
+        (module,) = called
+        return Passes(divided.model, module, config, world.device, timeline)
     # Imported only here: PyTorch's pipelines import its compiler.
     from slipway.trainer.step.pipeline import PipelinePasses
 
-    stages = [each for each in divided.called if isinstance(each, StageModule)]
+    stages = [module for module in divided.called if isinstance(module, StageModule)]
     return PipelinePasses(divided.model, stages, called, devices, config, data, world.device, timeline)

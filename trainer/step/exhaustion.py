@@ -19,9 +19,9 @@ from slipway.trainer.config.resolved import Config
 from slipway.trainer.record import causes, files
 
 T = TypeVar("T")
-ADVICE = "divide the model (layout.shard, layout.tensor), recompute (layout.activations), or shorten its samples"
+REMEDIES = "divide the model (layout.shard, layout.tensor), recompute (layout.activations), or shorten its samples"
 
-WORDS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
+OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """What the messages say of libraries whose errors have no class: PyTorch's allocator of a host, and cuBLAS."""
 
 
@@ -47,7 +47,7 @@ class OutOfMemory(causes.Failure):
 def out_of_memory(micro: int, reason: str) -> OutOfMemory:
     """The error of a rank that ran out of memory with micro-batches of `micro` samples."""
     if micro == 1:
-        return OutOfMemory(f"out of memory with a micro-batch of 1: {ADVICE} ({reason})", reason, answered=False)
+        return OutOfMemory(f"out of memory with a micro-batch of 1: {REMEDIES} ({reason})", reason, answered=False)
     message = f"out of memory with a micro-batch of {micro}: the next start takes {micro // 2}"
     return OutOfMemory(message, reason, answered=True)
 
@@ -59,25 +59,25 @@ def reason(error: BaseException) -> str | None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on the device or on the host (whose allocator has no error of its own)."""
-    return any(_says_so(each) for each in _with_causes(error))
+    return any(_says_so(exception) for exception in _with_causes(error))
 
 
 def first_line(error: BaseException) -> str:
     """What the allocator said. A pipeline's schedule raises an error of its own that has the allocator's as cause."""
-    said = next((each for each in _with_causes(error) if _says_so(each)), error)
-    return next(iter(str(said).splitlines()), type(said).__name__)
+    exception = next((candidate for candidate in _with_causes(error) if _says_so(candidate)), error)
+    return next(iter(str(exception).splitlines()), type(exception).__name__)
 
 
 def _says_so(error: BaseException) -> bool:
-    words = isinstance(error, RuntimeError) and any(each in str(error) for each in WORDS)
-    return words or isinstance(error, torch.OutOfMemoryError | MemoryError)
+    has_text = isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY_TEXTS)
+    return has_text or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__
+    exception: BaseException | None = error
+    while exception is not None:
+        yield exception
+        exception = exception.__cause__
 
 
 def is_an_error_on(device: torch.device) -> bool:
@@ -113,16 +113,16 @@ def noting(config: Config, ranks: int, largest: Callable[[], int]) -> Iterator[N
 
 def has_noted(config: Config, ranks: int) -> bool:
     """Whether as many ranks in the same layout have noted a micro-batch that fits."""
-    found = codec.read_if_whole(_path(config), MicroBatchNote)
-    return found is not None and found.where == _where(config, ranks)
+    note = codec.read_if_whole(_path(config), MicroBatchNote)
+    return note is not None and note.where == _where(config, ranks)
 
 
 def noted_micro_batch(config: Config, ranks: int) -> int:
     """The configuration's micro-batch, or a smaller one that as many ranks in the same layout have noted."""
-    found = codec.read_if_whole(_path(config), MicroBatchNote)
-    if found is None or found.where != _where(config, ranks):
+    note = codec.read_if_whole(_path(config), MicroBatchNote)
+    if note is None or note.where != _where(config, ranks):
         return config.batch.micro
-    return min(config.batch.micro, found.micro)
+    return min(config.batch.micro, note.micro)
 
 
 def _where(config: Config, ranks: int) -> dict[str, Any]:

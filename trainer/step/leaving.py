@@ -37,9 +37,9 @@ class Leaving:
         """The step is done."""
         self._stop, self._usual = False, time.monotonic() - self._begun
 
-    def watched(self, parts: Sequence[MicroBatch]) -> Sequence[MicroBatch]:
+    def guarded(self, parts: Sequence[MicroBatch]) -> Sequence[MicroBatch]:
         """The micro-batches; who goes through them raises StepLeft before one, when the step is to be left."""
-        return parts if self._stop is False else _Watched(parts, self)
+        return parts if self._stop is False else _GuardedParts(parts, self)
 
     def look(self, done: int, parts: int) -> None:
         """Raises StepLeft when this rank was asked to stop, and much of the step is left."""
@@ -51,7 +51,7 @@ class Leaving:
             raise StepLeft(WORD)
 
 
-class _Watched(Sequence[MicroBatch]):
+class _GuardedParts(Sequence[MicroBatch]):
     """Micro-batches with a look before each."""
 
     def __init__(self, parts: Sequence[MicroBatch], leaving: Leaving) -> None:

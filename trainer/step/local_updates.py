@@ -30,8 +30,8 @@ class LocalUpdates:
         """The ranks also synchronise after `last_step`."""
         self._model, self._optimiser, self._world, self._last_step = model, optimiser, world, last_step
         self._every = config.local_steps
-        self._moved = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-        self._anchor = {name: nn.Parameter(torch.empty_like(weight)) for name, weight in self._moved.items()}
+        self._trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self._anchor = {name: nn.Parameter(torch.empty_like(weight)) for name, weight in self._trained.items()}
         self._outer = momentum.SGD(
             self._anchor.values(),
             lr=config.outer_learning_rate,
@@ -52,7 +52,7 @@ class LocalUpdates:
         """What this rank needs beside the weights to continue after a synchronisation; no two ranks have the same."""
         inner = {
             f"inner/{name}/{key}": torch.as_tensor(value)
-            for name, weight in self._moved.items()
+            for name, weight in self._trained.items()
             for key, value in self._optimiser.state[weight].items()
         }
         return inner | {
@@ -63,14 +63,14 @@ class LocalUpdates:
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Continue from what `state` returned, and from the weights that the model has now."""
-        kept: dict[str, dict[str, dict[str, Any]]] = {"inner": {}, "outer": {}}
+        states: dict[str, dict[str, dict[str, Any]]] = {"inner": {}, "outer": {}}
         for path, value in state.items():
             whose, name, key = path.split("/")
-            weight = self._moved[name]
-            kept[whose].setdefault(name, {})[key] = value.to(weight.device, copy=True)
-        for name, weight in self._moved.items():
-            self._optimiser.state[weight] = kept["inner"].get(name, {})
-            self._outer.state[self._anchor[name]] = kept["outer"].get(name, {})
+            weight = self._trained[name]
+            states[whose].setdefault(name, {})[key] = value.to(weight.device, copy=True)
+        for name, weight in self._trained.items():
+            self._optimiser.state[weight] = states["inner"].get(name, {})
+            self._outer.state[self._anchor[name]] = states["outer"].get(name, {})
         self._apart = False
 
     @torch.no_grad()
@@ -78,7 +78,7 @@ class LocalUpdates:
         """Remember the weights before the first step after a synchronisation."""
         if self._apart:
             return
-        for name, weight in self._moved.items():
+        for name, weight in self._trained.items():
             self._anchor[name].copy_(weight)
         self._apart = True
 
@@ -86,12 +86,12 @@ class LocalUpdates:
     def _synchronise(self) -> None:
         # Where gradients were not finite, the optimiser may have taken no step since the last synchronisation.
         self._remember_anchor()
-        for name, weight in self._moved.items():
+        for name, weight in self._trained.items():
             self._anchor[name].grad = self._anchor[name] - weight
         self._average([anchor.grad for anchor in self._anchor.values() if anchor.grad is not None])
         self._outer.step()
         self._outer.zero_grad(set_to_none=True)
-        for name, weight in self._moved.items():
+        for name, weight in self._trained.items():
             weight.copy_(self._anchor[name])
         self._average(self._statistics())
         self._apart = False
@@ -99,8 +99,8 @@ class LocalUpdates:
     def _statistics(self) -> list[Tensor]:
         """The running means and variances of the model; empty for a model without them."""
         weights = dict(self._model.named_parameters())
-        kept = self._model.state_dict()
-        return [tensor for name, tensor in kept.items() if name not in weights and tensor.is_floating_point()]
+        model_state = self._model.state_dict()
+        return [tensor for name, tensor in model_state.items() if name not in weights and tensor.is_floating_point()]
 
     def _average(self, tensors: list[Tensor]) -> None:
         """The mean over the ranks, in place."""

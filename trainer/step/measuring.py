@@ -79,29 +79,29 @@ class Measurement:
         With `confidence`, they say how sure the model was. All ranks call with equally many batches. Raises
         MemoryError when one does not fit.
         """
-        shares, mine = self.world.data_size, list[BatchSums]()
+        shares, own_sums = self.world.data_size, list[BatchSums]()
         for first in range(0, len(batches), shares):
             number = first + self.world.data_rank
-            found = self._batch(number % len(batches), batches, confidence)
+            batch_sums = self._batch(number % len(batches), batches, confidence)
             if number < len(batches):
-                mine.append(found)
+                own_sums.append(batch_sums)
             on_round(min(first + shares, len(batches)))
         free_gathered_weights(self.model)
-        gathered = self.world.gather(mine if self.world.counts_losses else [])
-        return sorted((each for of_rank in gathered for each in of_rank), key=lambda each: each.number)
+        gathered = self.world.all_gather(own_sums if self.world.counts_losses else [])
+        return sorted((entry for of_rank in gathered for entry in of_rank), key=lambda entry: entry.number)
 
     def _batch(self, number: int, batches: Sequence[Batch], confidence: bool = False) -> BatchSums:
-        rows, places = batches[number]()
-        with finding_no_memory(f"with {len(places)} samples at once"):
-            inputs, targets = self.model.prepare(rows, places, self.world.device)
+        rows, sample_ids = batches[number]()
+        with finding_no_memory(f"with {len(sample_ids)} samples at once"):
+            inputs, targets = self.model.prepare(rows, sample_ids, self.world.device)
             if self.model.causal:
                 parallel.take_length(self.model, self._devices, inputs.shape[1])
             outputs = self.model(inputs, *self.model.bounds(rows, self.world.device))
-            loss, right = score(self.model, outputs, targets, len(places))
-            found = float(loss), int(right)
+            loss, right = score(self.model, outputs, targets, len(sample_ids))
+            totals = float(loss), int(right)
             sure = self._confidence(outputs, targets) if confidence else ()
-        predicted = targets.numel() if self.model.causal else len(places) * self._targets_per_sample
-        return BatchSums(number, *found, predicted, sure)
+        predicted = targets.numel() if self.model.causal else len(sample_ids) * self._targets_per_sample
+        return BatchSums(number, *totals, predicted, sure)
 
     def _confidence(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[int, float, int], ...]:
         """How sure the model was, in `PARTS` equal parts of the probability; empty where a rank lacks logits.
@@ -132,7 +132,7 @@ class Measurement:
         free_gathered_weights(self.model)
         one = max(1, _peak(device) - before)
         fits = int(USED * _free(device) / one)
-        return max(1, min(ROWS, *self.world.gather(fits)))
+        return max(1, min(ROWS, *self.world.all_gather(fits)))
 
 
 def _start_of_peak(device: torch.device) -> int:

@@ -23,7 +23,7 @@ class MicroBatch:
     """One part of a rank's share."""
 
     rows: Rows
-    places: SampleNumbers
+    sample_ids: SampleNumbers
     real: int
     """The first `real` rows are samples of the share; the rest is blank, and counts in no loss and no gradient."""
 
@@ -34,13 +34,13 @@ def alike_parts(sequences: int, micro: int, shares: int, rounds: int) -> tuple[i
     return count, -(-sequences // shares // count)
 
 
-def cut(rows: Rows, places: SampleNumbers, count: int, size: int) -> Iterator[MicroBatch]:
+def cut(rows: Rows, sample_ids: SampleNumbers, count: int, size: int) -> Iterator[MicroBatch]:
     """`count` parts of equal size, give or take a sample, each filled with blank samples up to at least `size`."""
     for index in range(count):
-        which = rank_slice(len(places), index, count)
+        which = rank_slice(len(sample_ids), index, count)
         real = which.stop - which.start
         blank = max(0, size - real)
-        yield MicroBatch(_filled(_rows(rows, which), blank), _fill(places[which], blank), real)
+        yield MicroBatch(_filled(_rows(rows, which), blank), _fill(sample_ids[which], blank), real)
 
 
 def blank(data: Data, count: int, documents: bool = False) -> Rows:
@@ -55,9 +55,9 @@ def joined(parts: Sequence[Rows]) -> Rows:
     """The samples of several parts, one after the other."""
     first: Any = parts[0]
     if isinstance(first, np.ndarray):
-        return np.concatenate([each for each in parts if isinstance(each, np.ndarray)])
-    found: Rows = type(first)(*map(np.concatenate, zip(*parts, strict=True)))
-    return found
+        return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
+    rows: Rows = type(first)(*map(np.concatenate, zip(*parts, strict=True)))
+    return rows
 
 
 def _rows(rows: Rows, which: slice) -> Rows:
@@ -71,8 +71,8 @@ def _filled(rows: Rows, blank: int) -> Rows:
 def _with_each(rows: Rows, change: Callable[[npt.NDArray[Any]], Any]) -> Rows:
     """The rows with each of their arrays changed."""
     kind: Any = type(rows)
-    found: Rows = kind(*map(change, rows)) if isinstance(rows, Labelled | Documented) else change(rows)
-    return found
+    result: Rows = kind(*map(change, rows)) if isinstance(rows, Labelled | Documented) else change(rows)
+    return result
 
 
 def _fill(values: npt.NDArray[Any], blank: int) -> npt.NDArray[Any]:

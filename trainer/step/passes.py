@@ -62,15 +62,15 @@ class Prepared(NamedTuple):
     bounds: tuple[Tensor, ...]
 
 
-def prepared(model: Model, rows: Rows, places: SampleNumbers, device: torch.device) -> Prepared:
+def prepared(model: Model, rows: Rows, sample_ids: SampleNumbers, device: torch.device) -> Prepared:
     """The samples as this rank's part of the model takes them."""
-    inputs, targets = model.prepare(rows, places, device)
+    inputs, targets = model.prepare(rows, sample_ids, device)
     bounds = model.bounds(rows, device)
-    cut = model.share.cut if model.share is not None else _whole
+    cut = model.share.cut if model.share is not None else _identity
     return Prepared(cut(inputs), cut(targets), tuple(map(cut, bounds)))
 
 
-def _whole(x: Tensor) -> Tensor:
+def _identity(x: Tensor) -> Tensor:
     return x
 
 
@@ -119,7 +119,7 @@ class Passes:
         return sums
 
     def _forward(self, called: nn.Module, part: MicroBatch) -> tuple[Tensor, Tensor]:
-        given = prepared(self._model, part.rows, part.places, self._device)
+        batch = prepared(self._model, part.rows, part.sample_ids, self._device)
         with autocast(self._precision, self._device):
-            outputs = called(given.inputs, *given.bounds)
-        return score(self._model, outputs, given.targets, part.real)
+            outputs = called(batch.inputs, *batch.bounds)
+        return score(self._model, outputs, batch.targets, part.real)

@@ -80,13 +80,13 @@ class PipelinePasses:
     ) -> tuple[tuple[Tensor, ...], Tensor | None, dict[str, Any]]:
         """The inputs, for the first stage; the numbers of the micro-batches, for the last one; bounds, for each."""
         rows = joined([part.rows for part in parts])
-        places = np.concatenate([part.places for part in parts])
-        inputs, targets, bounds = prepared(self._model, rows, places, self._device)
+        sample_ids = np.concatenate([part.sample_ids for part in parts])
+        inputs, targets, bounds = prepared(self._model, rows, sample_ids, self._device)
         self._parts, self._weight, self._targets, self._sums = parts, weight, targets, Sums.zero(self._device)
         target = torch.arange(len(parts)) if self._stages[-1].last else None
         # The stage was described to the schedule by contiguous tensors, so it must receive such tensors.
-        given = (inputs.contiguous(),) if self._stages[0].first else ()
-        return given, target, dict(zip(("begins",), bounds, strict=False))
+        arguments = (inputs.contiguous(),) if self._stages[0].first else ()
+        return arguments, target, dict(zip(("begins",), bounds, strict=False))
 
     def _loss(self, outputs: Tensor, which: Tensor) -> Tensor:
         """The weighted loss of one micro-batch."""
@@ -98,28 +98,30 @@ class PipelinePasses:
 
     def _schedule(self, parts: Sequence[MicroBatch], trains: bool) -> OneStage | SeveralStages:
         """The schedule for this number and size of micro-batches; it is kept, as it has receive buffers."""
-        key = len(parts), len(parts[0].places), trains
+        key = len(parts), len(parts[0].sample_ids), trains
         if key not in self._schedules:
             self._schedules[key] = self._new_schedule(*key)
         return self._schedules[key]
 
     def _new_schedule(self, count: int, size: int, trains: bool) -> OneStage | SeveralStages:
         """One of PyTorch's. Without gradients there is nothing to be gained by turns: each stage takes all parts."""
-        stages: list[Any] = [self._stage(place, size, trains) for place in range(len(self._stages))]
+        stages: list[Any] = [self._stage(index, size, trains) for index in range(len(self._stages))]
         if len(stages) > 1:
             several = ScheduleInterleaved1F1B if trains else ScheduleLoopedBFS
             return several(stages, count, loss_fn=self._loss, scale_grads=False)
         one = Schedule1F1B if trains and self._config.layout.schedule == "1f1b" else ScheduleGPipe
         return one(stages[0], count, loss_fn=self._loss, scale_grads=False)
 
-    def _stage(self, place: int, size: int, trains: bool) -> PipelineStage:
+    def _stage(self, index: int, size: int, trains: bool) -> PipelineStage:
         """A stage of this rank for micro-batches of `size` samples, with the shapes of its inputs and outputs."""
-        stage = self._stages[place]
-        inputs, hidden, outputs = (each.new_empty(size, *each.shape[1:]) for each in self._shapes)
-        given = inputs if stage.first else hidden.requires_grad_(trains)
+        stage = self._stages[index]
+        inputs, hidden, outputs = (tensor.new_empty(size, *tensor.shape[1:]) for tensor in self._shapes)
+        stage_input = inputs if stage.first else hidden.requires_grad_(trains)
         taken = outputs.requires_grad_(trains) if stage.last else hidden.requires_grad_(trains)
-        called = self._called[place] if trains else stage
-        return PipelineStage(called, self._numbers[place], self._count, self._device, given, taken, group=self._group)
+        called = self._called[index] if trains else stage
+        return PipelineStage(
+            called, self._numbers[index], self._count, self._device, stage_input, taken, group=self._group
+        )
 
 
 def _shapes(config: Config, data: Data, divided: Model) -> tuple[Tensor, Tensor, Tensor]:

@@ -51,13 +51,13 @@ class PowerSGD:
             matrix.add_(self._errors[name])
         lefts = [matrix @ self._factors[name] for name, matrix in matrices.items()]
         _average([*others, *lefts])
-        lefts = [torch.linalg.qr(left).Q for left in lefts]
-        rights = [matrix.T @ left for matrix, left in zip(matrices.values(), lefts, strict=True)]
+        lefts = [torch.linalg.qr(p).Q for p in lefts]
+        rights = [matrix.T @ p for matrix, p in zip(matrices.values(), lefts, strict=True)]
         _average(rights)
-        for (name, matrix), left, right in zip(matrices.items(), lefts, rights, strict=True):
-            approximation = left @ right.T
+        for (name, matrix), p, q in zip(matrices.items(), lefts, rights, strict=True):
+            approximation = p @ q.T
             torch.sub(matrix, approximation, out=self._errors[name])
-            self._factors[name].copy_(right)
+            self._factors[name].copy_(q)
             matrix.copy_(approximation)
         return _done(bucket.buffer())
 

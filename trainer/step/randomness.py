@@ -19,8 +19,8 @@ def seed_for_step(seed: int, first_sample: int, part: int) -> None:
     first_sample: the number in the training's sequence of the first sample of this rank's share; part: the number of
     this rank's part of their activations (`slipway.trainer.config.layout.Mesh.drawing_part`).
     """
-    words = draws.mix(np.array([seed], np.uint64) + draws.GOLDEN) + np.array([first_sample], np.uint64) * draws.GOLDEN
-    value = int(draws.mix(draws.mix(words) + np.array([part], np.uint64) * draws.GOLDEN)[0])
+    counter = draws.mix(np.array([seed], np.uint64) + draws.GOLDEN) + np.array([first_sample], np.uint64) * draws.GOLDEN
+    value = int(draws.mix(draws.mix(counter) + np.array([part], np.uint64) * draws.GOLDEN)[0])
     _seed(value)
 
 

@@ -34,9 +34,9 @@ class StageModule(nn.Module):
         return x.float()
 
 
-def stages_of(rank: int, ranks: int, each: int) -> range:
-    """The numbers of the stages that a rank of the pipeline has, where every rank has `each`."""
-    return range(rank, ranks * each, ranks)
+def stages_of(rank: int, ranks: int, stages_per_rank: int) -> range:
+    """The numbers of the stages that a rank of the pipeline has, where every rank has `stages_per_rank`."""
+    return range(rank, ranks * stages_per_rank, ranks)
 
 
 def blocks_of(layers: int, numbers: Sequence[int], count: int) -> list[int]:
@@ -60,11 +60,11 @@ def stage_model(model: Model, layers: int, number: int, count: int) -> Model:
     """
     part = copy.copy(model)
     others = {*(model.first_uses if number else ()), *(model.last_uses if number < count - 1 else ())}
-    part._modules = {name: each for name, each in model._modules.items() if name not in others}
-    part._parameters = {name: each for name, each in model._parameters.items() if name not in others}
-    mine = set(map(str, _blocks(layers, number, count)))
+    part._modules = {name: module for name, module in model._modules.items() if name not in others}
+    part._parameters = {name: parameter for name, parameter in model._parameters.items() if name not in others}
+    own_blocks = set(map(str, _blocks(layers, number, count)))
     part.blocks = copy.copy(model.blocks)
-    part.blocks._modules = {name: each for name, each in model.blocks._modules.items() if name in mine}
+    part.blocks._modules = {name: block for name, block in model.blocks._modules.items() if name in own_blocks}
     return part
 
 
@@ -78,5 +78,5 @@ def share_parameters(model: Model, parts: Sequence[Model]) -> None:
 
 
 def _blocks(layers: int, number: int, count: int) -> range:
-    mine = rank_slice(layers, number, count)
-    return range(mine.start, mine.stop)
+    share = rank_slice(layers, number, count)
+    return range(share.start, share.stop)

@@ -22,7 +22,7 @@ class RunningStatistics:
         saved = model.state_dict().keys()
         self._names = [name for name, _ in model.named_buffers() if name in saved]
         self._now = self._of(model)
-        self._before = [each.clone() for each in self._now]
+        self._before = [buffer.clone() for buffer in self._now]
 
     @torch.no_grad()
     def remember(self) -> None:
@@ -50,8 +50,8 @@ class RunningStatistics:
         self.restore(model)
 
     def _of(self, model: nn.Module) -> list[Tensor]:
-        found = dict(model.named_buffers())
-        return [found[name] for name in self._names]
+        buffers = dict(model.named_buffers())
+        return [buffers[name] for name in self._names]
 
 
 class StepMark:
@@ -62,7 +62,7 @@ class StepMark:
         """A step has begun, and weights are as before; its update has begun."""
         self.extra: dict[str, Any] = {}
         """The engine's extra state as it was when the step began."""
-        self.kept: CarriedState | None = None
+        self.carried_state: CarriedState | None = None
         """The state while the model is laid out anew."""
 
     def begin(self, extra: dict[str, Any]) -> None:
@@ -106,18 +106,18 @@ def take(
 
 
 @torch.no_grad()
-def give(model: nn.Module, optimiser: Optimizer, carried: CarriedState) -> None:
-    """Continue with `carried` in a model of the same layout; each weight is freed as soon as it is copied."""
+def give(model: nn.Module, optimiser: Optimizer, state: CarriedState) -> None:
+    """Continue with `state` in a model of the same layout; each weight is freed as soon as it is copied."""
     for name, parameter in model.named_parameters():
-        local(parameter).copy_(carried.weights.pop(name))
-        if moments := carried.moments.pop(name):
+        local(parameter).copy_(state.weights.pop(name))
+        if moments := state.moments.pop(name):
             optimiser.state[parameter] = {key: _laid_as(parameter, value) for key, value in moments.items()}
 
 
 def reserve(parameters: Iterable[nn.Parameter], optimiser: Optimizer, copies: int) -> list[Tensor]:
     """Memory for the optimiser's state that its first update will make: as many `copies` of each trained parameter."""
-    new = (each for each in parameters if each.requires_grad and each not in optimiser.state)
-    return [torch.empty_like(local(each)) for each in new for _ in range(copies)]
+    new = (parameter for parameter in parameters if parameter.requires_grad and parameter not in optimiser.state)
+    return [torch.empty_like(local(parameter)) for parameter in new for _ in range(copies)]
 
 
 def divided_as(parameter: Tensor, part: Tensor) -> Tensor:

@@ -48,11 +48,11 @@ class _Course:
     def without(self, fields: Collection[str]) -> "_Course":
         """The same without the changes of these fields."""
 
-        def kept(values: Mapping[str, Any]) -> dict[str, Any]:
+        def other_fields(values: Mapping[str, Any]) -> dict[str, Any]:
             return {name: value for name, value in values.items() if name not in fields}
 
-        had = tuple((number, step, kept(values)) for number, step, values in self.had)
-        to_come = tuple(replace(each, changed=kept(each.changed)) for each in self.to_come)
+        had = tuple((number, step, other_fields(values)) for number, step, values in self.had)
+        to_come = tuple(replace(change, changed=other_fields(change.changed)) for change in self.to_come)
         return _Course(had, to_come, self.settled)
 
 
@@ -83,10 +83,10 @@ class HotUpdates:
         """
         self.inherited, self.before, self._next = {} if own else lineage, lineage, step
         settled = self.repeat(self._store, step, lineage if own else {})
-        if self._world.leads:
+        if self._world.is_rank_zero:
             self._watch = self._watch or ChangeWatch(self._store)
             self._watch.begin(settled)
-        while self._world.from_leader(self.number()):
+        while self._world.broadcast(self.number()):
             self._agree(step)
         self._next = step + 1
 
@@ -158,7 +158,7 @@ class HotUpdates:
         pairs = {name: list(pair) for name, pair in change.changed.items()}
         event = {"number": change.number, "step": step, "changed": pairs, "asked_by": change.by, "why": change.why}
         if "run.steps" in change.fields:
-            was, now = ((each.optimiser, each.run.steps) for each in (before, self._config))
+            was, now = ((config.optimiser, config.run.steps) for config in (before, self._config))
             event["means"] = schedule.consequence(was, now, step)
         self._tell("changed", **event)
 
@@ -236,7 +236,7 @@ def _judged(change: ChangeRecord, config: Config, step: int, token: Token) -> Ap
     """The record of a change to `config` that holds after `step`, or is refused."""
     try:
         changing.check_in_place(config, change.fields, step)
-        before, after = (resolved.dump(each) for each in (config, changing.changed(config, change.fields)))
+        before, after = (resolved.dump(version) for version in (config, changing.changed(config, change.fields)))
     except Invalid as fault:
         refused = f"{fault.field}: {fault}"
         return AppliedChange(change.number, step, token, {}, change.by, change.why, refused, time.time())
@@ -251,21 +251,21 @@ def _course(store: Path, step: int, lineage: Mapping[str, Any]) -> _Course:
     """
     had = tuple((number, at, fields) for number, at, fields in lineage.get(LINEAGE, ()))
     known = {number for number, _, _ in had}
-    recorded = [each for each in changes.applied(store).values() if each.number not in known]
-    to_come = [each for each in recorded if not each.refused and each.step >= step]
-    settled = known | {each.number for each in recorded if each.refused} | {each.number for each in to_come}
-    return _Course(had, tuple(sorted(to_come, key=lambda each: (each.step, each.number))), frozenset(settled))
+    recorded = [change for change in changes.applied(store).values() if change.number not in known]
+    to_come = [change for change in recorded if not change.refused and change.step >= step]
+    settled = known | {change.number for change in recorded if change.refused} | {change.number for change in to_come}
+    return _Course(had, tuple(sorted(to_come, key=lambda change: (change.step, change.number))), frozenset(settled))
 
 
 def _on_all_ranks(world: World, of_leader: Callable[[], Any]) -> Any:
     """What rank 0 finds, on all ranks. Raises OSError on all of them where it cannot be read."""
-    found, fault = None, ""
-    if world.leads:
+    value, fault = None, ""
+    if world.is_rank_zero:
         try:
-            found = of_leader()
+            value = of_leader()
         except OSError as error:
             fault = str(error)
-    found, fault = world.from_leader((found, fault))
+    value, fault = world.broadcast((value, fault))
     if fault:
         raise OSError(fault)
-    return found
+    return value

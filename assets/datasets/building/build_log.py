@@ -75,7 +75,7 @@ class BuildPhase:
 
 
 @contextlib.contextmanager
-def asking(connection: "duckdb.DuckDBPyConnection", log: BuildLog, doing: str) -> Iterator[None]:
+def logged_query(connection: "duckdb.DuckDBPyConnection", log: BuildLog, doing: str) -> Iterator[None]:
     """Within it, tell how far the query is that the connection runs, one after the other; another thread looks."""
     ended = threading.Event()
 

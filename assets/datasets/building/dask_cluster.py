@@ -142,11 +142,11 @@ class _Begun(Generic[Task]):
     def __init__(self, tasks: Iterator[Task]) -> None:
         self._tasks, self._taken = tasks, deque[Task]()
 
-    def at(self, place: int) -> tuple[Task, ...]:
+    def at(self, position: int) -> tuple[Task, ...]:
         """The task at this place among those without a result; nothing behind the last one."""
-        missing = place + 1 - len(self._taken)
+        missing = position + 1 - len(self._taken)
         self._taken.extend(itertools.islice(self._tasks, max(missing, 0)))
-        return (self._taken[place],) if place < len(self._taken) else ()
+        return (self._taken[position],) if position < len(self._taken) else ()
 
     def first_is_done(self) -> None:
         """The first of them has a result."""
@@ -195,11 +195,11 @@ def _wait(client: "Client", future: "Future", needed: str, log: BuildLog) -> Non
             with client.as_current():
                 wait([future], timeout=LOOK_SECONDS)
         except TimeoutError:
-            found = _codes_of_workers(client)
-            if found is None or future.done():
+            worker_codes = _codes_of_workers(client)
+            if worker_codes is None or future.done():
                 continue
-            others = _listed(found)
-            if needed in found:
+            others = _listed(worker_codes)
+            if needed in worker_codes:
                 alone = None
             elif alone is None:
                 alone = time.monotonic()
@@ -216,11 +216,11 @@ def _wait(client: "Client", future: "Future", needed: str, log: BuildLog) -> Non
 def _codes_of_workers(client: "Client") -> Counter[str] | None:
     """How many workers there are with each code; None where the scheduler does not say."""
     try:
-        found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)
+        identity: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)
     except (OSError, CancelledError):
         return None
     return Counter(
-        name for worker in found["workers"].values() for name in worker["resources"] if name.startswith(resource(""))
+        name for worker in identity["workers"].values() for name in worker["resources"] if name.startswith(resource(""))
     )
 
 

@@ -20,7 +20,7 @@ from slipway.assets.datasets.building.dask_cluster import resource, security
 from slipway.trainer.base import processes, scratch
 
 PORTS = {"scheduler": 8786, "worker": 8787}
-HERE = "127.0.0.1:0"
+LOOPBACK = "127.0.0.1:0"
 """Where the HTTP server listens, which cannot be switched off, unless a port is given: out of others' reach."""
 HEALTH = ["distributed.http.health"]
 """All that it answers: its other pages ask nobody who they are."""
@@ -49,9 +49,9 @@ def main() -> None:
     if (options.role == "worker") != bool(options.scheduler):
         parser.error("--scheduler: expected the address of the scheduler with a worker, and none with a scheduler")
     options.port = PORTS[options.role] if options.port is None else options.port
-    options.health = HERE if options.health is None else f":{options.health}"
-    with dask.config.set(QUIET), scratch.folder("slipway-worker") as place:
-        asyncio.run(_scheduler(options) if options.role == "scheduler" else _worker(options, place))
+    options.health = LOOPBACK if options.health is None else f":{options.health}"
+    with dask.config.set(QUIET), scratch.folder("slipway-worker") as folder:
+        asyncio.run(_scheduler(options) if options.role == "scheduler" else _worker(options, folder))
 
 
 async def _scheduler(options: argparse.Namespace) -> None:
@@ -69,7 +69,7 @@ async def _scheduler(options: argparse.Namespace) -> None:
         await scheduler.finished()
 
 
-async def _worker(options: argparse.Namespace, place: Path) -> None:
+async def _worker(options: argparse.Namespace, folder: Path) -> None:
     async with Worker(
         options.scheduler,
         host=options.host,
@@ -77,7 +77,7 @@ async def _worker(options: argparse.Namespace, place: Path) -> None:
         nthreads=1,
         resources={resource(dask_cluster.digest_of_code()): 1},
         memory_limit=0,
-        local_directory=str(place),
+        local_directory=str(folder),
         security=security(options.certificates),
         dashboard_address=options.health,
         dashboard=False,

@@ -49,8 +49,8 @@ class VerifiedShards:
 
 
 def _state(path: Path) -> State:
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
 def _ticked(latest: int, probe: Path) -> bool:
@@ -68,7 +68,7 @@ def _ticked(latest: int, probe: Path) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     """The states by shard; none when the file is missing or damaged: then all shards are read."""
     try:
-        found = parsing.value(regular_file.read(path))
+        states = parsing.value(regular_file.read(path))
     except (FileNotFoundError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return states if isinstance(states, dict) else {}

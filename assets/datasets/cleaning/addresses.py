@@ -72,27 +72,27 @@ def _is_of_a_url(text: str, begin: int, at: int, end: int) -> bool:
 def _length_of_local(text: str, at: int) -> int:
     """The characters of the local part before the @ at `at`; 0 if there is none."""
     before = text[max(at - LOCAL_LONGEST - 1, 0) : at]
-    found = _LOCAL.search(before) or _JOINED_LOCAL.search(before)
-    return len(found[0]) if found and len(found[0]) <= LOCAL_LONGEST else 0
+    match = _LOCAL.search(before) or _JOINED_LOCAL.search(before)
+    return len(match[0]) if match and len(match[0]) <= LOCAL_LONGEST else 0
 
 
 def _end_of_domain(text: str, begin: int) -> int | None:
     """The end of the domain that begins there; None if there is none, or if a call or an index follows: `q@k.T(`."""
-    found = _DOMAIN.match(text, begin)
-    if found is None or not _is_top_level(found[1]):
-        found = _shorter(text, found) or _DOMAIN_IN_ANY_SCRIPT.match(text, begin)
-    if found is None or not _is_top_level(found[1]) or text[found.end() : found.end() + 1] in ("(", "["):
+    match = _DOMAIN.match(text, begin)
+    if match is None or not _is_top_level(match[1]):
+        match = _shorter(text, match) or _DOMAIN_IN_ANY_SCRIPT.match(text, begin)
+    if match is None or not _is_top_level(match[1]) or text[match.end() : match.end() + 1] in ("(", "["):
         return None
-    *_, label, top = found[0].split(".")
+    *_, label, top = match[0].split(".")
     is_an_operand = len(label) == 1 and len(top) > 2 and top.lower() not in ("com", "org", "net")
-    return None if is_an_operand else found.end()
+    return None if is_an_operand else match.end()
 
 
-def _shorter(text: str, found: re.Match[str] | None) -> re.Match[str] | None:
+def _shorter(text: str, match: re.Match[str] | None) -> re.Match[str] | None:
     """The domain without the beginning of the next sentence, when there is no space between: `x@a.org.The`."""
-    if found is None or not found[1][0].isupper():
+    if match is None or not match[1][0].isupper():
         return None
-    return _DOMAIN.match(text, found.start(), found.start(1) - 1)
+    return _DOMAIN.match(text, match.start(), match.start(1) - 1)
 
 
 def _is_top_level(name: str) -> bool:
@@ -116,20 +116,20 @@ def ips(text: str) -> Iterator[Span]:
     codes = codes_of(text)
     starts = {*_ipv4_starts(codes), *_ipv6_starts(codes)}
     for start in sorted(starts):
-        found = _IPV4.match(text, start) or _IPV6.match(text, start)
-        if found and _is_global(found[0]) and not _is_a_number(text, found):
-            yield found.span()
+        match = _IPV4.match(text, start) or _IPV6.match(text, start)
+        if match and _is_global(match[0]) and not _is_a_number(text, match):
+            yield match.span()
 
 
-def _is_a_number(text: str, found: re.Match[str]) -> bool:
+def _is_a_number(text: str, match: re.Match[str]) -> bool:
     """Whether four parts are a version's or a section's number."""
-    if ":" in found[0]:
+    if ":" in match[0]:
         return False
-    before = text[max(found.start() - 24, 0) : found.start()]
+    before = text[max(match.start() - 24, 0) : match.start()]
     if _NUMBERED.search(before):
         return True
-    small = all(int(part) <= SECTION_MOST for part in found[0].split("."))
-    return small and bool(_LINE_BEGINS.search(before) and _HEADING.match(text, found.end()))
+    small = all(int(part) <= SECTION_MOST for part in match[0].split("."))
+    return small and bool(_LINE_BEGINS.search(before) and _HEADING.match(text, match.end()))
 
 
 def _ipv4_starts(codes: Codes) -> list[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from slipway.assets.datasets.cleaning import minhash, origins, own_rules, pii, rules, words
+from slipway.assets.datasets.cleaning import minhash, origins, own_rules, pii, rules, word_hashes
 from slipway.assets.datasets.cleaning.language import language_of
 from slipway.assets.datasets.cleaning.normalise import normalise
 from slipway.assets.datasets.cleaning.origins import Origins
@@ -77,9 +77,9 @@ class Cleaner:
         if masked:
             statistics = TextStatistics(text)
         near = self._cleaning.near_duplicates
-        signature = minhash.of_words(statistics.words) if near else None
+        signature = minhash.of_words(statistics.word_hashes) if near else None
         bands = minhash.bands(signature, near.similarity) if near and signature is not None else None
-        fingerprints = words.winnowed(statistics.words) if self._cleaning.decontamination else None
+        fingerprints = word_hashes.winnowed(statistics.word_hashes) if self._cleaning.decontamination else None
         return Cleaned(text, None, masked, language, measures, signature, bands, fingerprints)
 
     def _judged(self, statistics: TextStatistics, document: RuledDocument) -> tuple[str | None, dict[str, float]]:

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from slipway.assets.datasets.cleaning import words
-from slipway.assets.datasets.cleaning.words import PASSAGE, WordHashes, WordPositions, of_passages
+from slipway.assets.datasets.cleaning import word_hashes
+from slipway.assets.datasets.cleaning.word_hashes import PASSAGE, WordHashes, WordPositions, of_passages
 from slipway.recipes.cleaning import DecontaminationSection
 from slipway.trainer.base.characters import ALONE, classes_of, codes_of, in_lower_case
 
@@ -84,17 +84,19 @@ def contaminated(
     for batch in candidates.to_arrow_reader(CANDIDATES_AT_ONCE):
         if memory:
             memory.keep(batch.filter(pa.compute.invert(batch["fresh"])).select(["key", "passage"]))
-        for each in batch.filter(pa.compute.or_(batch["fresh"], batch["passage"].is_valid())).to_pylist():
-            row, held, passage = each["row"], each["held_out"], each["passage"]
+        for pair in batch.filter(pa.compute.or_(batch["fresh"], batch["passage"].is_valid())).to_pylist():
+            row, held_out_row, passage = pair["row"], pair["held_out"], pair["passage"]
             if row == last:
                 continue
-            if each["fresh"]:
-                passage = _shared(training_words(row), held_out_words(held), np.array(each["evidence"], np.uint64))
+            if pair["fresh"]:
+                passage = _shared(
+                    training_words(row), held_out_words(held_out_row), np.array(pair["evidence"], np.uint64)
+                )
                 if memory:
-                    memory.note(each["key"], passage)
+                    memory.note(pair["key"], passage)
             if passage is not None:
                 last = row
-                yield Leak(row, held, passage)
+                yield Leak(row, held_out_row, passage)
     connection.execute("drop table _unplaced; drop table _seen; drop table _held")
 
 
@@ -115,9 +117,9 @@ class _Located:
         self._text = text
         self._starts: WordPositions
         self._ends: WordPositions
-        self._starts, self._ends = words.spans(classes)
-        self.hashes = words.hashes_at(codes, self._starts, self._ends)
-        self.passages = words.grams(self.hashes, PASSAGE)
+        self._starts, self._ends = word_hashes.spans(classes)
+        self.hashes = word_hashes.hashes_at(codes, self._starts, self._ends)
+        self.passages = word_hashes.grams(self.hashes, PASSAGE)
         self.fingerprints = of_passages(self.hashes)
         self._counts = np.where(classes[self._starts] & ALONE, 1, UNSPACED)
 
@@ -135,37 +137,37 @@ class _Located:
         """The text from the word `first` to the word before `behind`."""
         return self._text[self._starts[first] : self._ends[behind - 1]]
 
-    def words(self, first: int, behind: int) -> list[str]:
+    def lower_cased(self, first: int, behind: int) -> list[str]:
         """The words there in lower case."""
-        return [in_lower_case(self.passage(place, place + 1)) for place in range(first, behind)]
+        return [in_lower_case(self.passage(index, index + 1)) for index in range(first, behind)]
 
 
-def _shared(ours: _Located, theirs: _Located, evidence: WordHashes) -> str | None:
-    """The first passage of `ours` that is in `theirs` too, and of which a fingerprint is in the evidence."""
-    places = np.flatnonzero(np.isin(ours.fingerprints, evidence))
-    known, firsts = theirs.distinct
-    for place, at in zip(places.tolist(), np.searchsorted(known, ours.passages[places]).tolist(), strict=True):
-        if at == len(known) or known[at] != ours.passages[place]:
+def _shared(training: _Located, held_out: _Located, evidence: WordHashes) -> str | None:
+    """The first passage of `training` that is in `held_out` too, and of which a fingerprint is in the evidence."""
+    indexes = np.flatnonzero(np.isin(training.fingerprints, evidence))
+    known, firsts = held_out.distinct
+    for index, at in zip(indexes.tolist(), np.searchsorted(known, training.passages[indexes]).tolist(), strict=True):
+        if at == len(known) or known[at] != training.passages[index]:
             continue
-        first, behind, away = _run(ours, place, theirs, int(firsts[at]))
-        end = ours.end_of_passage(first, behind)
-        if end is not None and ours.words(first, end) == theirs.words(first + away, end + away):
-            return ours.passage(first, end)
+        first, behind, away = _run(training, index, held_out, int(firsts[at]))
+        end = training.end_of_passage(first, behind)
+        if end is not None and training.lower_cased(first, end) == held_out.lower_cased(first + away, end + away):
+            return training.passage(first, end)
     return None
 
 
-def _run(ours: _Located, place: int, theirs: _Located, at: int) -> tuple[int, int, int]:
-    """The longest run of equal words around PASSAGE equal ones: its first word in `ours`, the word behind it, and how
-    far away it is in `theirs`."""
-    before = _equal(ours.hashes[:place][::-1], theirs.hashes[:at][::-1])
-    after = _equal(ours.hashes[place:], theirs.hashes[at:])
-    return place - before, place + after, at - place
+def _run(training: _Located, index: int, held_out: _Located, at: int) -> tuple[int, int, int]:
+    """The longest run of equal words around PASSAGE equal ones: its first word in `training`, the word behind it, and
+    how far away it is in `held_out`."""
+    before = _equal(training.hashes[:index][::-1], held_out.hashes[:at][::-1])
+    after = _equal(training.hashes[index:], held_out.hashes[at:])
+    return index - before, index + after, at - index
 
 
-def _equal(ours: WordHashes, theirs: WordHashes) -> int:
+def _equal(training: WordHashes, held_out: WordHashes) -> int:
     """How many words are equal from the beginning of both on."""
-    shorter = min(len(ours), len(theirs))
-    different = np.flatnonzero(ours[:shorter] != theirs[:shorter])
+    shorter = min(len(training), len(held_out))
+    different = np.flatnonzero(training[:shorter] != held_out[:shorter])
     return int(different[0]) if len(different) else shorter
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning import word_hashes
 from slipway.assets.datasets.cleaning.decontamination import UNSPACED
-from slipway.assets.datasets.cleaning.words import WordHashes, WordPositions
+from slipway.assets.datasets.cleaning.word_hashes import WordHashes, WordPositions
 from slipway.trainer.base.characters import ALONE, classes_of, codes_of, in_lower_case
 
 RUN = 5
@@ -35,7 +35,7 @@ class FoundItem:
     passage: str
 
 
-class _Words:
+class _HashedText:
     """The words of a text: their hashes, their spelling, and how many words of a spaced script they count as."""
 
     def __init__(self, text: str) -> None:
@@ -44,13 +44,13 @@ class _Words:
         self.text = text
         self._starts: WordPositions
         self._ends: WordPositions
-        self._starts, self._ends = words.spans(classes)
-        self.hashes: WordHashes = words.hashes_at(codes, self._starts, self._ends)
+        self._starts, self._ends = word_hashes.spans(classes)
+        self.hashes: WordHashes = word_hashes.hashes_at(codes, self._starts, self._ends)
         self.length = float(np.where(classes[self._starts] & ALONE, 1, UNSPACED).sum()) / UNSPACED
 
     def spelled(self, first: int, behind: int) -> list[str]:
         """The words there in lower case."""
-        return [in_lower_case(self.passage(place, place + 1)) for place in range(first, behind)]
+        return [in_lower_case(self.passage(index, index + 1)) for index in range(first, behind)]
 
     def passage(self, first: int, behind: int) -> str:
         return self.text[self._starts[first] : self._ends[behind - 1]]
@@ -64,16 +64,16 @@ class ItemSearch:
         if shortest < RUN:
             raise ValueError(f"found items of {shortest} words, expected {RUN} or more")
         self._items = {
-            place: found for place, text in enumerate(items) if shortest <= (found := _Words(text)).length <= LONGEST
+            index: item for index, text in enumerate(items) if shortest <= (item := _HashedText(text)).length <= LONGEST
         }
-        runs = {place: words.grams(found.hashes, RUN).tolist() for place, found in self._items.items()}
-        frequency = Counter(run for found in runs.values() for run in found[::RUN])
+        runs = {index: word_hashes.grams(text_words.hashes, RUN).tolist() for index, text_words in self._items.items()}
+        frequency = Counter(run for hashes in runs.values() for run in hashes[::RUN])
         self._at: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        for place, found in runs.items():
+        for number, item in runs.items():
             # The rarest runs: many questions of one benchmark begin with the same words.
-            apart = sorted(range(0, len(found), RUN), key=lambda offset: (frequency[found[offset]], offset))
-            for offset in apart[: 1 + self._tolerates(place)]:
-                self._at[found[offset]].append((place, offset))
+            apart = sorted(range(0, len(item), RUN), key=lambda offset: (frequency[item[offset]], offset))
+            for offset in apart[: 1 + self._tolerates(number)]:
+                self._at[item[offset]].append((number, offset))
         self._known = np.array(sorted(self._at), np.uint64)
 
     def __bool__(self) -> bool:
@@ -81,11 +81,11 @@ class ItemSearch:
 
     def first_in(self, text: str) -> FoundItem | None:
         """The first item in a document, in the order of where it stands there."""
-        document = _Words(text)
-        runs = words.grams(document.hashes, RUN)
-        for place in np.flatnonzero(np.isin(runs, self._known)).tolist():
-            for item, offset in self._at[int(runs[place])]:
-                span = self._span(item, offset, document, place)
+        document = _HashedText(text)
+        runs = word_hashes.grams(document.hashes, RUN)
+        for index in np.flatnonzero(np.isin(runs, self._known)).tolist():
+            for item, offset in self._at[int(runs[index])]:
+                span = self._span(item, offset, document, index)
                 if span is not None:
                     return FoundItem(item, document.passage(*span))
         return None
@@ -93,27 +93,27 @@ class ItemSearch:
     def _tolerates(self, item: int) -> bool:
         return self._items[item].length >= TOLERANT
 
-    def _span(self, item: int, offset: int, document: _Words, place: int) -> tuple[int, int] | None:
-        """Where the item is in the document if its run at `offset` is at `place` there: by hash, then by spelling."""
-        wanted, tolerant = self._items[item], self._tolerates(item)
-        count = len(wanted.hashes)
-        begin, end = max(place - offset - 1, 0), min(place - offset + count + 1, len(document.hashes))
-        ours, theirs = wanted.hashes.tolist(), document.hashes[begin:end].tolist()
-        if _aligned(ours, offset, theirs, place - begin, tolerant) is None:
+    def _span(self, item: int, offset: int, document: _HashedText, index: int) -> tuple[int, int] | None:
+        """Where the item is in the document if its run at `offset` is at `index` there: by hash, then by spelling."""
+        item_words, tolerant = self._items[item], self._tolerates(item)
+        count = len(item_words.hashes)
+        begin, end = max(index - offset - 1, 0), min(index - offset + count + 1, len(document.hashes))
+        item_hashes, document_hashes = item_words.hashes.tolist(), document.hashes[begin:end].tolist()
+        if _aligned(item_hashes, offset, document_hashes, index - begin, tolerant) is None:
             return None
-        span = _aligned(wanted.spelled(0, count), offset, document.spelled(begin, end), place - begin, tolerant)
+        span = _aligned(item_words.spelled(0, count), offset, document.spelled(begin, end), index - begin, tolerant)
         return None if span is None else (begin + span[0], begin + span[1])
 
 
-def _aligned(item: list[Any], offset: int, document: list[Any], place: int, tolerant: bool) -> tuple[int, int] | None:
-    """The words of the document that are the item, when the run of the item at `offset` is at `place` there."""
-    if item[offset : offset + RUN] != document[place : place + RUN]:
+def _aligned(item: list[Any], offset: int, document: list[Any], index: int, tolerant: bool) -> tuple[int, int] | None:
+    """The words of the document that are the item, when the run of the item at `offset` is at `index` there."""
+    if item[offset : offset + RUN] != document[index : index + RUN]:
         return None
-    before = _reach(item[:offset][::-1], document[:place][::-1])
-    behind = _reach(item[offset + RUN :], document[place + RUN :])
+    before = _reach(item[:offset][::-1], document[:index][::-1])
+    behind = _reach(item[offset + RUN :], document[index + RUN :])
     if before is None or behind is None or before[1] + behind[1] > tolerant:
         return None
-    return place - before[0], place + RUN + behind[0]
+    return index - before[0], index + RUN + behind[0]
 
 
 def _reach(item: list[Any], document: list[Any]) -> tuple[int, int] | None:

@@ -9,8 +9,8 @@ auxiliaries.
 from functools import cache
 from pathlib import PurePosixPath
 
-from slipway.assets.datasets.cleaning import words
-from slipway.assets.datasets.cleaning.words import WordHashes
+from slipway.assets.datasets.cleaning import word_hashes
+from slipway.assets.datasets.cleaning.word_hashes import WordHashes
 from slipway.serving import languages
 from slipway.serving.languages import UNKNOWN
 
@@ -125,4 +125,4 @@ def _code() -> frozenset[str]:
 
 @cache
 def _hashed(language: str) -> WordHashes:
-    return words.hashes(STOP_WORDS[language])
+    return word_hashes.hashes(STOP_WORDS[language])

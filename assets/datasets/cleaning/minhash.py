@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from slipway.assets.datasets.cleaning.words import BASE, WordHashes, grams, hashes, mixed
+from slipway.assets.datasets.cleaning.word_hashes import BASE, WordHashes, grams, hashes, mixed
 
 SHINGLE = 5
 """Words in a row that make one element of the set that represents a text."""
@@ -41,7 +41,7 @@ def banding(similarity: float) -> tuple[int, int]:
     """The bands and the rows of each for a similarity between 0 and 1: the longest bands that find RECALL of the pairs
     of this similarity, because longer bands agree by chance less often; bands of one row where none does."""
     shapes = [(PERMUTATIONS // rows, rows) for rows in range(PERMUTATIONS, 0, -1)]
-    return next((each for each in shapes if shared_band(similarity, *each) >= RECALL), shapes[-1])
+    return next((shape for shape in shapes if shared_band(similarity, *shape) >= RECALL), shapes[-1])
 
 
 def bands(signature: Signature, similarity: float) -> WordHashes:
@@ -51,18 +51,18 @@ def bands(signature: Signature, similarity: float) -> WordHashes:
         return np.empty(0, np.uint64)
     count, rows = banding(similarity)
     numbers = signature[: count * rows].astype(np.uint64).reshape(count, rows)
-    return mixed(mixed(numbers ^ _places()[: count * rows].reshape(count, rows)).sum(axis=1, dtype=np.uint64))
+    return mixed(mixed(numbers ^ _rows_of_bands()[: count * rows].reshape(count, rows)).sum(axis=1, dtype=np.uint64))
 
 
-def of_words(words: WordHashes) -> Signature:
+def of_words(word_hashes: WordHashes) -> Signature:
     """The signature of a text from the hashes of its words; a text with fewer than SHINGLE words is one shingle."""
-    shingles = mixed(grams(words, min(SHINGLE, max(len(words), 1))))
+    shingles = mixed(grams(word_hashes, min(SHINGLE, max(len(word_hashes), 1))))
     elements = (shingles >> np.uint64(32)).astype(np.uint32)
-    factors, terms = _permutations()
+    factors, addends = _permutations()
     least = np.full(PERMUTATIONS, EMPTY, np.uint32)
     for start in range(0, len(elements), AT_ONCE):
         permuted = factors * elements[start : start + AT_ONCE]
-        permuted += terms
+        permuted += addends
         np.minimum(least, permuted.min(axis=1), out=least)
     return least
 
@@ -76,7 +76,7 @@ def similarity(signatures: npt.NDArray[np.uint32], others: npt.NDArray[np.uint32
 
 
 @cache
-def _places() -> WordHashes:
+def _rows_of_bands() -> WordHashes:
     """A random number for each row, so that equal rows in different bands give different hashes."""
     return mixed(np.arange(1, PERMUTATIONS + 1, dtype=np.uint64) * np.uint64(BASE))
 

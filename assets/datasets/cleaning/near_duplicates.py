@@ -37,7 +37,7 @@ SIGNATURE_BYTES = minhash.PERMUTATIONS * np.dtype(np.uint32).itemsize
 _FIRSTS = pa.schema([pa.field("row", pa.int64()), pa.field("first", pa.int64())])
 
 Rows = npt.NDArray[np.int64]
-Places = npt.NDArray[Any]
+Indexes = npt.NDArray[Any]
 """Integers, of whichever width numpy gives places."""
 Bands = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.uint64]
@@ -74,10 +74,10 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
 def _signatures(connection: duckdb.DuckDBPyConnection, features: str, rows: Rows, path: Path) -> "SignatureFile":
     """The signatures of these rows, once, because there may be many rounds, and `features` may be read from files."""
     connection.register("_candidates", pa.table({"row": rows}))
-    wanted = f"select row::bigint as row, signature from {features} where row in (select row from _candidates)"
-    made = SignatureFile(path, rows, connection.sql(wanted).to_arrow_reader(ROWS_AT_ONCE))
+    query = f"select row::bigint as row, signature from {features} where row in (select row from _candidates)"
+    signatures = SignatureFile(path, rows, connection.sql(query).to_arrow_reader(ROWS_AT_ONCE))
     connection.unregister("_candidates")
-    return made
+    return signatures
 
 
 def _compare(buckets: Bands, rows: Rows, clusters: "Clusters", signatures: "SignatureFile", similarity: float) -> None:
@@ -105,7 +105,7 @@ def _connect_similar(
     clusters.connect(leaders[similar], others[similar])
 
 
-def _runs(sorted_values: npt.NDArray[np.uint64]) -> tuple[Places, Places]:
+def _runs(sorted_values: npt.NDArray[np.uint64]) -> tuple[Indexes, Indexes]:
     """The place of the first of each run of equal values, and the length of the run."""
     first = np.flatnonzero(np.append(True, sorted_values[1:] != sorted_values[:-1])[: len(sorted_values)])
     return first, np.diff(np.append(first, len(sorted_values)))
@@ -142,16 +142,16 @@ class SharedBands:
         """The rows that share a band with another one, ascending, each once; nothing is added after that."""
         if self._folder.exists():
             self._write()
-        found, waiting, count = np.empty(0, np.int64), list[Rows](), 0
+        distinct, waiting, count = np.empty(0, np.int64), list[Rows](), 0
         for number, pairs in enumerate(self.parts()):
             shared = _shared(pairs)
             self._keep(number, shared)
             waiting.append(np.unique(shared[:, 1]).astype(np.int64))
             count += len(waiting[-1])
             if count > PAIRS_IN_MEMORY:
-                found, count = np.unique(np.concatenate([found, *waiting])), 0
+                distinct, count = np.unique(np.concatenate([distinct, *waiting])), 0
                 waiting.clear()
-        return np.unique(np.concatenate([found, *waiting]))
+        return np.unique(np.concatenate([distinct, *waiting]))
 
     def parts(self) -> Iterator[Pairs]:
         """What was added, after `rows` only the bands that are shared, in their order; all rows of a band are in one
@@ -205,11 +205,11 @@ class SignatureFile:
         """`path` is where the file is until this is closed; `rows` are ascending, each once, and `batches` have each
         of them once, in any order, with the columns `row` and `signature`. Raises OSError when the disk is full."""
         self._path, self._rows = path, rows
-        self._places: Places = np.empty(len(rows), np.int64)
+        self._file_rows: Indexes = np.empty(len(rows), np.int64)
         count = 0
         with writing(path), path.open("wb") as file:
             for batch in batches:
-                self._places[np.searchsorted(rows, batch["row"].to_numpy())] = count + np.arange(batch.num_rows)
+                self._file_rows[np.searchsorted(rows, batch["row"].to_numpy())] = count + np.arange(batch.num_rows)
                 count += batch.num_rows
                 file.write(b"".join(batch["signature"].to_pylist()))
         assert count == len(rows), f"found {count} signatures, expected those of {len(rows)} rows"
@@ -224,10 +224,12 @@ class SignatureFile:
 
     def of(self, rows: Rows) -> npt.NDArray[np.uint32]:
         """The signatures of rows, of which any may be equal: shape (len(rows), PERMUTATIONS)."""
-        wanted, which = np.unique(rows, return_inverse=True)
-        places = self._places[np.searchsorted(self._rows, wanted)].tolist()
+        distinct, which = np.unique(rows, return_inverse=True)
+        positions = self._file_rows[np.searchsorted(self._rows, distinct)].tolist()
         # Not mapped: what is read of a mapping counts as memory of the process for as long as it is there.
-        read = b"".join([os.pread(self._file.fileno(), SIGNATURE_BYTES, place * SIGNATURE_BYTES) for place in places])
+        read = b"".join(
+            [os.pread(self._file.fileno(), SIGNATURE_BYTES, position * SIGNATURE_BYTES) for position in positions]
+        )
         return np.frombuffer(read, np.uint32).reshape(-1, minhash.PERMUTATIONS)[which]
 
 
@@ -241,12 +243,12 @@ class Clusters:
     def __init__(self, rows: Rows) -> None:
         """`rows` are ascending, each once."""
         self.rows = rows
-        self._above: Places = np.arange(len(rows))
+        self._above: Indexes = np.arange(len(rows))
         """For each row the place of a row of its cluster that is not larger: its own where it is the smallest."""
 
-    def connect(self, ours: Rows, others: Rows) -> None:
-        """Each row of `ours` is connected with the row of `others` at its place; both are rows of these."""
-        these, those = np.searchsorted(self.rows, ours), np.searchsorted(self.rows, others)
+    def connect(self, first: Rows, others: Rows) -> None:
+        """Each row of `first` is connected with the row of `others` at its place; both are rows of these."""
+        these, those = np.searchsorted(self.rows, first), np.searchsorted(self.rows, others)
         while len(these):
             these, those = self._shortened(these), self._shortened(those)
             apart = these != those
@@ -259,9 +261,9 @@ class Clusters:
         """The smallest row of the cluster of each of these rows."""
         return np.asarray(self.rows[self._shortened(np.searchsorted(self.rows, rows))])
 
-    def distinct(self, ours: Rows, others: Rows) -> tuple[Rows, Rows]:
-        """Each pair of a row of `ours` and the row of `others` at its place, once."""
-        these, those = np.searchsorted(self.rows, ours), np.searchsorted(self.rows, others)
+    def distinct(self, first: Rows, others: Rows) -> tuple[Rows, Rows]:
+        """Each pair of a row of `first` and the row of `others` at its place, once."""
+        these, those = np.searchsorted(self.rows, first), np.searchsorted(self.rows, others)
         # As one number, which is sorted twenty times faster than pairs: two places have less than 63 bits.
         these, those = np.divmod(np.unique(these * len(self.rows) + those), max(len(self.rows), 1))
         return self.rows[these], self.rows[those]
@@ -269,13 +271,13 @@ class Clusters:
     def firsts(self) -> Iterator[tuple[Rows, Rows]]:
         """The rows, some at a time in their order, and for each the smallest row of its cluster."""
         for begin in range(0, len(self.rows), PLACES_AT_ONCE):
-            places = np.arange(begin, min(begin + PLACES_AT_ONCE, len(self.rows)))
-            yield self.rows[places], self.rows[self._shortened(places)]
+            indexes = np.arange(begin, min(begin + PLACES_AT_ONCE, len(self.rows)))
+            yield self.rows[indexes], self.rows[self._shortened(indexes)]
 
-    def _shortened(self, places: Places) -> Places:
+    def _shortened(self, indexes: Indexes) -> Indexes:
         """The smallest place of the cluster of each place, which is directly above it from now on."""
-        smallest = self._above[places]
+        smallest = self._above[indexes]
         while not np.array_equal(further := self._above[smallest], smallest):
             smallest = further
-        self._above[places] = smallest
+        self._above[indexes] = smallest
         return smallest

@@ -23,8 +23,8 @@ def normalise(text: str) -> str:
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         data = text.encode()
-    if len(kept := data.translate(None, _CONTROLS)) < len(data):
-        text = kept.decode()
+    if len(without_controls := data.translate(None, _CONTROLS)) < len(data):
+        text = without_controls.decode()
     return text if text.isascii() else _composed(_NON_ASCII_CONTROLS.sub("", text))
 
 

@@ -40,58 +40,58 @@ _LENGTHS = """
     LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22
     RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30
 """
-IBAN_LENGTHS = {found[:2]: int(found[2:]) for found in _LENGTHS.split()}
+IBAN_LENGTHS = {entry[:2]: int(entry[2:]) for entry in _LENGTHS.split()}
 """Characters of an account's number by its country: the registry of ISO 13616."""
 
 
 def phones(text: str) -> Iterator[Span]:
     """Telephone numbers: valid ones with a country's code, valid ones written as in North America, and those that the
     word before calls so."""
-    for found in _matches(text, _PHONE, PHONE_DIGITS[0], within=20, before=2):
-        number = found[0]
+    for match in _matches(text, _PHONE, PHONE_DIGITS[0], within=20, before=2):
+        number = match[0]
         if _DECIMAL.search(number):
             continue
         if number.startswith("+"):
             if _is_valid(number, None):
-                yield found.span()
-        elif (whole := _NORTH_AMERICAN.fullmatch(number)) is not None:
-            if _is_valid(whole[0], "US"):
-                yield found.span()
-        elif _is_called_so(text, found):
-            yield found.span()
+                yield match.span()
+        elif (american := _NORTH_AMERICAN.fullmatch(number)) is not None:
+            if _is_valid(american[0], "US"):
+                yield match.span()
+        elif _is_called_so(text, match):
+            yield match.span()
 
 
 def cards(text: str) -> Iterator[Span]:
     """Numbers of payment cards: an issuer's first digits and length, and Luhn's check digit."""
-    for found in _matches(text, _CARD, digits=12, within=18, before=0):
-        digits = found[0].replace(" ", "").replace("-", "")
+    for match in _matches(text, _CARD, digits=12, within=18, before=0):
+        digits = match[0].replace(" ", "").replace("-", "")
         if _ISSUERS.match(digits) and len(set(digits)) > 1 and _passes_luhn(digits):
-            yield found.span()
+            yield match.span()
 
 
 def ibans(text: str) -> Iterator[Span]:
     """Bank accounts: the country's length, and the remainder 1 of the number modulo 97."""
-    for found in _matches(text, _IBAN, digits=2, within=2, before=2):
-        end = _end_after(text, found.start(), IBAN_LENGTHS.get(found[1], 0))
+    for match in _matches(text, _IBAN, digits=2, within=2, before=2):
+        end = _end_after(text, match.start(), IBAN_LENGTHS.get(match[1], 0))
         if end is None or text[end : end + 1].isalnum():
             continue
-        compact = text[found.start() : end].replace(" ", "")
+        compact = text[match.start() : end].replace(" ", "")
         if int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1:
-            yield found.start(), end
+            yield match.start(), end
 
 
 def _matches(text: str, pattern: re.Pattern[str], digits: int, within: int, before: int) -> Iterator[re.Match[str]]:
     """What a pattern matches whose first `digits` digits are within `within` characters, with up to `before` others
     before the first; matches do not overlap."""
-    places = np.flatnonzero(is_digit(codes_of(text)))
-    last = places[digits - 1 :]
-    firsts = places[: len(last)]
+    indexes = np.flatnonzero(is_digit(codes_of(text)))
+    last = indexes[digits - 1 :]
+    firsts = indexes[: len(last)]
     end = 0
     for first in firsts[last - firsts < within].tolist():
         for start in range(max(first - before, end), first + 1):
-            if found := pattern.match(text, start):
-                end = found.end()
-                yield found
+            if match := pattern.match(text, start):
+                end = match.end()
+                yield match
                 break
 
 
@@ -105,26 +105,26 @@ def _is_valid(number: str, region: str | None) -> bool:
         return False
 
 
-def _is_called_so(text: str, found: re.Match[str]) -> bool:
-    before = text[max(found.start() - 24, 0) : found.start()]
-    return sum(map(str.isdigit, found[0])) in PHONE_DIGITS and _CALLED.search(before) is not None
+def _is_called_so(text: str, match: re.Match[str]) -> bool:
+    before = text[max(match.start() - 24, 0) : match.start()]
+    return sum(map(str.isdigit, match[0])) in PHONE_DIGITS and _CALLED.search(before) is not None
 
 
 def _passes_luhn(digits: str) -> bool:
     """Whether the last digit is Luhn's: every second digit from the right is doubled, and all digits are added."""
-    doubled = (sum(divmod(2 * int(each), 10)) for each in digits[-2::-2])
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
 
 
 def _end_after(text: str, begin: int, count: int) -> int | None:
     """The end of `count` capitals and digits, with single spaces between; None if there are fewer."""
-    at, left = begin, count
-    while left and at < len(text):
+    at, missing = begin, count
+    while missing and at < len(text):
         sign = text[at]
         if sign == " " and text[at - 1] != " ":
             at += 1
         elif sign.isascii() and (sign.isdigit() or sign.isupper()):
-            at, left = at + 1, left - 1
+            at, missing = at + 1, missing - 1
         else:
             return None
-    return at if count and not left else None
+    return at if count and not missing else None

@@ -21,7 +21,7 @@ class Origins:
     def __init__(self, urls: UrlsSection, licences: Collection[str]) -> None:
         blocked = [*urls.blocked, *(listed(Path(urls.file)) if urls.file else ())]
         self._blocked = frozenset(map(_plain, blocked))
-        self._words = frozenset(word.lower() for word in urls.words)
+        self._blocked_words = frozenset(word.lower() for word in urls.words)
         self._licences = [licence.lower() for licence in licences]
 
     def why_not(self, about: About) -> str | None:
@@ -30,17 +30,17 @@ class Origins:
         A document without a URL is not left out for one. Of several licences, with commas between, each must be one of
         the recipe's.
         """
-        if about.url and (self._blocked or self._words) and self._is_blocked(about.url):
+        if about.url and (self._blocked or self._blocked_words) and self._is_blocked(about.url):
             return URL
         if not self._licences:
             return None
-        named = [each.strip().lower() for each in about.licence.split(",") if each.strip()]
-        allowed = named and all(any(fnmatchcase(each, one) for one in self._licences) for each in named)
+        named = [licence.strip().lower() for licence in about.licence.split(",") if licence.strip()]
+        allowed = named and all(any(fnmatchcase(licence, one) for one in self._licences) for licence in named)
         return None if allowed else LICENCE
 
     def _is_blocked(self, url: str) -> bool:
-        words = _NO_WORD.split(url.lower())
-        return not self._blocked.isdisjoint(_beginnings(_plain(url))) or not self._words.isdisjoint(words)
+        url_words = _NO_WORD.split(url.lower())
+        return not self._blocked.isdisjoint(_beginnings(_plain(url))) or not self._blocked_words.isdisjoint(url_words)
 
 
 def listed(path: Path) -> list[str]:
@@ -49,7 +49,7 @@ def listed(path: Path) -> list[str]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeError) as error:
         raise ValueError(f"cleaning.urls.file: {path}: expected a list of domains and URLs: {error}") from None
-    return [line for each in lines if (line := each.partition("#")[0].strip())]
+    return [line for text in lines if (line := text.partition("#")[0].strip())]
 
 
 def _plain(url: str) -> str:

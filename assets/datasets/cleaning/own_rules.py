@@ -61,8 +61,8 @@ def first_broken(rules: Mapping[str, OwnRule], document: RuledDocument) -> str |
             problem = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
             raise ValueError(f"cleaning.own_rules.{name}: document {document.name}: {problem}") from error
         if not isinstance(keeps, bool):
-            found = f"found {keeps!r}, expected True to keep it or False"
-            raise ValueError(f"cleaning.own_rules.{name}: document {document.name}: {found}")
+            message = f"found {keeps!r}, expected True to keep it or False"
+            raise ValueError(f"cleaning.own_rules.{name}: document {document.name}: {message}")
         if not keeps:
             return name
     return None
@@ -93,15 +93,17 @@ class TextClassifier:
         self._model = _model(section.file, digest_of_model(section))
         known = self._model.predict("", k=-1)[0]
         if self._label not in known:
-            shown = ", ".join(sorted(each.removeprefix(LABEL_PREFIX) for each in known)[:20])
-            place = f"cleaning.classifier.label: found {section.label!r}"
-            raise ValueError(f"{place}, expected a label of the model: {shown}")
+            examples = ", ".join(sorted(label.removeprefix(LABEL_PREFIX) for label in known)[:20])
+            message = f"cleaning.classifier.label: found {section.label!r}"
+            raise ValueError(f"{message}, expected a label of the model: {examples}")
 
     def score(self, text: str) -> float:
         """The probability of the label, from 0 to 1."""
         line = text.strip().replace("\n", " ")
-        found = self._model.predict(line.encode(errors="replace").decode(), k=-1)
-        return min(next((float(score) for label, score in zip(*found, strict=True) if label == self._label), 0.0), 1.0)
+        prediction = self._model.predict(line.encode(errors="replace").decode(), k=-1)
+        return min(
+            next((float(score) for label, score in zip(*prediction, strict=True) if label == self._label), 0.0), 1.0
+        )
 
 
 def digest_of_model(section: ClassifierSection) -> str:

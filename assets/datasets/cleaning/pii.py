@@ -40,18 +40,18 @@ def mask(text: str, kinds: Iterable[str], patterns: Mapping[str, str] | None = N
     `patterns` are regular expressions by the name of a kind of one's own, whose placeholder is the name in capitals.
     Idempotent: masking is repeated until nothing is found, because a placeholder may make its surroundings match.
     """
-    wanted = [kind for kind in PLACEHOLDERS if kind in set(kinds)]
-    finders = {name: functools.partial(_matches, re.compile(each)) for name, each in (patterns or {}).items()}
+    masked_kinds = [kind for kind in PLACEHOLDERS if kind in set(kinds)]
+    finders = {name: functools.partial(_matches, re.compile(pattern)) for name, pattern in (patterns or {}).items()}
     counts: Counter[str] = Counter()
     while True:
-        found = Counter[str]()
+        masked = Counter[str]()
         for name, finder in finders.items():
-            text, found[name] = _replace(text, finder(text), placeholder_of(name))
-        for kind in wanted:
-            text, found[kind] = _replace(text, FINDERS[kind](text), PLACEHOLDERS[kind])
-        if not found.total():
+            text, masked[name] = _replace(text, finder(text), placeholder_of(name))
+        for kind in masked_kinds:
+            text, masked[kind] = _replace(text, FINDERS[kind](text), PLACEHOLDERS[kind])
+        if not masked.total():
             return text, {kind: count for kind, count in counts.items() if count}
-        counts += found
+        counts += masked
 
 
 def placeholder_of(name: str) -> str:
@@ -62,8 +62,8 @@ def placeholder_of(name: str) -> str:
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
     """What a pattern of one's own matches between placeholders: so each replacement leaves less that can match."""
     begin = 0
-    for end, behind in [*(each.span() for each in _PLACEHOLDER.finditer(text)), (len(text), len(text))]:
-        yield from (found.span() for found in pattern.finditer(text, begin, end) if found[0])
+    for end, behind in [*(match.span() for match in _PLACEHOLDER.finditer(text)), (len(text), len(text))]:
+        yield from (match.span() for match in pattern.finditer(text, begin, end) if match[0])
         begin = behind
 
 

@@ -199,8 +199,8 @@ def measures(text: TextStatistics, rules: Mapping[str, float]) -> dict[str, floa
 
 def first_broken(measures: Mapping[str, float], rules: Mapping[str, float]) -> str | None:
     """The name of the first of these rules that a text of these measures breaks, or None."""
-    asked = ((name, threshold) for name, threshold in rules.items() if name in measures)
-    return next((name for name, threshold in asked if not keeps(name, measures[name], threshold)), None)
+    measured = ((name, threshold) for name, threshold in rules.items() if name in measures)
+    return next((name for name, threshold in measured if not keeps(name, measures[name], threshold)), None)
 
 
 def kept_lines(text: str, settings: Mapping[str, Any]) -> str:
@@ -216,14 +216,14 @@ def kept_lines(text: str, settings: Mapping[str, Any]) -> str:
 
 def _kept_line(line: str, settings: Mapping[str, Any]) -> str | None:
     """The line without citations, or None for one that is left out."""
-    words, longest = line.split(), settings["longest_word_at_most"]
-    if longest is not None and any(len(word) > longest for word in words):
+    line_words, longest = line.split(), settings["longest_word_at_most"]
+    if longest is not None and any(len(word) > longest for word in line_words):
         return None
     if not settings["citations"]:
         line = CITATION.sub("", line)
     if settings["ended"] and (not line.endswith(ENDS) or line.endswith(ELLIPSES)):
         return None
-    if len(words) < (settings["words_at_least"] or 0):
+    if len(line_words) < (settings["words_at_least"] or 0):
         return None
     low = line.lower()
-    return None if any(each.lower() in low for each in settings["without"]) else line
+    return None if any(phrase.lower() in low for phrase in settings["without"]) else line

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning import word_hashes
 from slipway.assets.datasets.cleaning.language import ENGLISH, stop_word_hashes
-from slipway.assets.datasets.cleaning.words import WordHashes, WordPositions
+from slipway.assets.datasets.cleaning.word_hashes import WordHashes, WordPositions
 from slipway.trainer.base import characters
 
 SHORT_LINE = 30
@@ -44,9 +44,9 @@ class TextStatistics:
     def alphabetic_tokens(self) -> float:
         """The share of tokens with a letter."""
         starts, ends = self._tokens
-        seen = np.zeros(len(self._classes) + 1, np.int32)
-        np.cumsum(self._classes & characters.ALPHABETIC != 0, dtype=np.int32, out=seen[1:])
-        return _share(int(np.count_nonzero(seen[ends] > seen[starts])), self.tokens)
+        alphabetic_before = np.zeros(len(self._classes) + 1, np.int32)
+        np.cumsum(self._classes & characters.ALPHABETIC != 0, dtype=np.int32, out=alphabetic_before[1:])
+        return _share(int(np.count_nonzero(alphabetic_before[ends] > alphabetic_before[starts])), self.tokens)
 
     @cached_property
     def symbols_per_token(self) -> float:
@@ -57,8 +57,8 @@ class TextStatistics:
     @cached_property
     def stop_words(self) -> int | None:
         """How many of the language's stop words occur; None for a language without a list of them."""
-        wanted = stop_word_hashes(self._language)
-        return None if wanted is None else int(np.count_nonzero((self.words == wanted[:, None]).any(axis=1)))
+        hashes = stop_word_hashes(self._language)
+        return None if hashes is None else int(np.count_nonzero((self.word_hashes == hashes[:, None]).any(axis=1)))
 
     @cached_property
     def sentences(self) -> int:
@@ -66,9 +66,9 @@ class TextStatistics:
         return len(self._lines[0]) + len(SENTENCE_END.findall(self.text))
 
     @cached_property
-    def words(self) -> WordHashes:
+    def word_hashes(self) -> WordHashes:
         """The hash of each word."""
-        return words.hashes_at(self._codes, *self._words)
+        return word_hashes.hashes_at(self._codes, *self._word_spans)
 
     @cached_property
     def bullet_lines(self) -> float:
@@ -85,8 +85,8 @@ class TextStatistics:
         """The share of lines that end in an ellipsis."""
         starts, ends = self._lines
         dots = ends - starts >= 3
-        for place in (1, 2, 3):
-            dots &= self._codes[np.maximum(ends - place, 0)] == DOT
+        for distance in (1, 2, 3):
+            dots &= self._codes[np.maximum(ends - distance, 0)] == DOT
         return self._share_of_lines(dots | (self._codes[ends - 1] == ELLIPSIS))
 
     @cached_property
@@ -142,7 +142,7 @@ class TextStatistics:
         Among equally frequent runs, the first counts; overlapping ones count as often as they occur, so that the share
         may exceed 1. As datatrove's `find_top_duplicate` measures it.
         """
-        grams = words.grams(self._piece_hashes, length)
+        grams = word_hashes.grams(self._piece_hashes, length)
         if not len(grams):
             return 0.0
         _, firsts, counts = np.unique(grams, return_index=True, return_counts=True)
@@ -157,18 +157,18 @@ class TextStatistics:
         The text is read from its beginning: a run that occurred before counts, and reading goes on behind it, so that
         no character counts twice; the first occurrence does not count. As datatrove's `find_all_duplicate` measures it.
         """
-        grams = words.grams(self._piece_hashes, length)
-        places = np.flatnonzero(_sharing(grams) > 1)
+        grams = word_hashes.grams(self._piece_hashes, length)
+        indexes = np.flatnonzero(_sharing(grams) > 1)
         ends = np.concatenate([[0], np.cumsum(self._piece_lengths)])
-        seen, behind, repeated = set[int](), 0, 0
-        for place, gram in zip(places.tolist(), grams[places].tolist(), strict=True):
-            if place < behind:
+        known, behind, repeated = set[int](), 0, 0
+        for index, gram in zip(indexes.tolist(), grams[indexes].tolist(), strict=True):
+            if index < behind:
                 continue
-            if gram in seen:
-                repeated += int(ends[place + length] - ends[place])
-                behind = place + length
+            if gram in known:
+                repeated += int(ends[index + length] - ends[index])
+                behind = index + length
             else:
-                seen.add(gram)
+                known.add(gram)
         return _share(repeated, len(self.text))
 
     @cached_property
@@ -180,11 +180,11 @@ class TextStatistics:
         """
         kinds = np.where(self._codes == UNDERSCORE, characters.WORD, self._classes)
         others = kinds & (characters.SPACE | characters.WORD | characters.ALONE) == 0
-        return words.spans(np.where(others, characters.ALONE, kinds))
+        return word_hashes.spans(np.where(others, characters.ALONE, kinds))
 
     @cached_property
     def _piece_hashes(self) -> WordHashes:
-        return words.hashes_at(self._codes, *self._pieces)
+        return word_hashes.hashes_at(self._codes, *self._pieces)
 
     @cached_property
     def _piece_lengths(self) -> WordPositions:
@@ -200,8 +200,8 @@ class TextStatistics:
         return characters.classes_of(self._codes)
 
     @cached_property
-    def _words(self) -> tuple[WordPositions, WordPositions]:
-        return words.spans(self._classes)
+    def _word_spans(self) -> tuple[WordPositions, WordPositions]:
+        return word_hashes.spans(self._classes)
 
     @cached_property
     def _tokens(self) -> tuple[WordPositions, WordPositions]:
@@ -224,8 +224,8 @@ class TextStatistics:
         return _share(int(np.count_nonzero(chosen)), len(chosen))
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
+def _share(part: int, total: int) -> float:
+    return part / total if total else 0.0
 
 
 def _repeated(parts: list[str]) -> float:

@@ -27,15 +27,15 @@ class Verdicts:
     def __init__(self, folder: Path, scratch: Path) -> None:
         """`scratch` is the dataset's scratch folder."""
         self._path, self._pointer, self._shop = folder / "verdicts.parquet", folder / "verdicts.json", scratch
-        self._made = scratch / "verdicts.parquet"
-        with writing(self._made):
-            self._writer = pq.ParquetWriter(self._made, VERDICTS, compression="zstd")
+        self._temporary = scratch / "verdicts.parquet"
+        with writing(self._temporary):
+            self._writer = pq.ParquetWriter(self._temporary, VERDICTS, compression="zstd")
         self._keys, self._passages = list[str](), list[str | None]()
 
     @property
     def known(self) -> str:
         """The verdicts of the last time as SQL: a relation with the columns of VERDICTS, each key once."""
-        if not self._whole():
+        if not self._is_complete():
             return "(select null::varchar as key, null::varchar as passage where false)"
         table = f"read_parquet({sql.literal(str(self._path))})"
         return f"(select key, any_value(passage) as passage from {table} group by key)"
@@ -43,7 +43,7 @@ class Verdicts:
     def keep(self, recalled: pa.RecordBatch) -> None:
         """Keep verdicts of the last time, with the columns of VERDICTS; those that are not kept are forgotten."""
         if recalled.num_rows:
-            with writing(self._made):
+            with writing(self._temporary):
                 self._writer.write_batch(recalled)
 
     def note(self, key: str, passage: str | None) -> None:
@@ -56,11 +56,11 @@ class Verdicts:
     def save(self) -> None:
         """Put what was kept and noted in the place of the verdicts of the last time."""
         self._write_waiting()
-        with writing(self._made):
+        with writing(self._temporary):
             self._writer.close()
-        pointer = {"version": cleaner.VERSION, "blake3": verify.measure(self._made).blake3}
+        pointer = {"version": cleaner.VERSION, "blake3": verify.measure(self._temporary).blake3}
         # Between the two the hash is that of another file: then no verdict is known.
-        atomic.move(self._made, self._path)
+        atomic.move(self._temporary, self._path)
         atomic.replace(self._pointer, atomic.readable_json(pointer), self._shop)
 
     def _write_waiting(self) -> None:
@@ -68,7 +68,7 @@ class Verdicts:
         self._keys.clear()
         self._passages.clear()
 
-    def _whole(self) -> bool:
+    def _is_complete(self) -> bool:
         pointer = _read(self._pointer)
         if not isinstance(pointer, dict) or pointer.get("version") != cleaner.VERSION or not self._path.is_file():
             return False

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from slipway.assets.datasets.building import workers
 from slipway.assets.datasets.building.build import Build
-from slipway.assets.datasets.building.build_log import asking
+from slipway.assets.datasets.building.build_log import logged_query
 from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.documents import held_out, quarantine, takedowns
 from slipway.assets.datasets.documents.extracts import Extracts, segments
@@ -84,23 +84,23 @@ def write(build: Build, extracts: Extracts) -> DocumentTable:
     written.
     """
     recipe, kind, durable = build.recipe, build.kind, build.durable
-    made = build.scratch / "documents.parquet"
+    file = build.scratch / "documents.parquet"
     with connect(build.scratch) as connection:
-        paths = [str(each) for each in segments(extracts.index, durable)]
+        paths = [str(segment) for segment in segments(extracts.index, durable)]
         values = {"segments": paths, "index": str(extracts.index), "held_out": held_out_below(recipe.split.validation)}
-        with asking(connection, build.log, "listing the documents"):
+        with logged_query(connection, build.log, "listing the documents"):
             connection.execute(LIVE.format(own=kind.own_columns, identity=kind.identity), values)
         quarantine.refuse(build, connection)
         takedowns.remove(connection, takedowns.read(durable, recipe.name), "url" in kind.table.names)
         held_out.mark(build, connection)
-        with asking(connection, build.log, "comparing equal documents"):
+        with logged_query(connection, build.log, "comparing equal documents"):
             connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
         kind.compare(build, connection, paths)
-        with asking(connection, build.log, "writing the documents table"):
-            rows, kept = write_rows(connection, kind.table, made)
-    blake3 = verify.measure(made).blake3
-    atomic.move(made, path(durable, blake3))
-    return DocumentTable(blake3, rows, kept)
+        with logged_query(connection, build.log, "writing the documents table"):
+            rows, remaining = write_rows(connection, kind.table, file)
+    blake3 = verify.measure(file).blake3
+    atomic.move(file, path(durable, blake3))
+    return DocumentTable(blake3, rows, remaining)
 
 
 @contextlib.contextmanager
@@ -145,8 +145,8 @@ def parts(table: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
 def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:
     """The splits, by hash, of those of the given texts that a table keeps."""
     # An array with its type: of no hashes, a list would be one of nulls, which is compared with no string.
-    wanted = pc.field("blake3").isin(pa.array(hashes, pa.string())) & pc.field("removed").is_null()
-    columns = pq.read_table(table, columns=["blake3", "split"], filters=wanted)
+    in_split = pc.field("blake3").isin(pa.array(hashes, pa.string())) & pc.field("removed").is_null()
+    columns = pq.read_table(table, columns=["blake3", "split"], filters=in_split)
     return dict(zip(columns["blake3"].to_pylist(), columns["split"].to_pylist(), strict=True))
 
 
@@ -156,11 +156,11 @@ def write_rows(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, target:
     Some at a time, because duckdb cannot sort all of some ten millions in the memory that it may have.
     """
     ((rows,),) = connection.sql("SELECT count(*) FROM live").fetchall()
-    query, kept = TABLE.format(columns=", ".join(schema.names)), 0
+    query, remaining = TABLE.format(columns=", ".join(schema.names)), 0
     with writing(target), pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for begin in range(0, rows, ROWS_AT_ONCE):
             bounds = {"begin": begin, "end": begin + ROWS_AT_ONCE}
             some = connection.sql(query, params=bounds).to_arrow_table().cast(schema)
             writer.write_table(some.combine_chunks())
-            kept += some["removed"].null_count
-    return rows, kept
+            remaining += some["removed"].null_count
+    return rows, remaining

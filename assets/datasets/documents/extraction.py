@@ -78,32 +78,32 @@ def extract(build: Build, listing: SourceListing) -> Extracts:
     known = KnownFiles(build.durable, build.recipe.name, key)
     fresh = sources.source_files(build.scratch)
     fresh.extend(file for file, row in known.of(listing.files) if row is None)
-    made = iter(FreshRows(_made(build, listing, fresh), build.scratch))
+    extracted = iter(FreshRows(_extracted_rows(build, listing, fresh), build.scratch))
 
     def rows() -> Iterator[FileRow]:
         """The index's row of each file, in the order of names."""
         for file, row in known.of(listing.files):
-            name, version, *rest = next(made) if row is None else row
+            name, version, *rest = next(extracted) if row is None else row
             assert name == file.name, "files are read in the order of their names"
             # A file that changed a moment ago may change again within the same tick of its file system's clock.
             yield (name, version if file.settled else "", *rest)
 
-    found = FilesDigest()
-    index = write_index(build.durable, build.recipe.name, key, found.of_rows(rows()), build.scratch)
-    return Extracts(index, found.hexdigest(), len(listing.files), listing.bytes, len(fresh))
+    files_digest = FilesDigest()
+    index = write_index(build.durable, build.recipe.name, key, files_digest.of_rows(rows()), build.scratch)
+    return Extracts(index, files_digest.hexdigest(), len(listing.files), listing.bytes, len(fresh))
 
 
-def _made(build: Build, listing: SourceListing, fresh: SortedRows[SourceFile]) -> Iterator[FileRow]:
+def _extracted_rows(build: Build, listing: SourceListing, fresh: SortedRows[SourceFile]) -> Iterator[FileRow]:
     """The index's rows of files that are read now, in the order of names."""
     size = sum(file.bytes for file in fresh)
-    for_workers, place = build.for_workers, listing.without_names
-    units = (_Unit(for_workers, place, unit) for unit in units_of(fresh, size))
+    for_workers, without_names = build.for_workers, listing.without_names
+    units = (_Unit(for_workers, without_names, unit) for unit in units_of(fresh, size))
     tasks, begun = itertools.tee(units)  # which holds those that are begun and not done
     phase = BuildPhase(build.log, "reading new and changed files", size, BYTES)
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
     work = size + OPENING_BYTES * len(fresh)
-    for task, found in zip(tasks, workers.run(_extract, begun, work, everywhere=everywhere), strict=True):
-        for file, (_, version, *rest, _) in zip(task.files, found, strict=True):
+    for task, rows in zip(tasks, workers.run(_extract, begun, work, everywhere=everywhere), strict=True):
+        for file, (_, version, *rest, _) in zip(task.files, rows, strict=True):
             yield (file.name, version and file.version, *rest, task.key)
         phase.add(sum(file.bytes for file in task.files))
 
@@ -113,8 +113,8 @@ def recall(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, du
     known = KnownFiles(durable, recipe.name, _key(recipe, kind))
     if len(known) != len(listing.files) or any(row is None for _, row in known.of(listing.files)):
         return None
-    found = digest_of((name, blake3) for name, _, _, blake3, _ in known)
-    return Extracts(newest(durable, recipe.name), found, len(known), listing.bytes, 0)
+    known_digest = digest_of((name, blake3) for name, _, _, blake3, _ in known)
+    return Extracts(newest(durable, recipe.name), known_digest, len(known), listing.bytes, 0)
 
 
 def configuration(recipe: DatasetRecipe, kind: DocumentKind) -> str:
@@ -126,10 +126,10 @@ def _key(recipe: DatasetRecipe, kind: DocumentKind) -> str:
     """A hash of the configuration and of where the files lie: versions of files mean nothing elsewhere."""
     source = recipe.source
     if isinstance(source, DirectorySource):
-        place: Any = source.place
+        location: Any = source.location
     else:
-        place = source.model_dump(mode="json", include={"kind", "url"})
-    return digest.of_bytes(atomic.canonical_json([configuration(recipe, kind), place]))
+        location = source.model_dump(mode="json", include={"kind", "url"})
+    return digest.of_bytes(atomic.canonical_json([configuration(recipe, kind), location]))
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ class _Unit:
 def units_of(files: Iterable[SourceFile], total: int) -> Iterator[tuple[SourceFile, ...]]:
     """The files, which have `total` bytes, in groups that are each extracted by one worker."""
     # A power of two, so that most of the segments of a build that broke off are found by one of a few files more.
-    wanted = 1 << (total // UNITS).bit_length() >> 1
-    most, size = min(UNIT_BYTES, max(SMALL_UNIT_BYTES, wanted)), 0
+    unit_count = 1 << (total // UNITS).bit_length() >> 1
+    most, size = min(UNIT_BYTES, max(SMALL_UNIT_BYTES, unit_count)), 0
     unit: list[SourceFile] = []
     for file in files:
         if unit and (len(unit) == UNIT_FILES or size + file.bytes > most):
@@ -172,16 +172,16 @@ def _extract(unit: _Unit) -> list[list[Any]]:
     if settled and shards.made_young(path) and all(version for _, version, *_ in _files_of(path)):
         return _files_of(path)
     # A name of its own: another worker may be at the same unit, because this one was taken for dead.
-    made, broken_off = unit.build.scratch / f"{unit.key}-{uuid.uuid4().hex}.parquet", dict[str, UnreadFile]()
-    while (broken := _write_segment(unit, made, broken_off)) is not None:
+    temporary, broken_off = unit.build.scratch / f"{unit.key}-{uuid.uuid4().hex}.parquet", dict[str, UnreadFile]()
+    while (broken := _write_segment(unit, temporary, broken_off)) is not None:
         broken_off |= broken
-    atomic.move(made, path)
+    atomic.move(temporary, path)
     return _files_of(path)
 
 
 def _files_of(segment: Path) -> list[list[Any]]:
-    found: list[list[Any]] = parsing.value(pq.read_metadata(segment).metadata[FILES])
-    return found
+    files: list[list[Any]] = parsing.value(pq.read_metadata(segment).metadata[FILES])
+    return files
 
 
 def _write_segment(unit: _Unit, path: Path, broken_off: Mapping[str, UnreadFile]) -> dict[str, UnreadFile] | None:

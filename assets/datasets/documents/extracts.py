@@ -57,12 +57,12 @@ def segment_path(durable: Path, name: str) -> Path:
 
 def segments(index: Path, durable: Path, file: str | None = None) -> list[Path]:
     """The segments that an index names, for all files or for one."""
-    found = set[str]()
+    names = set[str]()
     with pq.ParquetFile(index) as rows:
         for batch in rows.iter_batches(ROWS_AT_ONCE, columns=["name", "segment"] if file else ["segment"]):
             chosen = batch.filter(pc.equal(batch["name"], file)) if file else batch
-            found.update(chosen["segment"].unique().to_pylist())
-    return [segment_path(durable, name) for name in sorted(found)]
+            names.update(chosen["segment"].unique().to_pylist())
+    return [segment_path(durable, name) for name in sorted(names)]
 
 
 def newest(durable: Path, dataset: str) -> Path:
@@ -72,12 +72,12 @@ def newest(durable: Path, dataset: str) -> Path:
     """
     folder = durable / "datasets" / dataset
     try:
-        found = parsing.value(regular_file.read(folder / "extracts.json"))
+        pointer = parsing.value(regular_file.read(folder / "extracts.json"))
     except FileNotFoundError:
         return folder / "extracts" / "none"
     except ValueError:
-        found = None
-    name = found.get("index") if isinstance(found, dict) else None
+        pointer = None
+    name = pointer.get("index") if isinstance(pointer, dict) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
             f"{folder / 'extracts.json'}: found no name of an index; to write it anew: slipway data build {dataset}"
@@ -141,10 +141,10 @@ def _name_of(index: Path) -> str:
 
 def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], scratch: Path) -> Path:
     """Write an index, named by its hash, and make it the dataset's newest one; memory holds a batch of the rows."""
-    folder, made = durable / "datasets" / dataset, scratch / "extracts.parquet"
-    _write_rows(rows, INDEX.with_metadata({KEY: key}), made)
-    path = folder / "extracts" / _name_of(made)
-    atomic.move(made, path)  # the same bytes if it is there, and young
+    folder, temporary = durable / "datasets" / dataset, scratch / "extracts.parquet"
+    _write_rows(rows, INDEX.with_metadata({KEY: key}), temporary)
+    path = folder / "extracts" / _name_of(temporary)
+    atomic.move(temporary, path)  # the same bytes if it is there, and young
     pointer = atomic.readable_json({"index": path.name})
     if not (folder / "extracts.json").exists() or regular_file.read(folder / "extracts.json") != pointer:
         atomic.replace(folder / "extracts.json", pointer, scratch)
@@ -197,7 +197,7 @@ class FilesDigest:
 
 def digest_of(files: Iterable[tuple[str, str]]) -> str:
     """The `FilesDigest` of names and contents."""
-    found = FilesDigest()
+    files_digest = FilesDigest()
     for name, content in files:
-        found.add(name, content)
-    return found.hexdigest()
+        files_digest.add(name, content)
+    return files_digest.hexdigest()

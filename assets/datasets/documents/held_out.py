@@ -70,10 +70,10 @@ def path(durable: Path, dataset: str) -> Path:
 def _choose(connection: duckdb.DuckDBPyConnection, note: Path, scratch: Path) -> HeldOut | None:
     """The document of the lowest hash, noted, if the share of the recipe holds out none; else no note is left."""
     [natural] = connection.execute(NATURAL).fetchone() or (0,)
-    found = None if natural else connection.execute(CHOSEN).fetchone()
-    if found is None:
+    row = None if natural else connection.execute(CHOSEN).fetchone()
+    if row is None:
         note.unlink(missing_ok=True)
         return None
-    chosen = HeldOut(found[0])
+    chosen = HeldOut(row[0])
     atomic.replace(note, codec.encode(chosen), scratch)
     return chosen

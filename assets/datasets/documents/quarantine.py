@@ -15,7 +15,7 @@ import duckdb
 
 from slipway.assets.datasets.building.build import Build
 from slipway.assets.datasets.building.scratch_dir import writing
-from slipway.assets.datasets.reading.document import ADVICE, LOSES_THE_REST
+from slipway.assets.datasets.reading.document import LOSES_THE_REST, REMEDIES
 from slipway.assets.datasets.reading.sources import SourceListing
 from slipway.trainer.base import atomic, parsing, regular_file
 
@@ -29,7 +29,7 @@ ALL = "SELECT name, number, substr(removed, 13) FROM live WHERE removed LIKE 'un
 LISTED = 100_000
 """The most documents that are written down."""
 
-SHOWN = 20
+MAX_ROWS = 20
 """Left-out files that the UI shows; `slipway data inspect` shows all."""
 
 
@@ -49,14 +49,14 @@ def refuse(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
         path.unlink(missing_ok=True)
         return
     if unreadable > limit * rows:
-        found = f"{unreadable} of {rows} documents cannot be read, {unreadable / rows:.1%}"
+        problem = f"{unreadable} of {rows} documents cannot be read, {unreadable / rows:.1%}"
     else:
-        found = f"{lost} of {files} files break off, and the rest of them is lost, {lost / files:.1%}"
+        problem = f"{lost} of {files} files break off, and the rest of them is lost, {lost / files:.1%}"
     every = connection.execute(ALL).fetchmany(LISTED)
     lines = (json.dumps(dict(zip(("name", "number", "reason"), row, strict=True))) + "\n" for row in every)
     atomic.replace(path, "".join(lines).encode(), build.scratch)
     raise ValueError(
-        f"dataset {recipe.name}: {found}, expected at most {limit:.1%} (reading.quarantine): {_named(connection)}; "
+        f"dataset {recipe.name}: {problem}, expected at most {limit:.1%} (reading.quarantine): {_named(connection)}; "
         f"all of them: {path}"
     )
 
@@ -64,7 +64,7 @@ def refuse(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
 def _named(connection: duckdb.DuckDBPyConnection) -> str:
     """The most frequent reasons, with a name each and what to do."""
     return "; ".join(
-        f"{reason} ({count}, such as {name}{': ' + ADVICE[reason] if reason in ADVICE else ''})"
+        f"{reason} ({count}, such as {name}{': ' + REMEDIES[reason] if reason in REMEDIES else ''})"
         for reason, count, name in connection.execute(REASONS).fetchall()
     )
 
@@ -78,12 +78,12 @@ class LeftOutFile(NamedTuple):
 
 def note_left_out(build: Build, listing: SourceListing) -> None:
     """Write down which files a listing left out."""
-    path, made = _left_out_path(build.durable, build.recipe.name), build.scratch / "left_out.jsonl"
-    with writing(made), made.open("w", encoding="utf-8") as file:
+    path, temporary = _left_out_path(build.durable, build.recipe.name), build.scratch / "left_out.jsonl"
+    with writing(temporary), temporary.open("w", encoding="utf-8") as file:
         for name, reason in listing.unread:
             file.write(json.dumps({"name": name, "reason": reason}, ensure_ascii=False) + "\n")
-    if not path.exists() or not filecmp.cmp(path, made, shallow=False):
-        atomic.move(made, path)
+    if not path.exists() or not filecmp.cmp(path, temporary, shallow=False):
+        atomic.move(temporary, path)
 
 
 def left_out_files(durable: Path, dataset: str) -> list[LeftOutFile]:
@@ -102,13 +102,13 @@ def left_out_files(durable: Path, dataset: str) -> list[LeftOutFile]:
 
 def left_out_table(durable: Path, dataset: str) -> str:
     """The first of these files as a table in Markdown."""
-    found = left_out_files(durable, dataset)
+    files = left_out_files(durable, dataset)
     rows = [
         "| file | why it is not read |",
         "|---|---|",
-        *(f"| {_in_a_cell(each.name)} | {each.reason} |" for each in found[:SHOWN]),
+        *(f"| {_in_a_cell(file.name)} | {file.reason} |" for file in files[:MAX_ROWS]),
     ]
-    return "\n".join(rows + ([f"| and {len(found) - SHOWN} more | |"] if len(found) > SHOWN else []))
+    return "\n".join(rows + ([f"| and {len(files) - MAX_ROWS} more | |"] if len(files) > MAX_ROWS else []))
 
 
 def _in_a_cell(name: str) -> str:

@@ -74,25 +74,25 @@ class Takedown:
 
 def read(durable: Path, dataset: str) -> list[Takedown]:
     """All takedowns of a dataset, the earliest first. Raises ValueError when one of them cannot be read."""
-    found = journal.read(path(durable, dataset))
-    if found.damaged:
-        what = f"found {found.damaged} damaged lines, expected none: what they took down is not known"
+    log = journal.read(path(durable, dataset))
+    if log.damaged:
+        what = f"found {log.damaged} damaged lines, expected none: what they took down is not known"
         cure = "bring them back with slipway restore, or remove these lines and take it down again"
         raise ValueError(f"{path(durable, dataset)}: {what}; {cure}")
     return [
         Takedown(**event | {"documents": tuple(event["documents"]), "identities": tuple(event["identities"])})
-        for event in found.events
+        for event in log.events
     ]
 
 
 def add(durable: Path, takedowns: Iterable[Takedown], dataset: str) -> None:
     """Note takedowns in one write, without those that were noted before; waits for a build of the dataset."""
     with scratch_dir(durable, dataset):
-        known = {(each.url, each.under, each.identities) for each in read(durable, dataset)}
-        new = [each for each in takedowns if (each.url, each.under, each.identities) not in known]
+        known = {(takedown.url, takedown.under, takedown.identities) for takedown in read(durable, dataset)}
+        new = [takedown for takedown in takedowns if (takedown.url, takedown.under, takedown.identities) not in known]
         if new:
             with journal.Journal(path(durable, dataset)) as noted:
-                noted.append(*(each.event() for each in new))
+                noted.append(*(takedown.event() for takedown in new))
 
 
 def restore(durable: Path, dataset: str, backup: Path) -> int:
@@ -102,20 +102,23 @@ def restore(durable: Path, dataset: str, backup: Path) -> int:
     Otherwise they stay, and every build goes on to be refused. Waits for a build of the dataset. Raises OSError.
     """
     with scratch_dir(durable, dataset) as scratch:
-        here, place = journal.read(path(durable, dataset)), path(durable, dataset)
-        lacking = [event for event in journal.read(backup).events if event not in here.events]
-        if here.damaged and len(lacking) >= here.damaged:
-            events = sorted([*here.events, *lacking], key=lambda event: event["time"])
-            atomic.replace(place, b"".join(map(journal.frame, events)), scratch)
-        elif lacking:
-            with journal.Journal(place) as noted:
-                noted.append(*lacking)
-    return len(lacking)
+        current, target = journal.read(path(durable, dataset)), path(durable, dataset)
+        missing = [event for event in journal.read(backup).events if event not in current.events]
+        if current.damaged and len(missing) >= current.damaged:
+            events = sorted([*current.events, *missing], key=lambda event: event["time"])
+            atomic.replace(target, b"".join(map(journal.frame, events)), scratch)
+        elif missing:
+            with journal.Journal(target) as noted:
+                noted.append(*missing)
+    return len(missing)
 
 
 def digest_of(takedowns: Iterable[Takedown]) -> str:
     """A hash of what is taken down and why."""
-    fields = ([each.url, each.identities, each.why, *([each.under] if each.under else [])] for each in takedowns)
+    fields = (
+        [takedown.url, takedown.identities, takedown.why, *([takedown.under] if takedown.under else [])]
+        for takedown in takedowns
+    )
     return digest.of_bytes(atomic.canonical_json(list(fields)))
 
 
@@ -125,7 +128,7 @@ def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown],
     `of_texts`: whether they are texts. A part of a file that was taken down as one document counts for these too, and
     so do URLs.
     """
-    rows = [(number, *each) for number, takedown in enumerate(takedowns) for each in _wanted(takedown)]
+    rows = [(number, *row) for number, takedown in enumerate(takedowns) for row in _selection_rows(takedown)]
     if not rows:
         return
     columns = zip(("number", "kind", "value", "why"), zip(*rows, strict=True), strict=True)
@@ -140,7 +143,7 @@ def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown],
     connection.unregister("taken_down")
 
 
-def _wanted(takedown: Takedown) -> Iterator[tuple[str, str, str]]:
+def _selection_rows(takedown: Takedown) -> Iterator[tuple[str, str, str]]:
     """What a takedown means: a text by its hash, a URL, or an area; and why."""
     yield from (("text", identity, takedown.why) for identity in takedown.identities)
     yield from ((kind, value, takedown.why) for kind in ("url", "under") if (value := getattr(takedown, kind)))
@@ -153,8 +156,8 @@ def path(durable: Path, dataset: str) -> Path:
 
 def require_area(text: str, where: str) -> None:
     """Raise ValueError, naming `where` it was given, for a text that is no area."""
-    found = re.match(URL_PARTS, text)
-    host = found[1] if found else ""
+    match = re.match(URL_PARTS, text)
+    host = match[1] if match else ""
     known = "." in host.strip(".") or ("://" in text and host)
     if not known or re.search(r"[?#*\s]", text.strip()):
         expected = "expected a domain or the beginning of URLs up to a slash, without ?, # and *"

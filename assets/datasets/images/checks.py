@@ -41,47 +41,47 @@ CHECKS = {
 
 def outcomes(
     recipe: DatasetRecipe,
-    made: images.ImageSnapshot,
+    snapshot: images.ImageSnapshot,
     parent: images.ImageSnapshot | None,
     durable: Path,
     log: BuildLog = quiet,
 ) -> list[Outcome]:
     """The outcomes of `CHECKS`, in their order."""
-    table = table_of(made, durable)
+    table = table_of(snapshot, durable)
     checks: list[Callable[[], Outcome]] = [
-        lambda: _no_split_is_empty(recipe, made),
+        lambda: _no_split_is_empty(recipe, snapshot),
         lambda: splits_are_disjoint(table),
-        lambda: _shards_hold_the_images(made, table, durable),
+        lambda: _shards_hold_the_images(snapshot, table, durable),
         lambda: enough_is_kept(recipe, table),
-        lambda: volume_is_kept(recipe, made, parent, durable),
-        lambda: drift_is_small(recipe, made, parent, durable, drift),
-        lambda: losses.removals_are_steady(recipe, made, parent, durable),
+        lambda: volume_is_kept(recipe, snapshot, parent, durable),
+        lambda: drift_is_small(recipe, snapshot, parent, durable, drift),
+        lambda: losses.removals_are_steady(recipe, snapshot, parent, durable),
         lambda: _every_class_is_in_both_splits(count_classes(table)),
     ]
     return in_turn(checks, log)
 
 
-def _no_split_is_empty(recipe: DatasetRecipe, made: images.ImageSnapshot) -> Outcome:
-    counts = {f"{name}_images": split.images for name, split in made.splits.items()}
-    return no_split_is_empty(recipe, {name: split.images for name, split in made.splits.items()}, counts)
+def _no_split_is_empty(recipe: DatasetRecipe, snapshot: images.ImageSnapshot) -> Outcome:
+    counts = {f"{name}_images": split.images for name, split in snapshot.splits.items()}
+    return no_split_is_empty(recipe, {name: split.images for name, split in snapshot.splits.items()}, counts)
 
 
-def _shards_hold_the_images(made: images.ImageSnapshot, table: Path, durable: Path) -> Outcome:
-    sampled, found_wrong = wrong(made, durable, table)
+def _shards_hold_the_images(snapshot: images.ImageSnapshot, table: Path, durable: Path) -> Outcome:
+    sampled, found_wrong = wrong(snapshot, durable, table)
     return Outcome(found_wrong == 0 and sampled > 0, {"images_read": sampled, "images_wrong": found_wrong})
 
 
 def _every_class_is_in_both_splits(counts: ClassCounts) -> Outcome:
-    lacking = counts.lacking()
-    return Outcome(not lacking, {"classes_lacking": lacking}, dg.AssetCheckSeverity.WARN)
+    missing = counts.missing_classes()
+    return Outcome(not missing, {"classes_lacking": missing}, dg.AssetCheckSeverity.WARN)
 
 
 def wrong(snapshot: images.ImageSnapshot, tier: Path, table: Path) -> tuple[int, int]:
     """How many images of a fixed sample were read, and how many of them the table does not have with that class."""
     columns = pq.read_table(table, columns=["split", "blake3", "label"]).to_pydict()
     known = set(zip(columns["split"], columns["blake3"], columns["label"], strict=True))
-    found = list(_sample(snapshot, tier))
-    return len(found), sum(each not in known for each in found)
+    sampled = list(_sample(snapshot, tier))
+    return len(sampled), sum(pair not in known for pair in sampled)
 
 
 def drift(before: Path, after: Path) -> dict[str, float]:
@@ -92,10 +92,10 @@ def drift(before: Path, after: Path) -> dict[str, float]:
 def _sample(snapshot: images.ImageSnapshot, tier: Path) -> Iterator[tuple[str, str, str]]:
     """Images by number, at even distances over each split: the split, the hash of the pixels, the class."""
     for name, split in snapshot.splits.items():
-        wanted = np.unique(np.linspace(0, split.images - 1, min(SAMPLE, split.images), dtype=int)).tolist()
+        numbers = np.unique(np.linspace(0, split.images - 1, min(SAMPLE, split.images), dtype=int)).tolist()
         begin = 0
         for shard in split.shards:
             pixels, labels = images.open_images(tier, shard, snapshot.shape)
-            for number in (each - begin for each in wanted if begin <= each < begin + shard.images):
+            for number in (number - begin for number in numbers if begin <= number < begin + shard.images):
                 yield name, digest.of_bytes(pixels[number].tobytes()), snapshot.classes[labels[number]]
             begin += shard.images

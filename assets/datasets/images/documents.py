@@ -90,16 +90,16 @@ class ClassCounts:
         """The images of each class in both splits together."""
         return sorted(sum((Counter(counts) for counts in self.by_split.values()), Counter()).items())
 
-    def lacking(self) -> list[str]:
+    def missing_classes(self) -> list[str]:
         """The classes that one of the splits has no image of."""
         return [name for name, _ in self.totals if not all(counts.get(name) for counts in self.by_split.values())]
 
 
 def count_classes(table: Path) -> ClassCounts:
     """The kept images of each class in a documents table."""
-    found = pq.read_table(table, columns=["split", "label"]).group_by(["split", "label"]).aggregate([([], "count_all")])
+    rows = pq.read_table(table, columns=["split", "label"]).group_by(["split", "label"]).aggregate([([], "count_all")])
     by_split: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
-    for row in found.to_pylist():
+    for row in rows.to_pylist():
         if row["split"] is not None:
             by_split[row["split"]][row["label"]] = row["count_all"]
     return ClassCounts(by_split)

@@ -19,7 +19,7 @@ from slipway.trainer.data import images, shards
 if TYPE_CHECKING:
     from PIL import Image
 
-CLASSES, EACH = 10, 8
+CLASSES, SAMPLES_PER_CLASS = 10, 8
 """The most rows and columns of the contact sheet: the first classes, and the first training images of each."""
 SIDES = (32, 24, 16, 12, 8)
 """Pixels of a side of a tile: the first that keeps the PNG small enough. The last does so without compression."""
@@ -28,7 +28,7 @@ SIDES = (32, 24, 16, 12, 8)
 def of_documents(record: Record, durable: Path) -> dict[str, Any]:
     """The metadata of a documents table: what is kept of each class, and what each rule left out."""
     path = document_table.path(durable, record.result["blake3"])
-    found, removals = count_classes(path), warehouse.removals(path)
+    class_counts, removals = count_classes(path), warehouse.removals(path)
     columns = [
         dg.TableColumn(field.name, str(field.type), description=documents.COLUMNS[field.name])
         for field in documents.SCHEMA
@@ -38,8 +38,8 @@ def of_documents(record: Record, durable: Path) -> dict[str, Any]:
         "dagster/uri": path.as_uri(),
         "dagster/column_schema": dg.TableSchema(columns=columns),
         "images": record.result["kept"],
-        **{f"{split}_images": sum(counts.values()) for split, counts in found.by_split.items()},
-        "classes": _classes(found),
+        **{f"{split}_images": sum(counts.values()) for split, counts in class_counts.by_split.items()},
+        "classes": _classes(class_counts),
         "left_out": {removal.reason: removal.documents for removal in removals},
         "files_left_out": record.inputs["source"]["left_out"],
         "files_not_read": dg.MetadataValue.md(quarantine.left_out_table(durable, document_step.dataset_of(record))),
@@ -49,33 +49,33 @@ def of_documents(record: Record, durable: Path) -> dict[str, Any]:
     }
 
 
-def of_snapshot(record: Record, made: images.ImageSnapshot, durable: Path) -> dict[str, Any]:
+def of_snapshot(record: Record, snapshot: images.ImageSnapshot, durable: Path) -> dict[str, Any]:
     return {
-        "dagster/row_count": sum(split.images for split in made.splits.values()),
-        "dagster/uri": shards.manifest_path(durable, made.sha256).as_uri(),
-        "snapshot": made.sha256,
-        **{f"{name}_images": split.images for name, split in made.splits.items()},
-        "shape": f"{made.height} x {made.width} x {made.channels}",
-        "classes": len(made.classes),
-        "shards": len(made.shards()),
-        "shard_bytes": sum(shard.bytes for shard in made.shards()),
-        "contact_sheet": contact_sheet(made, durable),
+        "dagster/row_count": sum(split.images for split in snapshot.splits.values()),
+        "dagster/uri": shards.manifest_path(durable, snapshot.sha256).as_uri(),
+        "snapshot": snapshot.sha256,
+        **{f"{name}_images": split.images for name, split in snapshot.splits.items()},
+        "shape": f"{snapshot.height} x {snapshot.width} x {snapshot.channels}",
+        "classes": len(snapshot.classes),
+        "shards": len(snapshot.shards()),
+        "shard_bytes": sum(shard.bytes for shard in snapshot.shards()),
+        "contact_sheet": contact_sheet(snapshot, durable),
         "reused": record.reused,
     }
 
 
-def _classes(found: ClassCounts) -> dg.MarkdownMetadataValue:
-    rows = [f"| class | {' | '.join(found.by_split)} |", "|---|---:|---:|"]
+def _classes(class_counts: ClassCounts) -> dg.MarkdownMetadataValue:
+    rows = [f"| class | {' | '.join(class_counts.by_split)} |", "|---|---:|---:|"]
     rows += [
-        f"| {name} | {' | '.join(str(counts.get(name, 0)) for counts in found.by_split.values())} |"
-        for name, _ in found.totals
+        f"| {name} | {' | '.join(str(counts.get(name, 0)) for counts in class_counts.by_split.values())} |"
+        for name, _ in class_counts.totals
     ]
     return dg.MetadataValue.md("\n".join(rows))
 
 
 def _samples(removals: tuple[RemovalCount, ...]) -> dg.MarkdownMetadataValue:
     rows = ["| rule | images | such as |", "|---|---:|---|"]
-    rows += [f"| {each.reason} | {each.documents} | {', '.join(each.examples)} |" for each in removals]
+    rows += [f"| {removal.reason} | {removal.documents} | {', '.join(removal.examples)} |" for removal in removals]
     return dg.MetadataValue.md("\n".join(rows))
 
 
@@ -96,8 +96,8 @@ def _first(snapshot: images.ImageSnapshot, tier: Path) -> list[list[images.Pixel
     for shard in snapshot.splits["train"].shards:
         pixels, labels = images.open_images(tier, shard, snapshot.shape)
         for label, row in enumerate(rows):
-            row += [pixels[number] for number in np.flatnonzero(labels == label)[: EACH - len(row)]]
-        if all(len(row) == EACH for row in rows):
+            row += [pixels[number] for number in np.flatnonzero(labels == label)[: SAMPLES_PER_CLASS - len(row)]]
+        if all(len(row) == SAMPLES_PER_CLASS for row in rows):
             break
     return rows
 
@@ -105,7 +105,9 @@ def _first(snapshot: images.ImageSnapshot, tier: Path) -> list[list[images.Pixel
 def _sheet(rows: list[list[images.Pixels]], side: int) -> "Image.Image":
     from PIL import Image
 
-    sheet = Image.new("RGB", (EACH * side, max(1, len(rows)) * side), "white")  # a PNG has at least one pixel
+    sheet = Image.new(
+        "RGB", (SAMPLES_PER_CLASS * side, max(1, len(rows)) * side), "white"
+    )  # a PNG has at least one pixel
     for y, row in enumerate(rows):
         for x, pixels in enumerate(row):
             tile = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)

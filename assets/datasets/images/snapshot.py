@@ -31,7 +31,7 @@ from slipway.trainer.data import images, shards
 VERSION = "1"
 """The version of this code, raised when the same documents would give another snapshot."""
 
-KEPT = """
+REMAINING = """
     SELECT name, number, blake3, label, ('0x' || right(blake3, 16))::UBIGINT AS hash
     FROM read_parquet($table) WHERE split = $split ORDER BY name, number
 """
@@ -68,7 +68,7 @@ def write(build: Build, plan: ImagePlan, index: Path, parent: images.ImageSnapsh
         verified = VerifiedShards(build.durable, plan.dataset)
         pack = _Packing(build, connection, plan.images, index, names, known, verified)
         phase = BuildPhase(build.log, "packing", plan.table.kept, "images")
-        splits = {split: pack.split(kept(connection, table, split), phase) for split in SPLITS}
+        splits = {split: pack.split(remaining_images(connection, table, split), phase) for split in SPLITS}
     snapshot = images.ImageSnapshot(
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
@@ -84,15 +84,15 @@ def write(build: Build, plan: ImagePlan, index: Path, parent: images.ImageSnapsh
     return snapshot
 
 
-def kept(connection: duckdb.DuckDBPyConnection, table: Path, split: str) -> pa.Table:
+def remaining_images(connection: duckdb.DuckDBPyConnection, table: Path, split: str) -> pa.Table:
     """The images of a split: name, number, BLAKE3, label, hash; in the order of the table."""
-    return connection.sql(KEPT, params={"table": str(table), "split": split}).to_arrow_table()
+    return connection.sql(REMAINING, params={"table": str(table), "split": split}).to_arrow_table()
 
 
 def _labels(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.uint32]:
     """The labels of images: the places of their classes."""
-    places = pa.compute.index_in(rows["label"], pa.array(names, pa.string()))
-    return np.asarray(places.to_numpy(), np.uint32)
+    indexes = pa.compute.index_in(rows["label"], pa.array(names, pa.string()))
+    return np.asarray(indexes.to_numpy(), np.uint32)
 
 
 def _content(rows: pa.Table, labels: npt.NDArray[np.uint32]) -> str:
@@ -106,15 +106,15 @@ def _in_parent(
     """The parent's shards by the hash of their content; empty when its documents table is gone."""
     if parent is None or not (table := document_table.path(durable, parent.documents["blake3"])).exists():
         return {}
-    found: dict[str, images.ImageShard] = {}
+    known: dict[str, images.ImageShard] = {}
     for name, split in parent.splits.items():
-        rows, begin = kept(connection, table, name), 0
+        rows, begin = remaining_images(connection, table, name), 0
         labels = _labels(rows, parent.classes)
         for shard in split.shards:
             end = begin + shard.images
-            found[_content(rows.slice(begin, shard.images), labels[begin:end])] = shard
+            known[_content(rows.slice(begin, shard.images), labels[begin:end])] = shard
             begin = end
-    return found
+    return known
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,10 @@ class _Packing:
         labels, size = _labels(rows, self.classes), images.ImageShape(*self._shape).bytes
         written: list[images.ImageShard] = []
         for cut in self._cuts(rows, size):
-            part, here = rows.slice(cut.start, cut.stop - cut.start), labels[cut]
-            shard = self.known.get(_content(part, here))
+            part, part_labels = rows.slice(cut.start, cut.stop - cut.start), labels[cut]
+            shard = self.known.get(_content(part, part_labels))
             if shard is None or not self.verified.has(shard):
-                shard = images.write_shard(self.build.durable, self._pixels(part), here, self.build.scratch)
+                shard = images.write_shard(self.build.durable, self._pixels(part), part_labels, self.build.scratch)
             written.append(shard)
             phase.add(part.num_rows)
         return images.ImageSplit(rows.num_rows, tuple(written))
@@ -158,8 +158,8 @@ class _Packing:
         names = pq.read_table(self.index, columns=["segment"], filters=pa.compute.field("name").isin(files))
         segments = [str(segment_path(self.build.durable, name)) for name in names["segment"].unique().to_pylist()]
         values = {"segments": segments, "index": str(self.index)}
-        found = self.connection.sql(PIXELS, params=values).to_arrow_table()
-        data = b"".join(found["pixels"].to_pylist())
+        pixels = self.connection.sql(PIXELS, params=values).to_arrow_table()
+        data = b"".join(pixels["pixels"].to_pylist())
         return np.frombuffer(data, np.uint8).reshape(part.num_rows, *self._shape)
 
 

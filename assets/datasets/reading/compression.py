@@ -28,8 +28,8 @@ def decompressed(stream: BinaryIO, codec: str) -> BinaryIO:
 
 def codec_of(suffix: str, head: bytes) -> str | None:
     """The compression of a file by its first bytes, or by its suffix, so that a damaged file is known as one."""
-    found = next((codec for magic, codec in MAGIC.items() if head.startswith(magic)), None)
-    return found or CODECS.get(suffix)
+    codec = next((codec for magic, codec in MAGIC.items() if head.startswith(magic)), None)
+    return codec or CODECS.get(suffix)
 
 
 class _Xz(io.RawIOBase):

@@ -61,7 +61,7 @@ LOSES_THE_REST: frozenset[Reason] = frozenset(
     }
 )
 """Damage behind which nothing in the file is read: how many documents are lost is not known."""
-ADVICE: Mapping[str, str] = {
+REMEDIES: Mapping[str, str] = {
     "a TFRecord file": "convert it to Parquet",
     "an HDF5 file": "convert it to Parquet",
     "a binary file": "exclude it",
@@ -126,7 +126,7 @@ class Text(NamedTuple):
     number: int
     text: str
     about: About = NOTHING
-    whole: str | None = None
+    text_of_file: str | None = None
     """Of a part of a plain file, the text of the file if it is not longer than a document may be: a takedown that
     meant the file as one document means its parts too."""
 

@@ -122,9 +122,9 @@ def _elements(stream: BinaryIO, longest: int) -> Iterator[Any]:
 
 def _behind_blanks(text: str, at: int) -> int:
     """The place of the next element, from `at` on."""
-    found = BETWEEN.match(text, at)
-    assert found is not None, "it may be empty"
-    return found.end()
+    match = BETWEEN.match(text, at)
+    assert match is not None, "it may be empty"
+    return match.end()
 
 
 def _require_end(rest: str, following: Iterable[str]) -> None:
@@ -146,4 +146,4 @@ def read_object(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | Un
             return document_of(number, data, limit, reading.encoding, detect=True)
         return document_of(number, text, limit, about=about(reading, lambda field: member(value, field)))
 
-    return plain.whole(stream, reading, document)
+    return plain.read_undivided(stream, reading, document)

@@ -19,8 +19,8 @@ class UnreadFile(Exception):
     It is no ValueError: a reader that takes those for damage in a file's content must not take this for it.
     """
 
-    def __init__(self, words: str, reason: Reason) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, reason: Reason) -> None:
+        super().__init__(message)
         self.reason = reason
 
 
@@ -41,11 +41,11 @@ class LocalFile(io.FileIO):
         try:
             super().__init__(path, opener=_without_waiting)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            words = f"{path}: it was listed, and is gone now; start the build again"
-            raise UnreadFile(words, "gone since it was listed") from None
+            message = f"{path}: it was listed, and is gone now; start the build again"
+            raise UnreadFile(message, "gone since it was listed") from None
         except PermissionError:
-            words = f"{path}: found no permission to read it, expected a readable file"
-            raise UnreadFile(words, "no permission to read it") from None
+            message = f"{path}: found no permission to read it, expected a readable file"
+            raise UnreadFile(message, "no permission to read it") from None
         self._version = version
         self._check()
 

@@ -22,7 +22,7 @@ their number, and no page that people read has as many."""
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
     """The one document of a page; the limit is that of the page, markup included."""
-    return plain.whole(stream, reading, document)
+    return plain.read_undivided(stream, reading, document)
 
 
 def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
@@ -58,7 +58,7 @@ def _nested(page: str) -> str:
 def _depth(page: str) -> int:
     """How deep elements of the kinds that may hold the main content lie in one another, at most."""
     depth = deepest = 0
-    for found in BLOCKS.finditer(page):
-        depth = max(0, depth + (-1 if found[1] else 1))
+    for match in BLOCKS.finditer(page):
+        depth = max(0, depth + (-1 if match[1] else 1))
         deepest = max(deepest, depth)
     return deepest

@@ -49,9 +49,9 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     if len(head) <= longest or reading.whole_megabytes is None:
         yield document
         return
-    whole = document.text if isinstance(document, Text) else None
+    text = document.text if isinstance(document, Text) else None
     for part in _in_parts(head, stream, max(1, longest // PARTS), reading):
-        yield part._replace(whole=whole) if isinstance(part, Text) else part
+        yield part._replace(text_of_file=text) if isinstance(part, Text) else part
 
 
 def _in_parts(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -61,9 +61,9 @@ def _in_parts(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection)
         chunks = itertools.chain([head], iter(lambda: cast(io.BufferedReader, stream).read1(CHUNK), b""))
         for part in cut(_in_one_byte(head, chunks), size, limit):
             if part is None or part.strip():
-                found = _of_part(number, part, limit, reading)
-                yield found
-                if number == 0 and isinstance(found, UnfitDocument) and part is not None:
+                document = _of_part(number, part, limit, reading)
+                yield document
+                if number == 0 and isinstance(document, UnfitDocument) and part is not None:
                     return
                 number += 1
         if number == 0:
@@ -91,7 +91,7 @@ def _in_one_byte(head: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
     return (text.encode("utf-8", "surrogatepass") for text in codecs.iterdecode(chunks, wide, "surrogatepass"))
 
 
-def whole(
+def read_undivided(
     stream: BinaryIO, reading: ReadingSection, document: Callable[[int, bytes, int], Text | UnfitDocument]
 ) -> Iterator[Text | UnfitDocument]:
     """What `document` makes of all bytes of a file, up to one more than the limit."""
@@ -141,28 +141,28 @@ def cut(chunks: Iterable[bytes], size: int, longest: int) -> Iterator[bytes | No
     A part is longer than one and a half times `size` if a line is. A line of more than `longest` bytes is not kept in
     memory: None stands for it.
     """
-    held, skipping, most = bytearray(), False, size + size // 2
+    buffer, skipping, most = bytearray(), False, size + size // 2
     for chunk in chunks:
-        searched = max(len(held), most)
-        held += chunk
-        while len(held) > most or skipping:
-            end = 0 if skipping else _end_of_part(bytes(held[:most]), size // 2)
-            end = end or held.find(b"\n", 0 if skipping else searched) + 1  # of a long line
+        searched = max(len(buffer), most)
+        buffer += chunk
+        while len(buffer) > most or skipping:
+            end = 0 if skipping else _end_of_part(bytes(buffer[:most]), size // 2)
+            end = end or buffer.find(b"\n", 0 if skipping else searched) + 1  # of a long line
             if not end:
-                skipping = skipping or len(held) > longest
-                held = bytearray() if skipping else held
+                skipping = skipping or len(buffer) > longest
+                buffer = bytearray() if skipping else buffer
                 break
-            yield None if skipping or end > longest else bytes(held[:end])
-            del held[:end]
+            yield None if skipping or end > longest else bytes(buffer[:end])
+            del buffer[:end]
             skipping, searched = False, most
-    if held or skipping:
-        yield None if skipping or len(held) > longest else bytes(held)
+    if buffer or skipping:
+        yield None if skipping or len(buffer) > longest else bytes(buffer)
 
 
 def _end_of_part(window: bytes, least: int) -> int:
     """Where the part ends with which `window` begins; 0 if its first line goes on behind the window."""
     for pattern in ENDS:
-        ends = [found.end() for found in pattern.finditer(window, least - 1)]
+        ends = [match.end() for match in pattern.finditer(window, least - 1)]
         if ends:
             return min(ends, key=lambda end: zlib.crc32(window[max(0, end - HASHED) : end]))
     return window.rfind(b"\n") + 1

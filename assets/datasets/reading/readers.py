@@ -68,21 +68,21 @@ def _documents(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator
     except DamagedFile as damage:
         yield UnfitDocument(0, damage.args[0])
         return
-    found = reading.format or formats.format_of(suffix, file.head, reading.text_field)
-    if isinstance(found, formats.Unread):
-        yield UnfitDocument(0, found.reason)
-    elif found == "tar":
+    format_name = reading.format or formats.format_of(suffix, file.head, reading.text_field)
+    if isinstance(format_name, formats.Unread):
+        yield UnfitDocument(0, format_name.reason)
+    elif format_name == "tar":
         yield from archives.read(file.stream, lambda member, data: _of_member(member, data, reading))
     else:
-        encoding = None if found in TOLD_BY_THEMSELVES else encodings.marked(file.head)
+        encoding = None if format_name in TOLD_BY_THEMSELVES else encodings.marked(file.head)
         content = encodings.as_utf8(file.stream, encoding) if encoding else file.stream
-        yield from _reader(found, reading)(content, reading)
+        yield from _reader(format_name, reading)(content, reading)
 
 
 def _reader(
-    found: Format, reading: ReadingSection
+    format_name: Format, reading: ReadingSection
 ) -> Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]:
-    return plain.read_divided if found == "text" and reading.separator is not None else READERS[found]
+    return plain.read_divided if format_name == "text" and reading.separator is not None else READERS[format_name]
 
 
 def _of_member(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:

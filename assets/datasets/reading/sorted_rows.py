@@ -56,7 +56,7 @@ class SortedRows(Generic[Row]):
         if self._waiting:
             parts.append((self._waiting[0][0], self._waiting[-1][0], iter(self._waiting)))
         parts.sort(key=lambda part: part[0])
-        rows = [each for _, _, each in parts]
+        rows = [row for _, _, row in parts]
         apart = all(before[1] <= after[0] for before, after in itertools.pairwise(parts))
         return itertools.chain.from_iterable(rows) if apart else heapq.merge(*rows)
 

@@ -75,7 +75,7 @@ class SourceListing:
     description: str
     files: SortedRows[SourceFile]
     unread: SortedRows[UnreadName]
-    place: Path | Bucket
+    root: Path | Bucket
     bytes: int
     """Of all files."""
     settled: bool
@@ -98,16 +98,16 @@ class SourceListing:
         when a disk fails, and `slipway.trainer.objects.origin.Unreachable` when an object store does for longer than
         patience lasts.
         """
-        if isinstance(self.place, Path):
-            return cast(BinaryIO, io.BufferedReader(LocalFile(f"{self.place}/{file.name}", file.version), BUFFER))
+        if isinstance(self.root, Path):
+            return cast(BinaryIO, io.BufferedReader(LocalFile(f"{self.root}/{file.name}", file.version), BUFFER))
         try:
-            inner = self.place.open(file.name, etag=file.version.partition("-")[2])
+            inner = self.root.open(file.name, etag=file.version.partition("-")[2])
             return cast(BinaryIO, io.BufferedReader(StoredFile(cast(io.BufferedReader, inner)), BUFFER))
         except AlreadyThere as error:
             raise UnreadFile(str(error), "changed while it was read") from None
         except Missing as error:
-            words = f"{error}: it was listed, and is gone now; start the build again"
-            raise UnreadFile(words, "gone since it was listed") from None
+            message = f"{error}: it was listed, and is gone now; start the build again"
+            raise UnreadFile(message, "gone since it was listed") from None
 
 
 def require(recipe: DatasetRecipe) -> None:
@@ -124,18 +124,18 @@ def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None, folder: 
     that the recipe takes; OSError when a disk fails or a server does not answer.
     """
     source = recipe.source
-    place = Bucket(source.url) if isinstance(source, ObjectStoreSource) else _folder(recipe)
+    root = Bucket(source.url) if isinstance(source, ObjectStoreSource) else _folder(recipe)
     files, unread = source_files(folder), unread_names(folder)
-    found = _objects(recipe, place, unread) if isinstance(place, Bucket) else _walk(recipe, place, unread)
+    listed = _objects(recipe, root, unread) if isinstance(root, Bucket) else _walk(recipe, root, unread)
     size, settled = 0, True
-    for file in found:
+    for file in listed:
         files.append(file)
         size, settled = size + file.bytes, settled and file.settled
         if phase:
             phase.add(1)
     if not files:
-        raise ValueError(_nothing_found(recipe, place, Counter(reason for _, reason in unread)))
-    return SourceListing(source.kind, _description(source), files, unread, place, size, settled)
+        raise ValueError(_nothing_found(recipe, root, Counter(reason for _, reason in unread)))
+    return SourceListing(source.kind, _description(source), files, unread, root, size, settled)
 
 
 def _description(source: StdlibSource | DirectorySource | ObjectStoreSource) -> str:
@@ -154,13 +154,13 @@ def _folder(recipe: DatasetRecipe) -> Path:
     assert recipe.source.kind == "directory"
     root = Path(recipe.source.path)
     try:
-        found = "" if root.is_dir() else "a file" if root.exists() else "nothing"
+        problem = "" if root.is_dir() else "a file" if root.exists() else "nothing"
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.ENAMETOOLONG):
             raise
-        found = "no permission to look" if error.errno == errno.EACCES else "a path that is too long"
-    if found:
-        raise ValueError(f"dataset {recipe.name}: source.path: found {found} at {root}, expected a directory")
+        problem = "no permission to look" if error.errno == errno.EACCES else "a path that is too long"
+    if problem:
+        raise ValueError(f"dataset {recipe.name}: source.path: found {problem} at {root}, expected a directory")
     return root
 
 
@@ -272,15 +272,15 @@ def _objects(recipe: DatasetRecipe, bucket: Bucket, left_out: SortedRows[UnreadN
         raise ValueError(f"dataset {recipe.name}: {error}") from error
 
 
-def _nothing_found(recipe: DatasetRecipe, place: Path | Bucket, reasons: Counter[str]) -> str:
+def _nothing_found(recipe: DatasetRecipe, root: Path | Bucket, reasons: Counter[str]) -> str:
     spec = recipe.source
     left_out = "".join(f", {count} left out ({reason})" for reason, count in sorted(reasons.items()))
     if spec.kind == "stdlib":
         return (
-            f"dataset {recipe.name}: found no sources of Python's standard library in {place} "
+            f"dataset {recipe.name}: found no sources of Python's standard library in {root} "
             f"(include {list(spec.include)}){left_out}; expected about 600 .py files. "
             "A Python that ships them compiled or zipped has none: use another, or a source of kind directory"
         )
-    wanted = "text file" if recipe.images is None else "Parquet file"
+    expected = "text file" if recipe.images is None else "Parquet file"
     globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
-    return f"dataset {recipe.name}: found no document in {place} ({globs}){left_out}; expected at least one {wanted}"
+    return f"dataset {recipe.name}: found no document in {root} ({globs}){left_out}; expected at least one {expected}"

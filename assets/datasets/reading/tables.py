@@ -53,12 +53,12 @@ def _head(text: io.TextIOWrapper) -> str:
     return head
 
 
-def _columns(head: str, wanted: str) -> tuple[list[str], str]:
-    """The names of the columns, and the separator between which one of them is `wanted`."""
+def _columns(head: str, column: str) -> tuple[list[str], str]:
+    """The names of the columns, and the separator between which one of them is `column`."""
     columns = list[str]()
     for separator in SEPARATORS:
         columns = next(csv.reader(io.StringIO(head, newline=""), delimiter=separator), [])
-        if wanted in columns:
+        if column in columns:
             return columns, separator
     return columns, separator
 

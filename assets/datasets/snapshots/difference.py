@@ -65,7 +65,7 @@ class SnapshotDifference:
 
 def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifference:
     """How `new` differs from `old`; any two snapshots can be compared."""
-    before, after = (document_table.path(durable, each.documents["blake3"]) for each in (old, new))
+    before, after = (document_table.path(durable, snapshot.documents["blake3"]) for snapshot in (old, new))
     by = (
         ("blake3", "label")
         if isinstance(old, images.ImageSnapshot) and isinstance(new, images.ImageSnapshot)
@@ -85,17 +85,17 @@ def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifferenc
     )
 
 
-def metadata(parent: shards.SnapshotManifest, found: SnapshotDifference) -> dict[str, Any]:
+def metadata(parent: shards.SnapshotManifest, differences: SnapshotDifference) -> dict[str, Any]:
     """The metadata of a snapshot: what differs from its parent."""
     described: dict[str, Any] = {
         "parent": parent.sha256,
-        "shared_shards": found.shared_shards,
-        "new_shard_bytes": found.new_bytes,
+        "shared_shards": differences.shared_shards,
+        "new_shard_bytes": differences.new_bytes,
     }
     if isinstance(parent, shards.TextSnapshot):
-        described["tokens_added"] = found.tokens[1] - found.tokens[0]
-    if found.documents is not None:
-        changes = found.documents
+        described["tokens_added"] = differences.tokens[1] - differences.tokens[0]
+    if differences.documents is not None:
+        changes = differences.documents
         described |= {
             "documents_added": changes.added,
             "documents_removed": changes.removed,
@@ -117,15 +117,17 @@ def group_amounts(kind: str, table: Path) -> Mapping[str, Amount]:
     group, which = GROUP_KINDS[kind]
     with warehouse.connect() as connection:
         try:
-            found = connection.execute(COUNTED.format(group=group, which=which), {"table": str(table)}).fetchall()
+            rows = connection.execute(COUNTED.format(group=group, which=which), {"table": str(table)}).fetchall()
         except duckdb.BinderException:  # images have no language
             return {}
-    return {name: Amount(documents, size) for name, documents, size in found}
+    return {name: Amount(documents, size) for name, documents, size in rows}
 
 
 def group_changes(kind: str, before: Path, now: Path) -> tuple[GroupChange, ...]:
     """The groups that differ between two tables, those whose documents differ most first."""
     old, new = (group_amounts(kind, table) for table in (before, now))
-    found = [GroupChange(name, old.get(name, Amount()), new.get(name, Amount())) for name in old.keys() | new.keys()]
-    differing = [each for each in found if each.before != each.now]
-    return tuple(sorted(differing, key=lambda each: (-abs(each.now.documents - each.before.documents), each.name)))
+    changes = [GroupChange(name, old.get(name, Amount()), new.get(name, Amount())) for name in old.keys() | new.keys()]
+    differing = [change for change in changes if change.before != change.now]
+    return tuple(
+        sorted(differing, key=lambda change: (-abs(change.now.documents - change.before.documents), change.name))
+    )

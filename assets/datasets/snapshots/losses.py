@@ -23,7 +23,7 @@ CHECKS = {
 }
 SMALLEST = 0.01
 """Languages and sources with a smaller share of the parent's bytes are not compared: they come and go by chance."""
-SHOWN = 20
+MAX_ROWS = 20
 """Groups in a table of figures, those that lost most first."""
 NO_PARENT = Outcome(True, {"note": "there is no parent snapshot to compare with"})
 
@@ -40,29 +40,29 @@ class Loss:
 
 
 def removals_are_steady(
-    recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
+    recipe: DatasetRecipe, snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
 ) -> Outcome:
     """Whether no rule leaves out a share of all documents that is more than `checks.removal` above or below that of the
     parent. A first snapshot passes."""
-    if (tables := _tables(made, parent, durable)) is None:
+    if (tables := _tables(snapshot, parent, durable)) is None:
         return NO_PARENT
     before, now = (_removal_shares(table) for table in tables)
-    moved = [
+    shifts = [
         Loss(rule, before.get(rule, 0.0), now.get(rule, 0.0), abs(now.get(rule, 0.0) - before.get(rule, 0.0)))
         for rule in before.keys() | now.keys()
     ]
-    return _outcome("rule", moved, recipe.checks.removal, "checks.removal", "of the documents are left out by")
+    return _outcome("rule", shifts, recipe.checks.removal, "checks.removal", "of the documents are left out by")
 
 
 def groups_are_kept(
-    group: str, recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
+    group: str, recipe: DatasetRecipe, snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
 ) -> Outcome:
     """Whether no language, or no source, lost a larger share of its bytes than `checks.language` or `checks.source`.
 
     Only those are compared that had 1 % of the parent's bytes or more; texts of no known language are of no language. A
     first snapshot passes.
     """
-    if (tables := _tables(made, parent, durable)) is None:
+    if (tables := _tables(snapshot, parent, durable)) is None:
         return NO_PARENT
     before, now = (_bytes(group, table) for table in tables)
     least = SMALLEST * sum(before.values())
@@ -74,20 +74,20 @@ def groups_are_kept(
     return _outcome(group, lost, getattr(recipe.checks, group), f"checks.{group}", "bytes are of")
 
 
-def _tables(made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path) -> tuple[Path, Path] | None:
+def _tables(snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path) -> tuple[Path, Path] | None:
     """The documents tables of the parent and of the snapshot; None without the former."""
     if parent is None or not table_of(parent, durable).exists():
         return None
-    return table_of(parent, durable), table_of(made, durable)
+    return table_of(parent, durable), table_of(snapshot, durable)
 
 
 def _outcome(noun: str, losses: list[Loss], limit: float, field: str, verb: str) -> Outcome:
-    ordered = sorted(losses, key=lambda each: (-each.figure, each.name))
-    beyond = [each for each in ordered if each.figure > limit]
+    ordered = sorted(losses, key=lambda loss: (-loss.figure, loss.name))
+    beyond = [loss for loss in ordered if loss.figure > limit]
     largest = "; ".join(
-        f"{_amount(each.now)} {verb} {noun} {each.name}, {_amount(each.before)} before" for each in beyond[:5]
+        f"{_amount(loss.now)} {verb} {noun} {loss.name}, {_amount(loss.before)} before" for loss in beyond[:5]
     )
-    advice = f"{largest}: more than {field} ({limit:g}) allows; where that is meant, raise it for one build"
+    reason = f"{largest}: more than {field} ({limit:g}) allows; where that is meant, raise it for one build"
     return Outcome(
         not beyond,
         {
@@ -95,16 +95,17 @@ def _outcome(noun: str, losses: list[Loss], limit: float, field: str, verb: str)
             "largest": ordered[0].figure if ordered else 0.0,
             f"{noun}s": dg.MetadataValue.md(_table(noun, ordered)),
         },
-        advice=advice if beyond else "",
+        remedy=reason if beyond else "",
     )
 
 
 def _table(noun: str, losses: list[Loss]) -> str:
     """The figures in Markdown, the largest first."""
-    moved = "moved by" if noun == "rule" else "lost"
-    rows = [f"| {noun} | before | now | {moved} |", "|---|---:|---:|---:|"]
+    heading = "moved by" if noun == "rule" else "lost"
+    rows = [f"| {noun} | before | now | {heading} |", "|---|---:|---:|---:|"]
     rows += [
-        f"| {each.name} | {_amount(each.before)} | {_amount(each.now)} | {each.figure:.1%} |" for each in losses[:SHOWN]
+        f"| {loss.name} | {_amount(loss.before)} | {_amount(loss.now)} | {loss.figure:.1%} |"
+        for loss in losses[:MAX_ROWS]
     ]
     return "\n".join(rows)
 
@@ -117,7 +118,7 @@ def _amount(value: float) -> str:
 def _removal_shares(table: Path) -> dict[str, float]:
     """The share of all documents that each rule left out."""
     counts = {rule: amount.documents for rule, amount in group_amounts("rule", table).items()}
-    total = sum(counts.values()) + warehouse.kept(table).documents
+    total = sum(counts.values()) + warehouse.kept_total(table).documents
     return {rule: count / total for rule, count in counts.items()}
 
 

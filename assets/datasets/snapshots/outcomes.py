@@ -20,7 +20,7 @@ from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources import user_queries, warehouse
 from slipway.trainer.data.shards import SnapshotManifest
 
-SHOWN = 5
+MAX_ROWS = 5
 """Rows of a query that are shown when its check fails."""
 PREFIX = "sql_"
 """The beginning of the names of a team's own checks, beside those that every dataset has."""
@@ -33,7 +33,7 @@ class Outcome:
     passed: bool
     metadata: dict[str, Any] = field(default_factory=dict)
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
-    advice: str = ""
+    remedy: str = ""
     """What a person can do about it, in words; empty where the figures say it."""
 
     @property
@@ -44,17 +44,17 @@ class Outcome:
 
 def in_turn(checks: Sequence[Callable[[], Outcome]], log: BuildLog) -> list[Outcome]:
     """The outcomes of checks, in their order; the log says how many are left."""
-    phase, found = BuildPhase(log, "checking", len(checks), "checks"), []
+    phase, outcomes = BuildPhase(log, "checking", len(checks), "checks"), []
     for check in checks:
-        found.append(check())
+        outcomes.append(check())
         phase.add(1)
-    return found
+    return outcomes
 
 
 def refusal(dataset: str, checks: Iterable[str], outcomes: Iterable[Outcome]) -> str:
     """Why the dataset does not point at its new snapshot, in a sentence; empty where it does."""
-    blocking = [(name, each) for name, each in zip(checks, outcomes, strict=True) if each.blocks]
-    reasons = [f"{name}: {each.advice or _figures(each.metadata)}" for name, each in blocking]
+    blocking = [(name, outcome) for name, outcome in zip(checks, outcomes, strict=True) if outcome.blocks]
+    reasons = [f"{name}: {outcome.remedy or _figures(outcome.metadata)}" for name, outcome in blocking]
     return f"dataset {dataset}: its new snapshot does not pass {'; '.join(reasons)}" if reasons else ""
 
 
@@ -65,28 +65,28 @@ def _figures(metadata: Mapping[str, Any]) -> str:
 def no_split_is_empty(recipe: DatasetRecipe, documents: Mapping[str, int], metadata: dict[str, Any]) -> Outcome:
     """Whether each split has some of the documents (their numbers by split), and how to give it some."""
     empty = [name for name in documents if not documents[name]]
-    whole = sum(documents.values())
+    total = sum(documents.values())
     share = recipe.split
     if not empty:
         return Outcome(True, metadata)
-    if not whole:
-        return Outcome(False, metadata, advice="none of its documents is kept")
+    if not total:
+        return Outcome(False, metadata, remedy="none of its documents is kept")
     if empty == ["validation"]:
-        enough = max(share.validation, min(0.5, WANTED / max(whole, 1)))
+        enough = max(share.validation, min(0.5, MIN_DOCUMENTS / max(total, 1)))
         divide = (
             ", or name in reading.separator what stands between documents in a file" if recipe.images is None else ""
         )
-        advice = (
+        remedy = (
             f"raise split.validation, found {share.validation:g}, for example to {enough:.2g}, or add documents{divide}"
         )
     else:
-        advice = f"add documents, or lower split.validation, found {share.validation:g}"
+        remedy = f"add documents, or lower split.validation, found {share.validation:g}"
     return Outcome(
-        False, metadata, advice=f"none of its {whole} documents is in the {' or '.join(empty)} split: {advice}"
+        False, metadata, remedy=f"none of its {total} documents is in the {' or '.join(empty)} split: {remedy}"
     )
 
 
-WANTED = 10
+MIN_DOCUMENTS = 10
 """Validation documents that a small corpus should have: models are compared on them, and fewer give no interval."""
 
 
@@ -103,7 +103,7 @@ def splits_are_disjoint(table: Path) -> Outcome:
 
 def drift_is_small(
     recipe: DatasetRecipe,
-    made: SnapshotManifest,
+    snapshot: SnapshotManifest,
     parent: SnapshotManifest | None,
     durable: Path,
     drift: Callable[[Path, Path], dict[str, float]],
@@ -114,25 +114,29 @@ def drift_is_small(
     """
     if parent is None or not table_of(parent, durable).exists():
         return Outcome(True, {"note": "there is no parent snapshot to compare with"})
-    found = drift(table_of(parent, durable), table_of(made, durable))
-    return Outcome(max(found.values()) <= recipe.checks.drift, {**found, "limit": recipe.checks.drift})
+    drifts = drift(table_of(parent, durable), table_of(snapshot, durable))
+    return Outcome(max(drifts.values()) <= recipe.checks.drift, {**drifts, "limit": recipe.checks.drift})
 
 
 def enough_is_kept(recipe: DatasetRecipe, table: Path) -> Outcome:
     """Whether the recipe left out no larger share of the documents that could be read than it allows itself."""
-    found = [each for each in warehouse.removals(table) if not each.reason.startswith(("unreadable: ", "no text: "))]
-    kept, left_out = warehouse.kept(table).documents, sum(each.documents for each in found)
-    share = left_out / max(kept + left_out, 1)
-    by_reason = {each.reason: each.documents for each in found}
+    removals = [
+        removal for removal in warehouse.removals(table) if not removal.reason.startswith(("unreadable: ", "no text: "))
+    ]
+    remaining, left_out = warehouse.kept_total(table).documents, sum(removal.documents for removal in removals)
+    share = left_out / max(remaining + left_out, 1)
+    by_reason = {removal.reason: removal.documents for removal in removals}
     limit = recipe.checks.left_out
     counts = ", ".join(f"{number} by {reason}" for reason, number in by_reason.items())
-    advice = f"cleaning left out {left_out} of {kept + left_out} documents ({counts}), expected {limit:.0%} or less"
+    message = (
+        f"cleaning left out {left_out} of {remaining + left_out} documents ({counts}), expected {limit:.0%} or less"
+    )
     metadata = {"share_left_out": share, "limit": limit, "left_out": by_reason}
-    return Outcome(share <= limit, metadata, advice=advice if share > limit else "")
+    return Outcome(share <= limit, metadata, remedy=message if share > limit else "")
 
 
 def volume_is_kept(
-    recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
+    recipe: DatasetRecipe, snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
 ) -> Outcome:
     """Whether the snapshot has not shrunk, against its parent, by more than the recipe allows.
 
@@ -140,7 +144,7 @@ def volume_is_kept(
     """
     if parent is None or not table_of(parent, durable).exists():
         return Outcome(True, {"note": "there is no parent snapshot to compare with"})
-    before, after = (warehouse.kept(table_of(each, durable)) for each in (parent, made))
+    before, after = (warehouse.kept_total(table_of(version, durable)) for version in (parent, snapshot))
     shrinkage = 1 - after.bytes / max(before.bytes, 1)
     metadata = {
         "shrinkage": shrinkage,
@@ -161,27 +165,27 @@ def own_checks(recipe: DatasetRecipe) -> dict[str, str]:
 def refuse_wrong_queries(recipe: DatasetRecipe, table: pa.Schema) -> None:
     """Raise ValueError, naming the recipe's field, for a query that a table of these columns cannot answer."""
     for name, query in recipe.checks.queries.items():
-        _asked(name, query, {"documents": None, "parent": None}, table)
+        _query_result(name, query, {"documents": None, "parent": None}, table)
 
 
 def own_outcomes(
-    recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path, table: pa.Schema
+    recipe: DatasetRecipe, snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path, table: pa.Schema
 ) -> list[Outcome]:
     """The outcomes of the recipe's own checks, in their order, with the first rows of those that fail."""
     before = None if parent is None else table_of(parent, durable)
     tables = {
-        "documents": table_of(made, durable),
+        "documents": table_of(snapshot, durable),
         "parent": before if before is not None and before.exists() else None,
     }
-    found = [_asked(name, query, tables, table) for name, query in recipe.checks.queries.items()]
-    return [Outcome(not rows, {"rows": rows, "first": first} if rows else {"rows": 0}) for rows, first in found]
+    answers = [_query_result(name, query, tables, table) for name, query in recipe.checks.queries.items()]
+    return [Outcome(not rows, {"rows": rows, "first": first} if rows else {"rows": 0}) for rows, first in answers]
 
 
-def _asked(
+def _query_result(
     name: str, query: str, tables: Mapping[str, Path | None], columns: pa.Schema
 ) -> tuple[int, list[dict[str, str]]]:
     try:
-        answer = user_queries.over_files(query, tables, columns, SHOWN)
+        answer = user_queries.over_files(query, tables, columns, MAX_ROWS)
     except ValueError as error:
         raise ValueError(f"checks.queries.{name}: {error}") from None
-    return answer.found, [dict(zip(answer.columns, map(str, row), strict=True)) for row in answer.rows]
+    return answer.row_count, [dict(zip(answer.columns, map(str, row), strict=True)) for row in answer.rows]

@@ -21,21 +21,21 @@ LONGEST = 3 / 2
 def parts(batches: Iterable[pa.RecordBatch], target: int) -> Iterator[pa.Table]:
     """The rows of each shard, in order. `batches` have a row a document, with the columns `count`, its tokens or bytes
     (int64), and `hash` (uint64); cut as `cuts` does it, while they come: memory holds a shard's rows and one batch."""
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        held.append(batch)
+        pending.append(batch)
         size += pa.compute.sum(batch["count"]).as_py() or 0
         if size > LONGEST * target:
-            table = pa.Table.from_batches(held)
+            table = pa.Table.from_batches(pending)
             done = 0
             for cut in _cuts_of(table, target, more=True):
                 yield table.slice(cut.start, cut.stop - cut.start)
                 done = cut.stop
-            held = table.slice(done).to_batches()
-            size = sum(pa.compute.sum(each["count"]).as_py() for each in held)
-    if held:
-        table = pa.Table.from_batches(held)
+            pending = table.slice(done).to_batches()
+            size = sum(pa.compute.sum(batch["count"]).as_py() for batch in pending)
+    if pending:
+        table = pa.Table.from_batches(pending)
         yield from (table.slice(cut.start, cut.stop - cut.start) for cut in _cuts_of(table, target, more=False))
 
 

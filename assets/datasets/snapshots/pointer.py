@@ -35,10 +35,10 @@ def current(durable: Path, dataset: str) -> str | None:
     Raises ValueError for a file that makes no sense, and OSError.
     """
     try:
-        found = codec.read_if_there(_folder(durable, dataset) / "current.json", SnapshotPointer)
+        pointer = codec.read_if_there(_folder(durable, dataset) / "current.json", SnapshotPointer)
     except codec.UndecodableRecord as error:
         raise ValueError(f"{error}; remove the file, and then: slipway data build {dataset}") from None
-    return found.snapshot if found else None
+    return pointer.snapshot if pointer else None
 
 
 def point(durable: Path, dataset: str, sha256: str, source_digest: str) -> None:
@@ -47,14 +47,14 @@ def point(durable: Path, dataset: str, sha256: str, source_digest: str) -> None:
     The history is written first: pointing again after a crash in between adds nothing to it.
     """
     folder = _folder(durable, dataset)
-    made = SnapshotPointer(sha256, source_digest)
-    now = codec.plain(made)
+    pointer = SnapshotPointer(sha256, source_digest)
+    now = codec.plain(pointer)
     with scratch_dir(durable, dataset) as scratch:
         before = journal.read(folder / "history.journal").events
         if not before or {key: before[-1][key] for key in now} != now:
             with journal.Journal(folder / "history.journal") as history:
                 history.append({"time": time.time(), **now})
-        atomic.replace(folder / "current.json", codec.encode(made), scratch)
+        atomic.replace(folder / "current.json", codec.encode(pointer), scratch)
 
 
 def past(durable: Path, dataset: str) -> list[str]:
@@ -97,18 +97,18 @@ def find(durable: Path, dataset: str, name: str) -> Snapshot:
     if name == "~1" and len(known) == 1:
         raise ValueError(f"dataset {dataset}: found one snapshot, {known[0][:12]}, expected an earlier one too")
     if name.startswith("~"):
-        found = known[-1 - int(name[1:])] if name[1:].isdigit() and int(name[1:]) < len(known) else None
-        meant = [found] if found else []
+        snapshot = known[-1 - int(name[1:])] if name[1:].isdigit() and int(name[1:]) < len(known) else None
+        matches = [snapshot] if snapshot else []
     else:
-        meant = [sha256 for sha256 in known if sha256.startswith(name)]
-    if len(meant) != 1:
+        matches = [sha256 for sha256 in known if sha256.startswith(name)]
+    if len(matches) != 1:
         listed = ", ".join(sha256[:12] for sha256 in known[-LISTED:])
         earlier = ", or an earlier one" if len(known) > LISTED else ""
         raise ValueError(
-            f"dataset {dataset}: {name or 'an empty name'} selects {counted(len(meant), 'snapshot')}, "
+            f"dataset {dataset}: {name or 'an empty name'} selects {counted(len(matches), 'snapshot')}, "
             f"expected one of {listed}{earlier}; to list them: slipway data history {dataset}"
         )
-    return snapshots.read(durable, meant[0])
+    return snapshots.read(durable, matches[0])
 
 
 def none_of(dataset: str) -> ValueError:
@@ -118,13 +118,13 @@ def none_of(dataset: str) -> ValueError:
 
 def _past(durable: Path, ago: int, sha256: str) -> PastSnapshot:
     try:
-        made = snapshots.read(durable, sha256)
+        snapshot = snapshots.read(durable, sha256)
     except ValueError as error:
         there = shards.manifest_path(durable, sha256).exists()
         return PastSnapshot(ago, sha256, 0, 0, 0, str(error) if there else GONE)
-    if isinstance(made, shards.TextSnapshot):
-        splits = made.splits.values()
+    if isinstance(snapshot, shards.TextSnapshot):
+        splits = snapshot.splits.values()
         documents, tokens = sum(split.documents for split in splits), sum(split.tokens for split in splits)
     else:
-        documents, tokens = sum(split.images for split in made.splits.values()), 0
-    return PastSnapshot(ago, sha256, documents, tokens, len(made.shards()))
+        documents, tokens = sum(split.images for split in snapshot.splits.values()), 0
+    return PastSnapshot(ago, sha256, documents, tokens, len(snapshot.shards()))

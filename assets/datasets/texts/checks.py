@@ -47,39 +47,39 @@ CHECKS = {
 
 def outcomes(
     recipe: DatasetRecipe,
-    made: shards.TextSnapshot,
+    snapshot: shards.TextSnapshot,
     parent: shards.TextSnapshot | None,
     durable: Path,
     log: BuildLog = quiet,
 ) -> list[Outcome]:
     """The outcomes of `CHECKS`, in their order."""
-    table = table_of(made, durable)
+    table = table_of(snapshot, durable)
     checks: list[Callable[[], Outcome]] = [
-        lambda: _no_split_is_empty(recipe, made),
+        lambda: _no_split_is_empty(recipe, snapshot),
         lambda: splits_are_disjoint(table),
-        lambda: _tokens_decode(made, table, durable),
+        lambda: _tokens_decode(snapshot, table, durable),
         lambda: enough_is_kept(recipe, table),
         lambda: few_are_contaminated(recipe, table),
-        lambda: volume_is_kept(recipe, made, parent, durable),
-        lambda: drift_is_small(recipe, made, parent, durable, drift),
-        lambda: losses.removals_are_steady(recipe, made, parent, durable),
-        lambda: losses.groups_are_kept("language", recipe, made, parent, durable),
-        lambda: losses.groups_are_kept("source", recipe, made, parent, durable),
+        lambda: volume_is_kept(recipe, snapshot, parent, durable),
+        lambda: drift_is_small(recipe, snapshot, parent, durable, drift),
+        lambda: losses.removals_are_steady(recipe, snapshot, parent, durable),
+        lambda: losses.groups_are_kept("language", recipe, snapshot, parent, durable),
+        lambda: losses.groups_are_kept("source", recipe, snapshot, parent, durable),
     ]
     return in_turn(checks, log)
 
 
-def _no_split_is_empty(recipe: DatasetRecipe, made: shards.TextSnapshot) -> Outcome:
-    empty = empty_splits(made)
-    counts = {f"{name}_documents": split.documents for name, split in made.splits.items()}
-    documents = {name: 0 if name in empty else split.documents for name, split in made.splits.items()}
+def _no_split_is_empty(recipe: DatasetRecipe, snapshot: shards.TextSnapshot) -> Outcome:
+    empty = empty_splits(snapshot)
+    counts = {f"{name}_documents": split.documents for name, split in snapshot.splits.items()}
+    documents = {name: 0 if name in empty else split.documents for name, split in snapshot.splits.items()}
     return no_split_is_empty(recipe, documents, {"empty_splits": len(empty), **counts})
 
 
-def _tokens_decode(made: shards.TextSnapshot, table: Path, durable: Path) -> Outcome:
-    encoding = tokenizer.load(durable, made.tokenizer.sha256)
-    sampled, wrong = undecodable(made, durable, encoding, table)
-    documents = sum(split.documents for split in made.splits.values())
+def _tokens_decode(snapshot: shards.TextSnapshot, table: Path, durable: Path) -> Outcome:
+    encoding = tokenizer.load(durable, snapshot.tokenizer.sha256)
+    sampled, wrong = undecodable(snapshot, durable, encoding, table)
+    documents = sum(split.documents for split in snapshot.splits.values())
     return Outcome(
         wrong == 0 and (sampled > 0 or documents == 0), {"documents_decoded": sampled, "documents_wrong": wrong}
     )
@@ -88,10 +88,10 @@ def _tokens_decode(made: shards.TextSnapshot, table: Path, durable: Path) -> Out
 def few_are_contaminated(recipe: DatasetRecipe, table: Path) -> Outcome:
     """Whether the share of the documents that were left out for what they share with an evaluation set is as small as
     the recipe expects: many that are say that the set is of common phrases, or that the corpus contains it."""
-    found = [each for each in warehouse.removals(table) if each.reason == "contaminated"]
-    kept, contaminated = warehouse.kept(table).documents, sum(each.documents for each in found)
-    share, limit = contaminated / max(kept + contaminated, 1), recipe.checks.contaminated
-    evidence = {"because": found[0].because} if found and found[0].because else {}
+    removals = [removal for removal in warehouse.removals(table) if removal.reason == "contaminated"]
+    remaining, contaminated = warehouse.kept_total(table).documents, sum(removal.documents for removal in removals)
+    share, limit = contaminated / max(remaining + contaminated, 1), recipe.checks.contaminated
+    evidence = {"because": removals[0].because} if removals and removals[0].because else {}
     return Outcome(share <= limit, {"share_contaminated": share, "limit": limit, **evidence})
 
 
@@ -127,19 +127,21 @@ def _text_hash(encoding: TextEncoding, tokens: npt.NDArray[Any]) -> str:
 def drift(before: Path, after: Path) -> dict[str, float]:
     """The population stability index of documents by length and by language, from one table to another."""
     old, new = (warehouse.statistics(table, top=1000) for table in (before, after))
-    languages = [[(each.name, each.documents) for each in found.languages] for found in (old, new)]
+    languages = [
+        [(language.name, language.documents) for language in statistics.languages] for statistics in (old, new)
+    ]
     return {"lengths": stability_index(old.lengths, new.lengths), "languages": stability_index(*languages)}
 
 
 def sample(snapshot: shards.TextSnapshot, tier: Path, most: int = SAMPLE) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Documents by number, at even distances over all splits: the split's name and the tokens."""
     total = sum(split.documents for split in snapshot.splits.values())
-    wanted = set(np.linspace(0, total - 1, min(most, total), dtype=int).tolist())
+    numbers = set(np.linspace(0, total - 1, min(most, total), dtype=int).tolist())
     begin = 0
     for name, split in snapshot.splits.items():
         for shard in split.shards:
-            here = sorted(number - begin for number in wanted if begin <= number < begin + shard.documents)
-            if here:
+            in_shard = sorted(number - begin for number in numbers if begin <= number < begin + shard.documents)
+            if in_shard:
                 tokens, offsets = shards.open_shard(tier, shard, snapshot.dtype)
-                yield from ((name, tokens[offsets[number] : offsets[number + 1]]) for number in here)
+                yield from ((name, tokens[offsets[number] : offsets[number + 1]]) for number in in_shard)
             begin += shard.documents

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slipway.assets.datasets.building.build import Build
-from slipway.assets.datasets.building.build_log import asking
+from slipway.assets.datasets.building.build_log import logged_query
 from slipway.assets.datasets.building.scratch_dir import writing
-from slipway.assets.datasets.cleaning import near_duplicates, words
+from slipway.assets.datasets.cleaning import near_duplicates, word_hashes
 from slipway.assets.datasets.cleaning.decontamination import Leak, contaminated
 from slipway.assets.datasets.cleaning.normalise import normalise
 from slipway.assets.datasets.cleaning.verdicts import Verdicts
@@ -54,7 +54,7 @@ NEAR = """
         FROM clusters WHERE place > 1
     ) judged WHERE judged.row = live.row
 """
-PLACES = "SELECT segment, place FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
+LOCATIONS = "SELECT segment, place FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
 ROWS_AT_ONCE = 1024
 """Places that are read at once: a query alone takes as long as reading so many."""
 QUOTES = """
@@ -119,7 +119,7 @@ def remove_contaminated(build: Build, connection: duckdb.DuckDBPyConnection, seg
     )
     verdicts, path = Verdicts(build.folder, build.scratch), build.scratch / "leaks.parquet"
     with (
-        asking(connection, build.log, "looking for contaminated documents"),
+        logged_query(connection, build.log, "looking for contaminated documents"),
         writing(path),
         pq.ParquetWriter(path, LEAKS) as writer,
     ):
@@ -157,13 +157,13 @@ class EvaluationItem:
 
 def evaluation_items(rule: DecontaminationSection) -> list[EvaluationItem]:
     """The items of a recipe's evaluation sets. Raises ValueError, naming the file, for one that cannot be read."""
-    return [item for each in rule.against for field in each.fields for item in _read(Path(each.file), field)]
+    return [item for source in rule.against for field in source.fields for item in _read(Path(source.file), field)]
 
 
 def digest_of_evaluation_sets(cleaning: CleaningSection) -> list[str]:
     """The BLAKE3 of each evaluation set. Raises ValueError for one that is missing."""
     rule = cleaning.decontamination
-    return [verify.measure(_there(Path(each.file))).blake3 for each in rule.against] if rule else []
+    return [verify.measure(_there(Path(source.file))).blake3 for source in rule.against] if rule else []
 
 
 def _read(path: Path, field: str) -> Iterator[EvaluationItem]:
@@ -172,8 +172,8 @@ def _read(path: Path, field: str) -> Iterator[EvaluationItem]:
     with _there(path).open("rb") as stream:
         for document in readers.read(path.name, stream, reading):
             if not isinstance(document, Text):
-                place = f"cleaning.decontamination.against: {path}: document {document.number}, field {field}"
-                raise ValueError(f"{place}: {document.reason}, expected a text")
+                where = f"cleaning.decontamination.against: {path}: document {document.number}, field {field}"
+                raise ValueError(f"{where}: {document.reason}, expected a text")
             yield EvaluationItem(f"{path.name}#{document.number}{behind}", normalise(document.text))
 
 
@@ -191,13 +191,13 @@ class _Texts:
         # Neighbours in the table are mostly neighbours in a segment too, so few row groups are read twice.
         self._group = functools.lru_cache(maxsize=8)(self._group_now)
         self._begins = functools.lru_cache(maxsize=1024)(self._begins_now)
-        self._places = functools.lru_cache(maxsize=64)(self._places_now)
+        self._locations = functools.lru_cache(maxsize=64)(self._read_locations)
 
     @property
     def evaluation(self) -> pa.Table:
         """Rows, BLAKE3 and fingerprints of the evaluation sets' texts."""
-        rows = pa.array([-1 - place for place in range(len(self._evaluation))], pa.int64())
-        fingerprints = [words.fingerprints(item.text) for item in self._evaluation]
+        rows = pa.array([-1 - index for index in range(len(self._evaluation))], pa.int64())
+        fingerprints = [word_hashes.fingerprints(item.text) for item in self._evaluation]
         hashes = [digest.of_bytes(item.text.encode()) for item in self._evaluation]
         return pa.table({"row": rows, "hash": hashes, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
 
@@ -219,19 +219,19 @@ class _Texts:
         )
 
     def _stored(self, row: int) -> str:
-        segment, place = self._place(row)
+        segment, row_in_segment = self._location(row)
         begins = self._begins(segment)
-        group = bisect.bisect(begins, place) - 1
-        return str(self._group(segment, group)[place - begins[group]].as_py())
+        group = bisect.bisect(begins, row_in_segment) - 1
+        return str(self._group(segment, group)[row_in_segment - begins[group]].as_py())
 
-    def _place(self, row: int) -> tuple[str, int]:
+    def _location(self, row: int) -> tuple[str, int]:
         block, at = divmod(row, ROWS_AT_ONCE)
-        return self._places(block)[at]
+        return self._locations(block)[at]
 
-    def _places_now(self, block: int) -> list[tuple[str, int]]:
+    def _read_locations(self, block: int) -> list[tuple[str, int]]:
         """The segment of each row of a block, and the place there."""
         first = block * ROWS_AT_ONCE
-        rows: list[tuple[str, int]] = self._connection.execute(PLACES, [first, first + ROWS_AT_ONCE - 1]).fetchall()
+        rows: list[tuple[str, int]] = self._connection.execute(LOCATIONS, [first, first + ROWS_AT_ONCE - 1]).fetchall()
         return rows
 
     def _begins_now(self, segment: str) -> list[int]:

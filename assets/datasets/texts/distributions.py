@@ -57,24 +57,26 @@ def distributions(index: Path, durable: Path, thresholds: Mapping[str, float]) -
     """The distribution of each rule, over a sample of the documents that an index names; none without documents."""
     paths = [str(path) for path in segments(index, durable)]
     with warehouse.connect() as connection:
-        found = connection.execute(MEASURES, {"segments": paths, "index": str(index), "most": SAMPLED}).fetchall()
-    measured = [parsing.value(measures) for (measures,) in found]
-    found_of = {rule: sorted(each[rule] for each in measured if rule in each) for rule in thresholds}
+        rows = connection.execute(MEASURES, {"segments": paths, "index": str(index), "most": SAMPLED}).fetchall()
+    measured = [parsing.value(measures) for (measures,) in rows]
+    found_of = {rule: sorted(measures[rule] for measures in measured if rule in measures) for rule in thresholds}
     return [RuleDistribution(rule, thresholds[rule], tuple(values)) for rule, values in found_of.items() if values]
 
 
-def picture(found: Sequence[RuleDistribution]) -> "Figure":
+def picture(distributions: Sequence[RuleDistribution]) -> "Figure":
     """A histogram for each rule, with a line where the threshold is; documents are counted in powers of ten."""
-    rows = -(-len(found) // COLUMNS)
+    rows = -(-len(distributions) // COLUMNS)
     figure = new_figure((12.0, 2.4 * rows))
     axes = figure.subplots(rows, COLUMNS, squeeze=False).flat
-    for each, at in zip(found, axes, strict=False):
-        low, high = each.span
+    for distribution, at in zip(distributions, axes, strict=False):
+        low, high = distribution.span
         high = high if high > low else low + 1
-        at.hist([min(value, high) for value in each.values], bins=BINS, range=(low, high), log=True)
-        at.axvline(each.threshold, color="#e53935", lw=1, ls="--")
-        at.set_title(f"{each.rule} {each.threshold:g}: leaves out {each.beyond:.1%}", fontsize=7)
+        at.hist([min(value, high) for value in distribution.values], bins=BINS, range=(low, high), log=True)
+        at.axvline(distribution.threshold, color="#e53935", lw=1, ls="--")
+        at.set_title(
+            f"{distribution.rule} {distribution.threshold:g}: leaves out {distribution.beyond:.1%}", fontsize=7
+        )
         at.tick_params(labelsize=6)
-    for unused in figure.axes[len(found) :]:
+    for unused in figure.axes[len(distributions) :]:
         unused.set_visible(False)
     return figure

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 
 from slipway.assets.datasets.building.build import Build, DocumentKind, Reader, RowOf
-from slipway.assets.datasets.building.build_log import asking
+from slipway.assets.datasets.building.build_log import logged_query
 from slipway.assets.datasets.texts import comparison, segments
 from slipway.recipes.dataset import DatasetRecipe
 
@@ -82,7 +82,7 @@ class TextDocuments(DocumentKind):
 
     def compare(self, build: Build, connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
         """Mark near-duplicates, then training documents that share a passage with what models are measured on."""
-        with asking(connection, build.log, "comparing near-duplicates"):
+        with logged_query(connection, build.log, "comparing near-duplicates"):
             comparison.remove_near_duplicates(build, connection, paths, self.kept_first(build.recipe))
         comparison.remove_contaminated(build, connection, paths)
 

@@ -111,8 +111,8 @@ def fast(data: bytes) -> TextEncoding:
         if token not in added
     }
     name, pattern = digest.sha256(data), _pattern(value)
-    made = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=added)
-    return Composed(made) if _only_composes(value) else made
+    encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=added)
+    return Composed(encoding) if _only_composes(value) else encoding
 
 
 def _only_composes(value: dict[str, Any]) -> bool:
@@ -134,13 +134,13 @@ def _pattern(value: dict[str, Any]) -> str:
     """The pattern by which a tokenizer's JSON splits text before it merges; GPT-2's when the JSON names none."""
     step = value["pre_tokenizer"] or {"type": "none"}
     steps = step["pretokenizers"] if step["type"] == "Sequence" else [step]
-    if any(each.get("add_prefix_space") for each in steps):
+    if any(section.get("add_prefix_space") for section in steps):
         raise ValueError("it puts a space before the text")
-    if [each["type"] for each in steps] == ["Split", "ByteLevel"]:
+    if [section["type"] for section in steps] == ["Split", "ByteLevel"]:
         return str(steps[0]["pattern"]["Regex"])
-    if [each["type"] for each in steps] == ["ByteLevel"] and steps[0]["use_regex"]:
+    if [section["type"] for section in steps] == ["ByteLevel"] and steps[0]["use_regex"]:
         return GPT2_PIECES
-    raise ValueError(f"its pre-tokenizer is {' then '.join(each['type'] for each in steps)}")
+    raise ValueError(f"its pre-tokenizer is {' then '.join(section['type'] for section in steps)}")
 
 
 def _bytes_by_letter() -> dict[str, int]:
@@ -150,4 +150,4 @@ def _bytes_by_letter() -> dict[str, int]:
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}

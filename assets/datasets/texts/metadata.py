@@ -20,59 +20,61 @@ from slipway.trainer.data import shards
 def of_documents(record: Record, durable: Path) -> dict[str, Any]:
     """The metadata of a documents table: what is kept, what each rule left out, and samples."""
     path = document_table.path(durable, record.result["blake3"])
-    found = warehouse.statistics(path)
+    statistics = warehouse.statistics(path)
     columns = [
         dg.TableColumn(field.name, str(field.type), description=documents.COLUMNS[field.name])
         for field in documents.SCHEMA
     ]
     return {
-        "dagster/row_count": found.rows,
+        "dagster/row_count": statistics.rows,
         "dagster/uri": path.as_uri(),
         "dagster/column_schema": dg.TableSchema(columns=columns),
-        "documents": found.documents,
-        "text_bytes": found.bytes,
-        "masked": found.masked,
-        **{f"{split.name}_documents": split.documents for split in found.splits},
-        "left_out": {removal.reason: removal.documents for removal in found.removals},
+        "documents": statistics.documents,
+        "text_bytes": statistics.bytes,
+        "masked": statistics.masked,
+        **{f"{split.name}_documents": split.documents for split in statistics.splits},
+        "left_out": {removal.reason: removal.documents for removal in statistics.removals},
         "files_left_out": record.inputs["source"]["left_out"],
         "files_not_read": dg.MetadataValue.md(quarantine.left_out_table(durable, document_step.dataset_of(record))),
-        "samples_left_out": _samples(found.removals, record, durable),
+        "samples_left_out": _samples(statistics.removals, record, durable),
         **_distributions(record, durable),
         "source": record.inputs["source"]["description"],
-        "packages": _totals("package", found.packages),
-        "languages": _totals("language", found.languages),
-        "lengths": plots.length_histogram(found.lengths),
+        "packages": _totals("package", statistics.packages),
+        "languages": _totals("language", statistics.languages),
+        "lengths": plots.length_histogram(statistics.lengths),
         "reused": record.reused,
     }
 
 
 def of_tokenizer(record: Record, durable: Path) -> dict[str, Any]:
-    made = shards.TokenizerRecord(**record.result)
-    why = encoders.why_exact(parsing.value(tokenizer.read(durable, made.sha256)))
+    tokenizer_record = shards.TokenizerRecord(**record.result)
+    why = encoders.why_exact(parsing.value(tokenizer.read(durable, tokenizer_record.sha256)))
     return {
-        "dagster/uri": tokenizer.path(durable, made.sha256).as_uri(),
-        "vocab_size": made.vocab_size,
-        "end_of_document": made.end_of_document,
+        "dagster/uri": tokenizer.path(durable, tokenizer_record.sha256).as_uri(),
+        "vocab_size": tokenizer_record.vocab_size,
+        "end_of_document": tokenizer_record.end_of_document,
         "encoded_by": "tiktoken" if why is None else f"tokenizers, at a seventh of the speed: {why}",
         "reused": record.reused,
     }
 
 
-def of_snapshot(record: Record, made: shards.TextSnapshot, durable: Path) -> dict[str, Any]:
-    splits = made.splits.values()
+def of_snapshot(record: Record, text_snapshot: shards.TextSnapshot, durable: Path) -> dict[str, Any]:
+    splits = text_snapshot.splits.values()
     tokens, text_bytes = sum(split.tokens for split in splits), sum(split.text_bytes for split in splits)
-    counts = {f"{name}_tokens": split.tokens for name, split in made.splits.items()}
+    counts = {f"{name}_tokens": split.tokens for name, split in text_snapshot.splits.items()}
     return {
         "dagster/row_count": sum(split.documents for split in splits),
-        "dagster/uri": shards.manifest_path(durable, made.sha256).as_uri(),
-        "snapshot": made.sha256,
+        "dagster/uri": shards.manifest_path(durable, text_snapshot.sha256).as_uri(),
+        "snapshot": text_snapshot.sha256,
         "tokens": tokens,
         **counts,
-        "shards": len(made.shards()),
-        "shard_bytes": sum(shard.bytes for shard in made.shards()),
+        "shards": len(text_snapshot.shards()),
+        "shard_bytes": sum(shard.bytes for shard in text_snapshot.shards()),
         "bytes_per_token": text_bytes / max(tokens, 1),
-        **({"unigram_entropy": snapshot.unigram_entropy(made, durable)} if counts["validation_tokens"] else {}),
-        "splits": _totals("split", [Total(n, s.documents, s.text_bytes) for n, s in made.splits.items()]),
+        **(
+            {"unigram_entropy": snapshot.unigram_entropy(text_snapshot, durable)} if counts["validation_tokens"] else {}
+        ),
+        "splits": _totals("split", [Total(n, s.documents, s.text_bytes) for n, s in text_snapshot.splits.items()]),
         "reused": record.reused,
     }
 
@@ -82,7 +84,7 @@ def _samples(removals: Iterable[RemovalCount], record: Record, durable: Path) ->
     rows = ["| rule | documents | such as | because of | begins |", "|---|---:|---|---|---|"]
     index = document_step.index_of(record, durable)
     for removal in removals:
-        begins = inspection.beginning(index, durable, removal.examples[0])
+        begins = inspection.first_characters(index, durable, removal.examples[0])
         because = inspection.in_a_cell(removal.because or "")
         rows.append(
             f"| {removal.reason} | {removal.documents} | {', '.join(removal.examples)} | {because} | {begins} |"
@@ -93,12 +95,12 @@ def _samples(removals: Iterable[RemovalCount], record: Record, durable: Path) ->
 def _distributions(record: Record, durable: Path) -> dict[str, Any]:
     """What each rule of the recipe measured, as a picture, if it has rules."""
     thresholds = record.inputs.get("rules") or {}
-    found = distributions.distributions(document_step.index_of(record, durable), durable, thresholds)
-    return {"rules": plots.png_markdown(distributions.picture(found), "what the rules measured")} if found else {}
+    measured = distributions.distributions(document_step.index_of(record, durable), durable, thresholds)
+    return {"rules": plots.png_markdown(distributions.picture(measured), "what the rules measured")} if measured else {}
 
 
 def _totals(heading: str, totals: Iterable[Total]) -> dg.MarkdownMetadataValue:
     """Totals as a Markdown table."""
     rows = [f"| {heading} | documents | bytes of text |", "|---|---:|---:|"]
-    rows += [f"| {each.name} | {each.documents} | {each.bytes} |" for each in totals]
+    rows += [f"| {total.name} | {total.documents} | {total.bytes} |" for total in totals]
     return dg.MetadataValue.md("\n".join(rows))

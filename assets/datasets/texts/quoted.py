@@ -23,7 +23,7 @@ VERSION = "1"
 """The version of this code and of `ItemSearch`, raised when the same texts would give other documents."""
 Quotes = list[tuple[int, int, str]]
 """The place of a document in its segment, the place of the item among all, and how the document writes it."""
-FOUND = pa.schema(
+MATCHES = pa.schema(
     [
         pa.field("segment", pa.string()),
         pa.field("place", pa.int64()),
@@ -36,7 +36,7 @@ FOUND = pa.schema(
 def quoted(build: Build, items: Sequence[str], shortest: int, segments: Sequence[str]) -> pa.Table:
     """The documents of the segments that contain an item, each with its first one, as a table of `FOUND`."""
     if not ItemSearch(items, shortest):
-        return FOUND.empty_table()
+        return MATCHES.empty_table()
     key = digest.of_bytes(atomic.canonical_json([VERSION, cleaner.VERSION, shortest, *items]))
     memory = build.folder / "items.json"
     known = _read(memory, key)
@@ -46,14 +46,14 @@ def quoted(build: Build, items: Sequence[str], shortest: int, segments: Sequence
     fresh = [_Search(path, looked_for, shortest) for name, path in paths.items() if name not in known]
     size = sum(search.segment.stat().st_size for search in fresh)
     phase = BuildPhase(build.log, "looking for items of evaluation sets", len(fresh), "segments")
-    for search, found in zip(fresh, workers.run(_search, fresh, size), strict=True):
-        known[search.segment.stem] = found
+    for search, matches in zip(fresh, workers.run(_search, fresh, size), strict=True):
+        known[search.segment.stem] = matches
         phase.add(1)
     if fresh or known.keys() != paths.keys():
-        kept = {name: known[name] for name in sorted(paths)}
-        atomic.replace(memory, atomic.canonical_json({"key": key, "segments": kept}), build.scratch)
+        remaining = {name: known[name] for name in sorted(paths)}
+        atomic.replace(memory, atomic.canonical_json({"key": key, "segments": remaining}), build.scratch)
     rows = [(name, *quote) for name in paths for quote in known[name]]
-    return pa.Table.from_pylist([dict(zip(FOUND.names, row, strict=True)) for row in rows], schema=FOUND)
+    return pa.Table.from_pylist([dict(zip(MATCHES.names, row, strict=True)) for row in rows], schema=MATCHES)
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,17 @@ def _search_for(items: Path, shortest: int) -> ItemSearch:
 
 
 def _search(search: _Search) -> Quotes:
-    looked_for, found, begin = _search_for(search.items, search.shortest), [], 0
+    looked_for, matches, begin = _search_for(search.items, search.shortest), [], 0
     with pq.ParquetFile(search.segment, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group, columns=["removed", "text"], use_threads=False)
             removed = rows["removed"].to_pylist()
-            for place, reason in enumerate(removed):
-                first = looked_for.first_in(rows["text"][place].as_py()) if reason is None else None
+            for index, reason in enumerate(removed):
+                first = looked_for.first_in(rows["text"][index].as_py()) if reason is None else None
                 if first is not None:
-                    found.append((begin + place, first.item, first.passage))
+                    matches.append((begin + index, first.item, first.passage))
             begin += len(removed)
-    return found
+    return matches
 
 
 def _read(memory: Path, key: str) -> dict[str, Quotes]:

@@ -63,7 +63,7 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
         "bytes": len(data),
         "blake3": digest.of_bytes(data),
         "identity": _identity(document.text),
-        "whole": None if document.whole is None else _identity(document.whole),
+        "whole": None if document.text_of_file is None else _identity(document.text_of_file),
         "language": cleaned.language,
         **{name: value or None for name, value in document.about._asdict().items()},
         "removed": cleaned.removed,
@@ -98,22 +98,22 @@ class TextPlace(NamedTuple):
     blake3: str
 
 
-def texts(segment: Path, wanted: Iterable[TextPlace]) -> Iterator[tuple[str, str]]:
+def texts(segment: Path, selected: Iterable[TextPlace]) -> Iterator[tuple[str, str]]:
     """The BLAKE3 and text of the wanted documents of a segment, a row group at a time.
 
     They are wanted in the order of files' names and numbers, which is that of a segment: so one at a time is looked
     for, and memory does not grow with their number.
     """
-    following = iter(wanted)
+    following = iter(selected)
     next_one = next(following, None)
     with pq.ParquetFile(segment, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
             if next_one is None:
                 return
             rows = file.read_row_group(group, columns=["file", "number", "text"], use_threads=False)
-            places = zip(rows["file"].to_pylist(), rows["number"].to_pylist(), strict=True)
-            for row, place in enumerate(places):
-                if next_one is not None and place == next_one[:2]:
+            file_numbers = zip(rows["file"].to_pylist(), rows["number"].to_pylist(), strict=True)
+            for row, file_number in enumerate(file_numbers):
+                if next_one is not None and file_number == next_one[:2]:
                     yield next_one.blake3, rows["text"][row].as_py()
                     next_one = next(following, None)
     assert next_one is None, "a kept document is in the segment that the index names"

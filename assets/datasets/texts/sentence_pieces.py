@@ -82,7 +82,7 @@ def _piece(fields: Mapping[int, Any]) -> SentencePiece:
 
 
 def _last(fields: list[tuple[int, Any]], number: int) -> bytes:
-    return next((value for each, value in reversed(fields) if each == number), b"")
+    return next((value for key, value in reversed(fields) if key == number), b"")
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -161,7 +161,7 @@ def _tokenizer(model: SentencePieceModel) -> dict[str, Any]:
             "fuse_unk": True,
             "byte_fallback": True,
             "ignore_merges": False,
-            "vocab": {piece.text: place for place, piece in enumerate(model.pieces)},
+            "vocab": {piece.text: index for index, piece in enumerate(model.pieces)},
             "merges": [list(merge) for merge in merges(model)],
         },
     }
@@ -169,10 +169,10 @@ def _tokenizer(model: SentencePieceModel) -> dict[str, Any]:
 
 def _added(model: SentencePieceModel) -> Iterator[dict[str, Any]]:
     """The tokens that no merge makes: those that control, which no text means, and those that a user defined."""
-    for place, piece in enumerate(model.pieces):
+    for index, piece in enumerate(model.pieces):
         if piece.kind in (UNKNOWN, CONTROL, USER_DEFINED):
             yield {
-                "id": place,
+                "id": index,
                 "content": piece.text,
                 "single_word": False,
                 "lstrip": False,
@@ -188,15 +188,15 @@ def merges(model: SentencePieceModel) -> list[tuple[str, str]]:
     SentencePiece merges the two neighbours whose piece has the highest score; a pair that comes earlier here is
     merged earlier by `tokenizers`. As `transformers` converts the models of Llama.
     """
-    places = {piece.text: place for place, piece in enumerate(model.pieces) if piece.kind in (NORMAL, USER_DEFINED)}
-    found = [
-        (-piece.score, places[piece.text], places[left], places[right], (left, right))
+    indexes = {piece.text: index for index, piece in enumerate(model.pieces) if piece.kind in (NORMAL, USER_DEFINED)}
+    pairs = [
+        (-piece.score, indexes[piece.text], indexes[first], indexes[right], (first, right))
         for piece in model.pieces
         if piece.kind == NORMAL
-        for left, right in _halves(piece.text)
-        if left in places and right in places
+        for first, right in _halves(piece.text)
+        if first in indexes and right in indexes
     ]
-    return [pair for *_, pair in sorted(found)]
+    return [pair for *_, pair in sorted(pairs)]
 
 
 def _halves(text: str) -> Iterator[tuple[str, str]]:

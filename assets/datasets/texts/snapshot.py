@@ -81,7 +81,7 @@ def _ordered(
     connection: duckdb.DuckDBPyConnection, table: Path, split: str, located: tokens.Located
 ) -> Iterator[pa.RecordBatch]:
     """Where the tokens of a split's documents are, in the order of the table."""
-    values = {"split": split, "located": [str(each) for each in located.documents]}
+    values = {"split": split, "located": [str(document) for document in located.documents]}
     for part in document_table.parts(table, ["blake3", "bytes", "split"]):
         connection.register("part", part)
         yield from connection.sql(ORDERED, params=values).to_arrow_reader(tokens.ROWS_AT_ONCE)
@@ -145,13 +145,15 @@ def in_tokens_of(described: shards.TextSnapshot, other: shards.TextSnapshot, dur
 
 
 def _encoded_again(described: shards.TextSnapshot, other: shards.TextSnapshot, durable: Path) -> shards.TextSnapshot:
-    mine, theirs = (tokenizer.load(durable, each.tokenizer.sha256) for each in (described, other))
+    described_tokenizer, other_tokenizer = (
+        tokenizer.load(durable, snapshot.tokenizer.sha256) for snapshot in (described, other)
+    )
     split, dtype = described.splits["validation"], shards.DTYPES[other.dtype]
     written = []
     for shard in split.shards:
         bodies = [body[:-1].tolist() for body in shards.documents(durable, shard, described.dtype)]
-        encoded = [theirs.encode_ordinary(mine.decode(body)) for body in bodies]
-        ended = [np.array([*each, other.tokenizer.end_of_document], dtype) for each in encoded]
+        encoded = [other_tokenizer.encode_ordinary(described_tokenizer.decode(body)) for body in bodies]
+        ended = [np.array([*tokens, other.tokenizer.end_of_document], dtype) for tokens in encoded]
         written.append(shards.write_shard(durable, ended, other.dtype))
     total = sum(shard.tokens for shard in written)
     encoded_split = dataclasses.replace(split, tokens=total, shards=tuple(written))

@@ -49,18 +49,21 @@ def make_tokenizer(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) 
                 data = _trained(recipe, between, log)
             else:
                 data = tokenizer.existing(Path(file), between(0.0, tokenizer.COMPARED_MEGABYTES))
-            made = tokenizer.write(durable, data, build.scratch)
-            return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
+            tokenizer_record = tokenizer.write(durable, data, build.scratch)
+            return dataclasses.asdict(tokenizer_record), [tokenizer.path(durable, tokenizer_record.sha256)]
 
         return build.once("tokenizer", _tokenizer_inputs(recipe), make)
 
 
 def _trained(recipe: DatasetRecipe, between: tokenizer.Between, log: BuildLog) -> bytes:
     """The JSON of a tokenizer that is trained on the sample, or on as much of it as fits the memory."""
-    wanted = recipe.tokenizer.megabytes
-    affordable = tokenizer.affordable_megabytes(wanted, between, tokenizer.splitting())
-    if affordable < wanted:
-        log(f"the tokenizer is trained on {affordable:,.0f} of {wanted:,.0f} MB: the text has too many different words")
+    megabytes = recipe.tokenizer.megabytes
+    affordable = tokenizer.affordable_megabytes(megabytes, between, tokenizer.splitting())
+    if affordable < megabytes:
+        log(
+            f"the tokenizer is trained on {affordable:,.0f} of {megabytes:,.0f} MB: "
+            "the text has too many different words"
+        )
     phase = BuildPhase(log, "reading the tokenizer's sample", None, BYTES)
 
     def read() -> Iterator[str]:
@@ -97,20 +100,20 @@ def up_to_date(recipe: DatasetRecipe, durable: Path) -> str | None:
     Nothing is read but the source's listing. Raises ValueError as `sources.list_source` does.
     """
     documents = document_step.recall(recipe, TEXT_DOCUMENTS, durable)
-    made = StepCache(durable, recipe.name).recall("tokenizer", _tokenizer_inputs(recipe))
-    if documents is None or made is None:
+    tokenizer_step = StepCache(durable, recipe.name).recall("tokenizer", _tokenizer_inputs(recipe))
+    if documents is None or tokenizer_step is None:
         return None
-    plan = _plan(recipe, documents, shards.TokenizerRecord(**made.result))
+    plan = _plan(recipe, documents, shards.TokenizerRecord(**tokenizer_step.result))
     return snapshot_step.current_if_made_of(_snapshot_inputs(plan), durable, recipe.name)
 
 
-def _plan(recipe: DatasetRecipe, documents: Record, made: shards.TokenizerRecord) -> snapshot.TextPlan:
+def _plan(recipe: DatasetRecipe, documents: Record, tokenizer_record: shards.TokenizerRecord) -> snapshot.TextPlan:
     return snapshot.TextPlan(
         dataset=recipe.name,
         recipe_sha256=snapshot_step.recipe_sha256(recipe),
         source=documents.inputs["source"],
         table=DocumentTable(**documents.result),
-        tokenizer=made,
+        tokenizer=tokenizer_record,
         shard_tokens=recipe.shards.tokens,
     )
 
@@ -123,11 +126,11 @@ def _parent(plan: snapshot.TextPlan, durable: Path) -> shards.TextSnapshot | Non
 
 def _tokenizer_inputs(recipe: DatasetRecipe) -> dict[str, Any]:
     """Everything that decides the tokenizer, but not the documents: a dataset that grows keeps its tokenizer."""
-    wanted = recipe.tokenizer.model_dump(mode="json")
-    file = wanted.pop("file")
+    inputs = recipe.tokenizer.model_dump(mode="json")
+    file = inputs.pop("file")
     if file is not None:
-        wanted = {"file": verify.measure(Path(file)).blake3}
-    return {"version": tokenizer.VERSION, **wanted}
+        inputs = {"file": verify.measure(Path(file)).blake3}
+    return {"version": tokenizer.VERSION, **inputs}
 
 
 def _snapshot_inputs(plan: snapshot.TextPlan) -> dict[str, Any]:

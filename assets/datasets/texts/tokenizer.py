@@ -197,9 +197,9 @@ def sample(build: Build, table: Path, index: Path, megabytes: float, after: floa
     with document_table.connect(build.scratch) as connection:
         chosen = connection.sql(SAMPLE, params=values).to_arrow_reader(ROWS_AT_ONCE)
         rows = (row for batch in chosen for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-        for segment, places in itertools.groupby(rows, key=lambda row: row[0]):
-            wanted = (TextPlace(*place) for _, *place in places)
-            yield from (text for _, text in segments.texts(segment_path(build.durable, segment), wanted))
+        for segment, segment_rows in itertools.groupby(rows, key=lambda row: row[0]):
+            text_places = (TextPlace(*row) for _, *row in segment_rows)
+            yield from (text for _, text in segments.texts(segment_path(build.durable, segment), text_places))
 
 
 def read(durable: Path, sha256: str) -> bytes:

@@ -81,11 +81,11 @@ def in_parent(build: Build, parent: shards.TextSnapshot | None) -> Located:
         for name, split in parent.splits.items():
             hashes = _Hashes(table, name)
             for shard in split.shards:
-                here = hashes.following(shard.documents)
+                shard_hashes = hashes.following(shard.documents)
                 # Damage must not be copied into a new shard, because the new hash would then confirm it.
                 if verified.has(shard):
                     _, offsets = shards.open_shard(durable, shard, parent.dtype)
-                    writer.write_table(_rows(here, len(located.files), offsets[:-1], np.diff(offsets)))
+                    writer.write_table(_rows(shard_hashes, len(located.files), offsets[:-1], np.diff(offsets)))
                     located.files.append(Spool(shards.shard_path(durable, shard), shard))
     return located
 
@@ -95,15 +95,15 @@ class _Hashes:
 
     def __init__(self, table: Path, split: str) -> None:
         self._batches = pq.ParquetFile(table).iter_batches(ROWS_AT_ONCE, columns=["blake3", "split"])
-        self._split, self._held = split, pa.chunked_array([], pa.string())
+        self._split, self._buffer = split, pa.chunked_array([], pa.string())
 
     def following(self, count: int) -> pa.ChunkedArray:
         """The next `count` hashes; fewer at the end of the table."""
-        while len(self._held) < count and (batch := next(self._batches, None)) is not None:
-            found = batch.filter(pa.compute.equal(batch["split"], self._split))["blake3"]
-            self._held = pa.chunked_array([*self._held.chunks, found], pa.string())
-        here, self._held = self._held.slice(0, count), self._held.slice(count)
-        return here
+        while len(self._buffer) < count and (batch := next(self._batches, None)) is not None:
+            in_split = batch.filter(pa.compute.equal(batch["split"], self._split))["blake3"]
+            self._buffer = pa.chunked_array([*self._buffer.chunks, in_split], pa.string())
+        following, self._buffer = self._buffer.slice(0, count), self._buffer.slice(count)
+        return following
 
 
 def _rows(hashes: pa.ChunkedArray, file: int, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> pa.Table:
@@ -121,7 +121,7 @@ def encode_missing(
     tokenizer_sha256: str,
 ) -> Located:
     """Encode the kept documents of `table` that are not located yet."""
-    values = {"index": str(index), "located": [str(each) for each in located.documents]}
+    values = {"index": str(index), "located": [str(document) for document in located.documents]}
     sizes, missing = dict[str, int](), dict[str, list[Path]]()
     for number, part in enumerate(document_table.parts(table, ["name", "number", "blake3", "bytes", "removed"])):
         connection.register("part", part)
@@ -133,13 +133,13 @@ def encode_missing(
     first = len(located.files)
     durable, scratch = build.durable, build.scratch
     tasks = [
-        _Encoding(segment_path(durable, name), tuple(missing[name]), first + place, tokenizer_sha256, durable, scratch)
-        for place, name in enumerate(sizes)
+        _Encoding(segment_path(durable, name), tuple(missing[name]), first + index, tokenizer_sha256, durable, scratch)
+        for index, name in enumerate(sizes)
     ]
     total = sum(sizes.values())
     phase = BuildPhase(build.log, "encoding new text", total, BYTES)
-    for size, found in zip(sizes.values(), workers.run(_encode, tasks, total), strict=True):
-        located.documents.append(found)
+    for size, located_file in zip(sizes.values(), workers.run(_encode, tasks, total), strict=True):
+        located.documents.append(located_file)
         phase.add(size)
     return Located([*located.files, *(Spool(task.spool, None) for task in tasks)], located.documents)
 
@@ -188,7 +188,7 @@ class _Encoding:
         return self.scratch / f"{self.segment.stem}.located.parquet"
 
     @property
-    def wanted(self) -> Iterator[TextPlace]:
+    def text_places(self) -> Iterator[TextPlace]:
         """The documents, in the order of the segment."""
         for path in self.missing:
             with pq.ParquetFile(path) as file:
@@ -212,9 +212,15 @@ def _encode(task: _Encoding) -> Path:
         counts.clear()
 
     # Renamed at their end: another worker may be at the same files, because this one was taken for dead.
-    made, places = (path.with_suffix(f".{uuid.uuid4().hex}") for path in (task.spool, task.located))
-    with writing(made), made.open("wb") as spool, pq.ParquetWriter(places, LOCATED) as table:
-        for blake3, text in segments.texts(task.segment, task.wanted):
+    temporary_spool, temporary_located = (
+        path.with_suffix(f".{uuid.uuid4().hex}") for path in (task.spool, task.located)
+    )
+    with (
+        writing(temporary_spool),
+        temporary_spool.open("wb") as spool,
+        pq.ParquetWriter(temporary_located, LOCATED) as table,
+    ):
+        for blake3, text in segments.texts(task.segment, task.text_places):
             # The same tokens as `encode_ordinary`, whose list of Python integers would be ten times as large.
             tokens = encoding.encode_to_numpy(text, disallowed_special=())
             spool.write(np.append(tokens, described.end_of_document).astype(dtype).tobytes())
@@ -224,8 +230,8 @@ def _encode(task: _Encoding) -> Path:
                 note()
         if counts:
             note()
-    places.rename(task.located)
-    made.rename(task.spool)
+    temporary_located.rename(task.located)
+    temporary_spool.rename(task.spool)
     return task.located
 
 

@@ -26,12 +26,12 @@ def main(arguments: list[str]) -> int:
     bind_to_launcher()
     request: dict[str, Any] = parsing.value(regular_file.read(Path(arguments[0])))
     version = codec.build(ServedVersion, request["version"])
-    asked = codec.build(Questions, request["questions"])
-    found: list[TaskFigures] = []
+    questions = codec.build(Questions, request["questions"])
+    figures: list[TaskFigures] = []
     try:
-        for each in generate.evaluate(Path(request["durable"]), request["model"], version, asked, _say):
-            found.append(each)
-        job_result.succeed(Path(request["outcome"]), {"figures": codec.plain(found)})
+        for task_figures in generate.evaluate(Path(request["durable"]), request["model"], version, questions, _say):
+            figures.append(task_figures)
+        job_result.succeed(Path(request["outcome"]), {"figures": codec.plain(figures)})
     except NotAnswered as error:
         console.warn(f"{KIND}: its worker: {error}")
         return 1

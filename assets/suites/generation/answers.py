@@ -62,7 +62,9 @@ class TaskFigures:
     """How many examples were asked for; a task may have fewer. 0 where an earlier version measured."""
 
 
-def keep(durable: Path, manifest: str, task: str, by: str, rows: Sequence[AnsweredExample], asked: int) -> TaskFigures:
+def keep(
+    durable: Path, manifest: str, task: str, by: str, rows: Sequence[AnsweredExample], question_count: int
+) -> TaskFigures:
     """Keep every example, then the figures. Raises ValueError without an example, and OSError."""
     if not rows:
         raise ValueError(f"task {task}: found no example")
@@ -71,32 +73,32 @@ def keep(durable: Path, manifest: str, task: str, by: str, rows: Sequence[Answer
     pq.write_table(pa.table(columns, SCHEMA), buffer, compression="zstd")
     data, folder = buffer.getvalue(), durable / FOLDER / manifest
     names = sorted({row.metric for row in rows})
-    found = TaskFigures(
+    figures = TaskFigures(
         manifest=manifest,
         task=task,
         by=by,
         examples=len({row.example for row in rows}),
         metrics={name: statistics.fmean(row.value for row in rows if row.metric == name) for name in names},
         table=digest.of_bytes(data),
-        asked=asked,
+        asked=question_count,
     )
-    atomic.create_only(folder / f"{found.table}.parquet", data)
-    codec.replace(folder / f"{task}.json", found, FORMAT)
-    return found
+    atomic.create_only(folder / f"{figures.table}.parquet", data)
+    codec.replace(folder / f"{task}.json", figures, FORMAT)
+    return figures
 
 
-def known(durable: Path, manifest: str, task: str, asked: int) -> TaskFigures | None:
+def known(durable: Path, manifest: str, task: str, question_count: int) -> TaskFigures | None:
     """What was measured before with as many examples; None where nothing was, or its examples are gone or damaged."""
-    found = codec.read_if_whole(durable / FOLDER / manifest / f"{task}.json", TaskFigures, FORMAT)
+    figures = codec.read_if_whole(durable / FOLDER / manifest / f"{task}.json", TaskFigures, FORMAT)
     try:
-        return found if found is not None and found.asked == asked and _data(durable, found) else None
+        return figures if figures is not None and figures.asked == question_count and _data(durable, figures) else None
     except (OSError, ValueError):
         return None
 
 
-def examples(durable: Path, found: TaskFigures) -> list[AnsweredExample]:
+def examples(durable: Path, figures: TaskFigures) -> list[AnsweredExample]:
     """Every example of a task. Raises ValueError for a file that is damaged, and OSError for one that is gone."""
-    return [AnsweredExample(**row) for row in pq.read_table(io.BytesIO(_data(durable, found))).to_pylist()]
+    return [AnsweredExample(**row) for row in pq.read_table(io.BytesIO(_data(durable, figures))).to_pylist()]
 
 
 def questions_of(rows: Sequence[AnsweredExample]) -> dict[str, str]:
@@ -106,11 +108,11 @@ def questions_of(rows: Sequence[AnsweredExample]) -> dict[str, str]:
     return {digest.of_bytes(text.encode()): text for text in texts}
 
 
-def _data(durable: Path, found: TaskFigures) -> bytes:
-    path = durable / FOLDER / found.manifest / f"{found.table}.parquet"
+def _data(durable: Path, figures: TaskFigures) -> bytes:
+    path = durable / FOLDER / figures.manifest / f"{figures.table}.parquet"
     data = regular_file.read(path)
-    if (there := digest.of_bytes(data)) != found.table:
-        raise ValueError(f"{path}: found BLAKE3 {there}, expected {found.table}")
+    if (there := digest.of_bytes(data)) != figures.table:
+        raise ValueError(f"{path}: found BLAKE3 {there}, expected {figures.table}")
     return data
 
 
@@ -121,4 +123,4 @@ def _shared(prompts: Sequence[str]) -> int:
         return 0
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     common = "".join(character for character, _ in pairs)
-    return next((place for place in range(len(common), 0, -1) if common[place - 1].isspace()), 0)
+    return next((length for length in range(len(common), 0, -1) if common[length - 1].isspace()), 0)

@@ -56,25 +56,25 @@ def check(tasks: Sequence[str]) -> list[str]:
 
 
 def evaluate(
-    durable: Path, model: str, version: ServedVersion, asked: Questions, say: Callable[[str], None]
+    durable: Path, model: str, version: ServedVersion, questions: Questions, say: Callable[[str], None]
 ) -> Iterator[TaskFigures]:
     """The figures of each task, offline ones first; `say` is called with how far it is.
 
     Raises ValueError for a task that is not known, a model that must not be served, a harness that fails, and a
     deadline that has passed.
     """
-    foreign, deadline = check(asked.tasks), time.monotonic() + asked.hours * 3600
+    foreign, deadline = check(questions.tasks), time.monotonic() + questions.hours * 3600
     with worker(durable, model, version) as url:
-        for task in (each for each in asked.tasks if each in offline.TASKS):
-            rows = _offline(url, version.named(model), task, asked, deadline, say)
+        for task in (name for name in questions.tasks if name in offline.TASKS):
+            rows = _offline(url, version.named(model), task, questions, deadline, say)
             by = f"slipway, {offline.SHOTS} shots, seed 0"
-            yield answers.keep(durable, version.checkpoint, task, by, rows, asked.examples)
+            yield answers.keep(durable, version.checkpoint, task, by, rows, questions.examples)
         if foreign:
-            yield from _foreign(url, durable, model, version, foreign, asked, deadline, say)
+            yield from _foreign(url, durable, model, version, foreign, questions, deadline, say)
 
 
 def _foreign(
-    url: str, durable: Path, model: str, version: ServedVersion, tasks: Sequence[str], asked: Questions,
+    url: str, durable: Path, model: str, version: ServedVersion, tasks: Sequence[str], questions: Questions,
     deadline: float, say: Callable[[str], None],
 ) -> Iterator[TaskFigures]:  # fmt: skip
     """The figures of the harness's tasks. Raises ValueError."""
@@ -82,12 +82,12 @@ def _foreign(
     length = parsing.value(regular_file.read(folder / "config.json"))["max_position_embeddings"]
     with scratch.folder("slipway-harness") as into:
         server = harness.AskedServer(url, version.named(model), folder, length)
-        found = harness.run(server, tasks, asked.include, asked.examples, into, deadline, say)
-    if missing := sorted(set(tasks) - found.keys()):
-        problem = f"found samples of {', '.join(sorted(found)) or 'nothing'}: name tasks, not groups of them"
+        samples = harness.run(server, tasks, questions.include, questions.examples, into, deadline, say)
+    if missing := sorted(set(tasks) - samples.keys()):
+        problem = f"found samples of {', '.join(sorted(samples)) or 'nothing'}: name tasks, not groups of them"
         raise ValueError(f"task {missing[0]}: lm-evaluation-harness left no samples of it; {problem}")
-    for task, rows in found.items():
-        yield answers.keep(durable, version.checkpoint, task, by, rows, asked.examples)
+    for task, rows in samples.items():
+        yield answers.keep(durable, version.checkpoint, task, by, rows, questions.examples)
 
 
 @contextlib.contextmanager
@@ -113,28 +113,28 @@ def worker(durable: Path, model: str, version: ServedVersion) -> Iterator[str]:
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
-            said = parsing.value(process.stdout.readline() or "{}")
-            if "url" not in said:
-                raise ValueError(f"{name}: {said.get('refused', f'its worker ended with {process.wait()}')}")
-            yield said["url"]
+            reply = parsing.value(process.stdout.readline() or "{}")
+            if "url" not in reply:
+                raise ValueError(f"{name}: {reply.get('refused', f'its worker ended with {process.wait()}')}")
+            yield reply["url"]
         finally:
             process.terminate()
 
 
 def _offline(
-    url: str, name: str, task: str, asked: Questions, deadline: float, say: Callable[[str], None]
+    url: str, name: str, task: str, questions: Questions, deadline: float, say: Callable[[str], None]
 ) -> list[AnsweredExample]:
     """Raises ValueError once the deadline has passed."""
-    rows, said = [], 0.0
-    for number, prompt in enumerate(offline.prompts(task, asked.examples)):
+    rows, reported_at = [], 0.0
+    for number, prompt in enumerate(offline.prompts(task, questions.examples)):
         if time.monotonic() > deadline:
-            done = f"{number} of {asked.examples} examples after {asked.hours:g} h"
+            done = f"{number} of {questions.examples} examples after {questions.hours:g} h"
             raise ValueError(f"task {task}: {done}, expected all: raise hours, or ask for fewer")
-        if time.monotonic() > said + SAY_SECONDS:
-            said = time.monotonic()
-            say(f"{task}: {number} of {asked.examples} examples")
-        given = {"model": name, "prompt": prompt.text, "max_tokens": TOKENS, "temperature": 0, "stop": ["\n"]}
-        answer = client.complete(url, given)["choices"][0]["text"]
+        if time.monotonic() > reported_at + SAY_SECONDS:
+            reported_at = time.monotonic()
+            say(f"{task}: {number} of {questions.examples} examples")
+        request = {"model": name, "prompt": prompt.text, "max_tokens": TOKENS, "temperature": 0, "stop": ["\n"]}
+        answer = client.complete(url, request)["choices"][0]["text"]
         right = float(offline.is_right(prompt, answer))
         rows.append(AnsweredExample(number, prompt.text, prompt.expected, answer, RIGHT, right))
     return rows

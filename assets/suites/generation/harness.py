@@ -75,7 +75,7 @@ def run(
 
 def _model_args(server: AskedServer) -> str:
     """The server as the harness's argument."""
-    given = {
+    arguments = {
         "model": server.model,
         "base_url": f"{server.url}/v1/completions",
         "tokenizer": str(server.tokenizer),
@@ -83,7 +83,7 @@ def _model_args(server: AskedServer) -> str:
         "max_length": str(server.length),
         "num_concurrent": str(AT_ONCE),
     }
-    return ",".join(f"{key}={value}" for key, value in given.items())
+    return ",".join(f"{key}={value}" for key, value in arguments.items())
 
 
 def _ended(command: Sequence[str], output: int, deadline: float, still: Callable[[float], None]) -> int | None:
@@ -95,10 +95,10 @@ def _ended(command: Sequence[str], output: int, deadline: float, still: Callable
     environ = {**os.environ, "TQDM_DISABLE": "1"}
     with subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as process:
         try:
-            while (left := deadline - time.monotonic()) > 0:
+            while (remaining := deadline - time.monotonic()) > 0:
                 still(time.monotonic() - begun)
                 try:
-                    return process.wait(min(SAY_SECONDS, left))
+                    return process.wait(min(SAY_SECONDS, remaining))
                 except subprocess.TimeoutExpired:
                     continue
             return None
@@ -109,13 +109,13 @@ def _ended(command: Sequence[str], output: int, deadline: float, still: Callable
 
 def samples(folder: Path) -> dict[str, list[AnsweredExample]]:
     """The rows of each task of which the harness left samples below a folder."""
-    found = dict[str, list[AnsweredExample]]()
+    samples = dict[str, list[AnsweredExample]]()
     for path in sorted(folder.rglob("samples_*.jsonl")):
         named = _SAMPLES.fullmatch(path.name)
         assert named is not None, path.name
         lines = map(parsing.value, path.read_text().splitlines())
-        found.setdefault(named[1], []).extend(row for line in lines for row in _rows(line))
-    return found
+        samples.setdefault(named[1], []).extend(row for line in lines for row in _rows(line))
+    return samples
 
 
 def _rows(line: Mapping[str, Any]) -> list[AnsweredExample]:

@@ -37,9 +37,9 @@ def is_right(prompt: Prompt, answer: str) -> bool:
 
 
 def _prompt(task: str, pairs: list[tuple[str, str]]) -> Prompt:
-    shown = "".join(f"{asked}{answer}\n" for asked, answer in pairs[:-1])
-    asked, expected = pairs[-1]
-    return Prompt(task, f"{shown}{asked}", expected)
+    shots = "".join(f"{question}{answer}\n" for question, answer in pairs[:-1])
+    last_question, expected = pairs[-1]
+    return Prompt(task, f"{shots}{last_question}", expected)
 
 
 def _copying(draw: random.Random) -> tuple[str, str]:

@@ -31,19 +31,19 @@ class TrialComparison:
         return self.difference > (self.noise or 0.0)
 
 
-def compared(best: Trial, other: Trial, given: float | None) -> TrialComparison | None:
+def compared(best: Trial, other: Trial, known_noise: float | None) -> TrialComparison | None:
     """Two trials at the last step that both have reported with finite values; None where there is no such step.
 
-    The noise is `given`, or estimated from their reports (`slipway.assets.sweeps.schedulers.ties`).
+    The noise is `known_noise`, or estimated from their reports (`slipway.assets.sweeps.schedulers.ties`).
     """
     common = [step for step, value in best.reports.items() if value is not None and other.reports.get(step) is not None]
     if not common:
         return None
     step = max(common)
-    mine, theirs = best.reports[step], other.reports[step]
-    assert mine is not None and theirs is not None
-    noise = band(best.reports, other.reports, step, given)
-    return TrialComparison(best.number, other.number, step, mine, theirs, theirs - mine, noise)
+    best_value, other_value = best.reports[step], other.reports[step]
+    assert best_value is not None and other_value is not None
+    noise = band(best.reports, other.reports, step, known_noise)
+    return TrialComparison(best.number, other.number, step, best_value, other_value, other_value - best_value, noise)
 
 
 def next_best(sweep: SweepState) -> Trial | None:

@@ -54,11 +54,15 @@ def importance(sweep: SweepState) -> tuple[ParameterImportance, ...] | None:
             _shares(sorted(draw.choices(ranked, k=len(ranked)), key=lambda trial: trial.value or 0.0))
             for _ in range(RESAMPLES)
         ]
-    found = [
-        ParameterImportance(name, share, *_interval([each.get(name, 0.0) for each in again]))
+    importances = [
+        ParameterImportance(name, share, *_interval([shares.get(name, 0.0) for shares in again]))
         for name, share in shares.items()
     ]
-    return tuple(sorted(found, key=lambda each: (-each.share, each.parameter)))
+    return tuple(
+        sorted(
+            importances, key=lambda parameter_importance: (-parameter_importance.share, parameter_importance.parameter)
+        )
+    )
 
 
 def _ranked(sweep: SweepState) -> "list[optuna.trial.FrozenTrial]":
@@ -68,13 +72,13 @@ def _ranked(sweep: SweepState) -> "list[optuna.trial.FrozenTrial]":
     """
     import optuna
 
-    plan, made = sweep.plan, list[optuna.trial.FrozenTrial]()
+    plan, trials = sweep.plan, list[optuna.trial.FrozenTrial]()
     coding = Coding(SearchSpace.of(plan.space, plan.constraints, plan.fixed))
     for trial in sorted(sweep.finished, key=lambda trial: merit(sweep, trial)):
         if (coded := coding.coded(trial.parameters)) is not None:
             domains = {name: coding.distributions[name] for name in coded}
-            made.append(optuna.trial.create_trial(params=coded, distributions=domains, value=float(len(made))))
-    return made
+            trials.append(optuna.trial.create_trial(params=coded, distributions=domains, value=float(len(trials))))
+    return trials
 
 
 def _shares(trials: "Sequence[optuna.trial.FrozenTrial]") -> dict[str, float]:

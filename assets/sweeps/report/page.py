@@ -20,10 +20,10 @@ from slipway.assets.sweeps.report.text import (
     cells,
     duration,
     findings,
+    format_value,
     numbers,
     parameter_names,
     rung_cells,
-    shown,
 )
 from slipway.resources import html_layout
 from slipway.resources.pages import curves
@@ -68,8 +68,8 @@ def curve_data(report: SweepReport) -> dict[str, Any]:
 
 def curve_parts(drawn: dict[str, Any]) -> Iterator[str]:
     """What the page has of them: the place, the data, and the same as a table."""
-    yield from curves.places(drawn, READING)
-    yield curves.given(drawn)
+    yield from curves.containers(drawn, READING)
+    yield curves.data_script(drawn)
     yield curves.table(drawn)
 
 
@@ -82,7 +82,7 @@ def _body(report: SweepReport) -> Iterator[str]:
     if report.best_trial is not None:
         yield "<h2>Best parameters</h2>"
         yield html_layout.table(
-            ["parameter", "best"], [[name, shown(report.best_parameters.get(name))] for name in names]
+            ["parameter", "best"], [[name, format_value(report.best_parameters.get(name))] for name in names]
         )
     for title, figure in pictures.pictures(report).items():
         yield f"<h2>{escape(title)}</h2>"
@@ -93,7 +93,7 @@ def _body(report: SweepReport) -> Iterator[str]:
             yield html_layout.table(RUNG_HEAD, list(rung_cells(report)))
     if report.failures:
         yield "<h2>Failures</h2>"
-        failed = [[str(len(each.trials)), numbers(each.trials), each.reason] for each in report.failures]
+        failed = [[str(len(failure.trials)), numbers(failure.trials), failure.reason] for failure in report.failures]
         yield html_layout.table(["trials", "which", "reason"], failed)
     yield "<h2>Trials, the best first</h2>"
     rows = {row.trial: row for row in report.rows}
@@ -105,14 +105,14 @@ def _body(report: SweepReport) -> Iterator[str]:
 
 def _tiles(report: SweepReport) -> Iterator[tuple[str, str]]:
     yield "trials ended", f"{_ended(report)} of {report.planned}"
-    yield "best validation loss", shown(report.best_value)
+    yield "best validation loss", format_value(report.best_value)
     won, lower = report.won, report.won is None or report.won.difference >= 0
     what = f"{'below' if lower else 'above'} that of the recipe as it is written"
     yield what, f"{abs(won.difference):.4f}" if won else "not known"
     yield "of the steps saved by stopping trials early", f"{report.compute_saved:.0%}"
     value, _, unit = duration(report.rank_hours).partition(" ")
     yield f"{unit}, all trials", value
-    yield "trials failed", str(sum(len(each.trials) for each in report.failures))
+    yield "trials failed", str(sum(len(failure.trials) for failure in report.failures))
 
 
 def _ended(report: SweepReport) -> int:

@@ -64,7 +64,7 @@ def parallel(report: SweepReport) -> "Figure | None":
     figure = new_figure((8.0, 3.8))
     axes = figure.subplots()
     scales = {name: _Scale(report.space[name], [row.parameters.get(name) for row in ranked]) for name in names}
-    lines = {row.trial: _heights(row, scales, 1 - place / (len(ranked) - 1)) for place, row in enumerate(ranked)}
+    lines = {row.trial: _heights(row, scales, 1 - rank / (len(ranked) - 1)) for rank, row in enumerate(ranked)}
     colours = _colours()
     size, drawn = math.ceil(len(ranked) / CLASSES), _drawn(ranked)
     for which in reversed(range(CLASSES)):
@@ -91,15 +91,22 @@ def importance(report: SweepReport) -> "Figure | None":
     """The share of each parameter with its interval; None for too few trials."""
     if not report.importance:
         return None
-    shown = report.importance[::-1]
-    figure = new_figure((8.0, 1.0 + 0.28 * len(shown)))
+    parameters = report.importance[::-1]
+    figure = new_figure((8.0, 1.0 + 0.28 * len(parameters)))
     axes = figure.subplots()
-    share = [each.share for each in shown]
+    share = [parameter.share for parameter in parameters]
     reach = [
-        [each.share - min(each.low, each.share) for each in shown],
-        [max(0, each.high - each.share) for each in shown],
+        [parameter.share - min(parameter.low, parameter.share) for parameter in parameters],
+        [max(0, parameter.high - parameter.share) for parameter in parameters],
     ]
-    axes.barh([each.parameter for each in shown], share, xerr=reach, color="#80cbc4", ecolor="#455a64", capsize=3)
+    axes.barh(
+        [parameter.parameter for parameter in parameters],
+        share,
+        xerr=reach,
+        color="#80cbc4",
+        ecolor="#455a64",
+        capsize=3,
+    )
     axes.set(xlabel="share of the differences between trials; line: nine in ten resamplings", xlim=(0, 1))
     return figure
 
@@ -128,15 +135,15 @@ class _Scale:
     The recipe as it is written may lie outside; on a logarithmic axis, 0 stands at the lower end.
     """
 
-    def __init__(self, domain: Mapping[str, Any], seen: Sequence[Any]) -> None:
+    def __init__(self, domain: Mapping[str, Any], values: Sequence[Any]) -> None:
         kind = next(iter(set(domain) & {"loguniform", "uniform", "randint", "choice"}))
         self._log = kind == "loguniform"
-        self._absent = any(value is None for value in seen)
+        self._absent = any(value is None for value in values)
         self._domain_choices = domain[kind] if kind == "choice" else ()
-        self._choices = [str(each) for each in self._domain_choices]
+        self._choices = [str(choice) for choice in self._domain_choices]
         self._nothing = False
         if not self._choices:
-            known = [value for value in seen if isinstance(value, int | float)]
+            known = [value for value in values if isinstance(value, int | float)]
             drawable = [value for value in known if value > 0 or not self._log]
             self._nothing = len(drawable) < len(known)
             self._low, self._high = min([domain[kind][0], *drawable]), max([domain[kind][1], *drawable])
@@ -145,10 +152,10 @@ class _Scale:
         if value is None:
             return -0.1
         if self._choices:
-            place = self._choices.index(str(value)) if str(value) in self._choices else 0
-            return place / max(1, len(self._choices) - 1)
+            index = self._choices.index(str(value)) if str(value) in self._choices else 0
+            return index / max(1, len(self._choices) - 1)
         value = max(value, self._low)
-        low, high, value = (math.log(each) if self._log else each for each in (self._low, self._high, value))
+        low, high, value = (math.log(number) if self._log else number for number in (self._low, self._high, value))
         return float((value - low) / ((high - low) or 1))
 
     def ends(self) -> list[tuple[float, str]]:
@@ -188,8 +195,8 @@ def points_of(row: TrialRow) -> LINE:
     """The finite reports of a trial, thinned: their steps, and their values."""
     points = [(step, value) for step, value in row.curve if value is not None]
     every = max(1, math.ceil(len(points) / MOST_POINTS))
-    kept = [point for index, point in enumerate(points) if index % every == 0 or index == len(points) - 1]
-    return [step for step, _ in kept], [value for _, value in kept]
+    thinned = [point for index, point in enumerate(points) if index % every == 0 or index == len(points) - 1]
+    return [step for step, _ in thinned], [value for _, value in thinned]
 
 
 def _crowd(axes: "Axes", lines: Iterable[LINE], colour: str, alpha: float = 0.7) -> None:
@@ -208,11 +215,11 @@ def _one_by_one(axes: "Axes", report: SweepReport, lines: Mapping[int, LINE]) ->
     if report.best_trial is not None:
         same = ", the recipe as it is written" if report.best_trial == WRITTEN else ""
         named[report.best_trial] = (BEST, "-", f"trial {report.best_trial}: the best{same}")
-    places = {number: place for place, number in enumerate(report.order[:SINGLED_OUT]) if number in lines}
+    ranks = {number: rank for rank, number in enumerate(report.order[:SINGLED_OUT]) if number in lines}
     for number in sorted(
-        places.keys() | named.keys() & lines.keys(), key=lambda each: (each in named, -places.get(each, 0))
+        ranks.keys() | named.keys() & lines.keys(), key=lambda number: (number in named, -ranks.get(number, 0))
     ):
-        colour = _colours()[CLASSES * places.get(number, 0) // len(report.order)]
+        colour = _colours()[CLASSES * ranks.get(number, 0) // len(report.order)]
         colour, style, label = named.get(number, (colour, "-", None))
         (line,) = axes.plot(
             *lines[number], style, color=colour, linewidth=1.8 if label else 0.8, label=label, alpha=0.9

@@ -109,7 +109,7 @@ def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> Swee
         chosen=choice.why if (choice := choose(sweep)) else "",
         rows=tuple(_row(sweep, trial, seconds.get(trial.number, 0.0) / 3600) for trial in sweep.trials.values()),
         order=tuple(
-            each.number for each in sorted(sweep.trials.values(), key=lambda each: compared.merit(sweep, each))
+            trial.number for trial in sorted(sweep.trials.values(), key=lambda trial: compared.merit(sweep, trial))
         ),
         importance=importance.importance(sweep),
         rungs=costs,
@@ -146,15 +146,15 @@ def rank_seconds(log: Iterable[Event], ranks_per_node: int) -> dict[int, float]:
                 _add_seconds(spent, trial, running.pop(trial), event.at)
             case _:
                 pass
-    for trial, held in running.items():
-        _add_seconds(spent, trial, held, last)
+    for trial, begun in running.items():
+        _add_seconds(spent, trial, begun, last)
     return spent
 
 
 def _beside(sweep: SweepState, other: Trial | None) -> TrialComparison | None:
     if sweep.best is None or other is None or other is sweep.best:
         return None
-    best, beside = (replace(each, reports=lineage.reports(sweep, each)) for each in (sweep.best, other))
+    best, beside = (replace(trial, reports=lineage.reports(sweep, trial)) for trial in (sweep.best, other))
     return compared.compared(best, beside, sweep.plan.scheduler.get("noise"))
 
 
@@ -166,7 +166,7 @@ def _hours_saved(costs: Sequence[RungCost]) -> float:
 def _failures(sweep: SweepState) -> tuple[FailureReason, ...]:
     failed = {trial.number: trial.ended.reason for trial in sweep.failed_for_good if trial.ended}
     return tuple(
-        FailureReason(reason, tuple(number for number, each in sorted(failed.items()) if each == reason))
+        FailureReason(reason, tuple(number for number, other in sorted(failed.items()) if other == reason))
         for reason, _ in Counter(failed.values()).most_common()
     )
 
@@ -186,6 +186,6 @@ def _row(sweep: SweepState, trial: Trial, rank_hours: float) -> TrialRow:
     )
 
 
-def _add_seconds(spent: dict[int, float], trial: int, held: tuple[float, int], until: float) -> None:
-    since, ranks = held
+def _add_seconds(spent: dict[int, float], trial: int, begun: tuple[float, int], until: float) -> None:
+    since, ranks = begun
     spent[trial] = spent.get(trial, 0.0) + max(0.0, until - since) * ranks

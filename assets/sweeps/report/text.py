@@ -6,7 +6,7 @@ from slipway.assets.sweeps.full_scale_choice import WRITTEN
 from slipway.assets.sweeps.report.compared import TrialComparison
 from slipway.assets.sweeps.report.results import SweepReport, TrialRow
 
-SHOWN = 30
+MAX_ROWS = 30
 """So many of the best trials are listed where the table has a limit: the event log keeps each report."""
 
 
@@ -16,7 +16,7 @@ def markdown(report: SweepReport, most: int | None = None) -> str:
     lines = [f"# Sweep {report.sweep}: {report.outcome}", ""]
     lines += [f"{line}\n" for line in findings(report)]
     if report.best_trial is not None:
-        chosen = [[name, shown(report.best_parameters.get(name))] for name in names]
+        chosen = [[name, format_value(report.best_parameters.get(name))] for name in names]
         lines += [*_table(["parameter", "best"], chosen), ""]
     if len(report.rungs) > 1:
         lines += ["## Rungs", "", *_table(RUNG_HEAD, list(rung_cells(report))), ""]
@@ -26,11 +26,12 @@ def markdown(report: SweepReport, most: int | None = None) -> str:
         lines += ["", f"The best {len(rows)} of {len(report.rows)} trials; the page has all of them."]
     if report.importance is not None:
         shares = [
-            [each.parameter, f"{each.share:.0%}", f"{each.low:.0%} to {each.high:.0%}"] for each in report.importance
+            [parameter.parameter, f"{parameter.share:.0%}", f"{parameter.low:.0%} to {parameter.high:.0%}"]
+            for parameter in report.importance
         ]
         lines += ["", "## Importance", "", *_table(["parameter", "share", "nine in ten resamples"], shares)]
     if report.failures:
-        failed = [[str(len(each.trials)), numbers(each.trials), each.reason] for each in report.failures]
+        failed = [[str(len(failure.trials)), numbers(failure.trials), failure.reason] for failure in report.failures]
         lines += ["", "## Failures", "", *_table(["trials", "which", "reason"], failed)]
     return "\n".join(lines) + "\n"
 
@@ -69,14 +70,14 @@ def duration(rank_hours: float) -> str:
 def _difference(compared: TrialComparison) -> str:
     """Such as: trial 3, at step 40: 1.7020 beside 1.8000, 0.0980 lower; the noise is 0.0100."""
     how = "lower" if compared.difference >= 0 else "higher"
-    words = (
+    sentence = (
         f"trial {compared.other}, at step {compared.step}: "
         f"{compared.best_value:.4f} beside {compared.other_value:.4f}, "
         f"{abs(compared.difference):.4f} {how}"
     )
     if compared.noise is None:
-        return f"{words}; how much of that is noise is not known"
-    return f"{words}, {'above' if compared.certain else 'within'} the noise of {compared.noise:.4f}"
+        return f"{sentence}; how much of that is noise is not known"
+    return f"{sentence}, {'above' if compared.certain else 'within'} the noise of {compared.noise:.4f}"
 
 
 RUNG_HEAD = ("steps", "trials", "arrived", "went on", "steps trained", "rank-hours", "steps saved")
@@ -99,16 +100,16 @@ def parameter_names(report: SweepReport) -> list[str]:
 def cells(row: TrialRow, names: Sequence[str]) -> list[str]:
     """A row of the table of trials."""
     head = str(row.trial) if row.parent is None else f"{row.trial} (of {row.parent})"
-    tail = [str(row.last_step), shown(row.value), f"{row.rank_hours:.3g}", row.outcome]
-    return [head, *(shown(row.parameters.get(name)) for name in names), *tail]
+    tail = [str(row.last_step), format_value(row.value), f"{row.rank_hours:.3g}", row.outcome]
+    return [head, *(format_value(row.parameters.get(name)) for name in names), *tail]
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as a table has it; "-" for None. Of a section, the fields."""
     if value is None:
         return "-"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {shown(each)}" for name, each in value.items())
+        return ", ".join(f"{name}: {format_value(entry)}" for name, entry in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -52,9 +52,9 @@ class HyperbandBrackets:
 
     def bracket(self, number: int) -> int:
         """The bracket of a trial: spread by `weights`, a function of the trial's number alone."""
-        place = (number * GOLDEN) % 2**32 * sum(self.weights)
+        position = (number * GOLDEN) % 2**32 * sum(self.weights)
         ends = itertools.accumulate(self.weights)
-        return next(bracket for bracket, end in enumerate(ends) if place < end * 2**32)
+        return next(bracket for bracket, end in enumerate(ends) if position < end * 2**32)
 
     @functools.cached_property
     def weights(self) -> tuple[int, ...]:
@@ -71,4 +71,4 @@ class HyperbandBrackets:
         return self.halving.rungs[bracket:]
 
     def _of_bracket(self, sweep: SweepState, rung: int, bracket: int) -> tuple[RungArrival, ...]:
-        return tuple(each for each in sweep.arrivals.get(rung, ()) if self.bracket(each.trial) == bracket)
+        return tuple(arrival for arrival in sweep.arrivals.get(rung, ()) if self.bracket(arrival.trial) == bracket)

@@ -26,7 +26,7 @@ class MedianRule:
     def judge(self, sweep: SweepState) -> Decided | None:
         for arrival in sweep.unjudged:
             at_rung = sweep.arrivals[arrival.rung]
-            earlier = [sweep.trials[each.trial] for each in at_rung[: at_rung.index(arrival)]]
+            earlier = [sweep.trials[arrival.trial] for arrival in at_rung[: at_rung.index(arrival)]]
             stops = self._stops(sweep.trials[arrival.trial], earlier, arrival.rung)
             return Decided(trial=arrival.trial, step=arrival.rung, verdict="stop" if stops else "go on")
         return None
@@ -35,11 +35,11 @@ class MedianRule:
         return None
 
     def _stops(self, trial: Trial, earlier: list[Trial], rung: int) -> bool:
-        mine = _up_to(trial, rung)
-        if not mine:  # it has diverged
+        losses = _up_to(trial, rung)
+        if not losses:  # it has diverged
             return True
         best = [min(values) for other in earlier if (values := _up_to(other, rung))]
-        return len(best) >= self.startup and min(mine) > statistics.median(best)
+        return len(best) >= self.startup and min(losses) > statistics.median(best)
 
 
 def _up_to(trial: Trial, rung: int) -> list[float]:

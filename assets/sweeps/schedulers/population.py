@@ -74,7 +74,7 @@ def _interval(sweep: SweepState) -> int | None:
     at = [
         trial.paused_at
         for trial in sweep.paused
-        if trial.waits and (trial.number, trial.paused_at) not in sweep.verdicts
+        if trial.is_waiting and (trial.number, trial.paused_at) not in sweep.verdicts
     ]
     return min((step for step in at if step is not None), default=None)
 
@@ -83,7 +83,7 @@ def _members_at(sweep: SweepState, step: int | None) -> list[Trial]:
     """The members that stand at an interval, the best first: by value, and equal ones by number."""
     there = [trial for trial in sweep.paused if trial.paused_at == trial.until == step]
     worst = float("inf")
-    value = {trial.number: worst if (found := trial.reports.get(step or 0)) is None else found for trial in there}
+    value = {trial.number: worst if (report := trial.reports.get(step or 0)) is None else report for trial in there}
     return sorted(there, key=lambda trial: (value[trial.number], trial.number))
 
 
@@ -91,11 +91,13 @@ def _on_their_way(sweep: SweepState, step: int) -> bool:
     """Whether a member may still come to an interval."""
     if sweep.drawn < sweep.budget.trials or any(trial.until <= step for trial in sweep.retryable):
         return True
-    return any(trial.until <= step and not trial.waits for trial in sweep.not_ended if not trial.told_to_stop)
+    return any(trial.until <= step and not trial.is_waiting for trial in sweep.not_ended if not trial.told_to_stop)
 
 
 def _goes_on(sweep: SweepState, trial: Trial) -> bool:
     """Whether a trial that waits has its verdict, which was to go on."""
     return (
-        trial.waits and trial.paused_at is not None and sweep.verdicts.get((trial.number, trial.paused_at)) == "go on"
+        trial.is_waiting
+        and trial.paused_at is not None
+        and sweep.verdicts.get((trial.number, trial.paused_at)) == "go on"
     )

@@ -76,21 +76,21 @@ def promoted(
     sweep: SweepState, arrivals: Sequence[RungArrival], rung: int, eta: int, noise: float | None, is_last: bool
 ) -> int | None:
     """The trial that goes on from a rung now, if any: of the best floor(n / eta), rounded up once all have come."""
-    ranked = [each for each in arrivals if each.value is not None and each.trial not in sweep.failed_trials]
-    ranked.sort(key=lambda each: each.value or 0.0)
+    ranked = [arrival for arrival in arrivals if arrival.value is not None and arrival.trial not in sweep.failed_trials]
+    ranked.sort(key=lambda arrival: arrival.value or 0.0)
     share = -(-len(arrivals) // eta) if is_last else len(arrivals) // eta
-    for each in ranked[:share]:
-        if _waits_at(sweep, each.trial, rung):
-            return each.trial
+    for candidate in ranked[:share]:
+        if _waits_at(sweep, candidate.trial, rung):
+            return candidate.trial
     if share == 1 < len(ranked) and _waits_at(sweep, ranked[1].trial, rung):
         best, second = ranked[:2]
         assert best.value is not None and second.value is not None
-        mine, other = sweep.trials[second.trial].reports, sweep.trials[best.trial].reports
-        if ties.are_tied(best.value, second.value, (mine, other), rung, noise):
+        second_reports, other = sweep.trials[second.trial].reports, sweep.trials[best.trial].reports
+        if ties.are_tied(best.value, second.value, (second_reports, other), rung, noise):
             return second.trial
     return None
 
 
 def _waits_at(sweep: SweepState, number: int, rung: int) -> bool:
     trial = sweep.trials[number]
-    return trial.waits and trial.paused_at == rung
+    return trial.is_waiting and trial.paused_at == rung

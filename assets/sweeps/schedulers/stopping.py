@@ -46,10 +46,10 @@ def judged(
     for arrival in arrivals:
         at_rung = sweep.arrivals[arrival.rung] if peers is None else peers
         earlier = at_rung[: at_rung.index(arrival)]
-        said = verdict([each.value for each in earlier], arrival.value, eta)
-        if said == "stop" and _tied_with_the_best(sweep, earlier, arrival, noise):
-            said = "go on"
-        return Decided(trial=arrival.trial, step=arrival.rung, verdict=said)
+        decision = verdict([arrival.value for arrival in earlier], arrival.value, eta)
+        if decision == "stop" and _tied_with_the_best(sweep, earlier, arrival, noise):
+            decision = "go on"
+        return Decided(trial=arrival.trial, step=arrival.rung, verdict=decision)
     return None
 
 
@@ -71,9 +71,9 @@ def _tied_with_the_best(
     sweep: SweepState, earlier: Sequence[RungArrival], arrival: RungArrival, noise: float | None
 ) -> bool:
     """Whether a trial is the second of its rung, and no further from the first than the noise."""
-    values = [(each.value, each.trial) for each in earlier if each.value is not None]
+    values = [(arrival.value, arrival.trial) for arrival in earlier if arrival.value is not None]
     if arrival.value is None or sum(value <= arrival.value for value, _ in values) != 1:
         return False
     best, leader = min(values)
-    mine, other = sweep.trials[arrival.trial].reports, sweep.trials[leader].reports
-    return ties.are_tied(best, arrival.value, (mine, other), arrival.rung, noise)
+    reports, other = sweep.trials[arrival.trial].reports, sweep.trials[leader].reports
+    return ties.are_tied(best, arrival.value, (reports, other), arrival.rung, noise)

@@ -17,21 +17,23 @@ More keeps more of the best and costs more: on the curves of `benchmarks.sweep` 
 and came within .005 of the best in 6 of 10 seeds, 1 saved 93.5 % (9 of 10), 2 saved 92.5 % (9 of 10)."""
 
 
-def band(mine: Reports, other: Reports, step: int, given: float | None) -> float | None:
-    """The difference within which two trials are tied at `step`: `given`, or estimated from their reports up to there.
+def band(reports: Reports, other: Reports, step: int, known_noise: float | None) -> float | None:
+    """The difference within which two trials are tied at `step`: `known_noise`, or estimated from their reports.
 
     The deviation of a difference is the root of the sum of both variances. None where it is not known: then no two
     values are tied.
     """
-    if given is not None:
-        return given
-    one, two = noise(mine, step), noise(other, step)
+    if known_noise is not None:
+        return known_noise
+    one, two = noise(reports, step), noise(other, step)
     return None if one is None or two is None else SIGMAS * math.hypot(one, two)
 
 
-def are_tied(better: float, worse: float, reports: tuple[Reports, Reports], step: int, given: float | None) -> bool:
+def are_tied(
+    better: float, worse: float, reports: tuple[Reports, Reports], step: int, known_noise: float | None
+) -> bool:
     """Whether two values of a rung are no further apart than their noise, given the reports of both trials."""
-    margin = band(*reports, step, given)
+    margin = band(*reports, step, known_noise)
     return margin is not None and worse - better <= margin
 
 
@@ -42,7 +44,7 @@ def noise(reports: Reports, step: int) -> float | None:
     6 times its variance; 0.6745 is the median size of a standard normal number (Gasser, Sroka and Jennen-Steinmetz,
     Biometrika 1986). None for fewer than `ENOUGH` reports.
     """
-    values = [reports[each] for each in sorted(reports) if each <= step][-WINDOW:]
+    values = [reports[rung] for rung in sorted(reports) if rung <= step][-WINDOW:]
     finite = [value for value in values if value is not None]
     if len(finite) < ENOUGH:
         return None

@@ -43,9 +43,9 @@ class NodeHealth:
     """None where no other than Slipway places work."""
     clock: Callable[[], float] = time.time
 
-    def suspect(self, node: str, found: Iterable[Evidence], who: str) -> NodeRecord | None:
+    def suspect(self, node: str, new_evidence: Iterable[Evidence], who: str) -> NodeRecord | None:
         """Take in what speaks against a node; the transition that follows, None when none does. Raises Unavailable."""
-        evidence = list(found)
+        evidence = list(new_evidence)
         return self._decide(
             node, lambda record: transitions.suspected(record, evidence, self._around(node), self.rules, who, self._now)
         )
@@ -65,7 +65,7 @@ class NodeHealth:
         """Whether a suspect is to be measured: no preflight has come after its newest incident. Raises Unavailable."""
         if not self.rules.preflight_incidents or record.standing is not Standing.SUSPECT:
             return False
-        incidents = {each.id for each in record.evidence if each.fault != suspicion.PREFLIGHT}
+        incidents = {evidence.id for evidence in record.evidence if evidence.fault != suspicion.PREFLIGHT}
         return not incidents <= self.preflights.answered(record.node)
 
     @property
@@ -139,9 +139,9 @@ class NodeHealth:
                 return after
 
     def _around(self, node: str) -> Surroundings:
-        fleet = {each.name for each in self.nodes()}
+        fleet = {node_of_fleet.name for node_of_fleet in self.nodes()}
         standings = self.register.newest()
-        out = tuple(name for name, each in standings.items() if name in fleet and each.standing.lacks)
+        out = tuple(name for name, record in standings.items() if name in fleet and record.standing.lacks)
         return Surroundings(len(fleet), out, self._is_exempt(node))
 
     def _is_exempt(self, node: str) -> bool:
@@ -149,6 +149,6 @@ class NodeHealth:
         return exempt_here or (self.scheduler is not None and self.scheduler.is_exempt(node))
 
     def _must_exist(self, node: str) -> None:
-        names = [each.name for each in self.nodes()]
+        names = [fleet_node.name for fleet_node in self.nodes()]
         if node not in names:
             raise ValueError(f"node {node}: found no such node in the fleet, expected one of {', '.join(names)}")

@@ -52,7 +52,7 @@ class PreflightHistory:
 
     def answered(self, node: str) -> set[str]:
         """The ids of the evidence after which the node was measured. Raises Unavailable."""
-        return {id for each in self.of(node) for id in each.answers}
+        return {id for preflight in self.of(node) for id in preflight.answers}
 
     def add(self, record: PreflightRecord) -> PreflightRecord:
         """Write a record, and return it with its number. Raises OSError and Unavailable."""
@@ -63,10 +63,10 @@ class PreflightHistory:
 
     def _numbers(self, node: str) -> list[int]:
         try:
-            found = map(_NAME.fullmatch, files.entries(self.durable / NODES / node / FOLDER) or ())
+            matches = map(_NAME.fullmatch, files.entries(self.durable / NODES / node / FOLDER) or ())
         except files.Unreadable as error:
             raise Unavailable(str(error)) from error
-        return sorted(int(match[1]) for match in found if match)
+        return sorted(int(match[1]) for match in matches if match)
 
     def _read(self, node: str, number: int) -> PreflightRecord:
         try:

@@ -99,7 +99,7 @@ class NodeRecord:
         return self.applied and self.standing.out_of_service
 
     def knows(self, evidence: Evidence) -> bool:
-        return evidence.id in {each.id for each in (*self.evidence, *self.answered)}
+        return evidence.id in {known.id for known in (*self.evidence, *self.answered)}
 
 
 def unknown(node: str) -> NodeRecord:

@@ -36,13 +36,14 @@ def by_incident(incident: IncidentRecord, training: str, nodes: int) -> Iterator
         return
     fault = f"Xid {codes[0]}" if codes else incident.kind
     for node in sorted(set(incident.nodes)):
-        id, why = f"{training}/{incident.id}", f"{training}: {incident.reason}"
+        id = f"{training}/{incident.id}"
+        why = f"{training}: {incident.reason}"
         yield node, Evidence(id, fault, why, weight, incident.at, training)
 
 
-def by_kernel(said: Sequence[str], training: str, incident: IncidentRecord) -> Iterator[Evidence]:
+def by_kernel(kernel_lines: Sequence[str], training: str, incident: IncidentRecord) -> Iterator[Evidence]:
     """The Xids that a node's kernel logged before an incident, as evidence; a process killed for memory is none."""
-    for line in said:
+    for line in kernel_lines:
         if (codes := xid.codes(line)) and (weight := _weight(line, codes)) is not None:
             id = f"{training}/{incident.id}/Xid {codes[0]}"
             yield Evidence(id, f"Xid {codes[0]}", f"{training}: {line}", weight, incident.at, training)

@@ -25,17 +25,17 @@ class Surroundings:
 
 
 def suspected(
-    record: NodeRecord, found: Iterable[Evidence], around: Surroundings, rules: HealthRules, who: str, now: float
+    record: NodeRecord, observed: Iterable[Evidence], around: Surroundings, rules: HealthRules, who: str, now: float
 ) -> NodeRecord | None:
     """After evidence was looked for: what is new is noted, and what is too old is dropped.
 
     Call it also with none: a guard may be open by now, and a suspicion may have expired.
     """
     since = now - rules.window_days * DAY
-    new = [each for each in found if each.at >= since and not record.knows(each)]
-    held = tuple(each for each in record.evidence if each.at >= since)
-    evidence = (*held, *new)
-    noted = replace(record, evidence=evidence, answered=tuple(each for each in record.answered if each.at >= since))
+    new = [piece for piece in observed if piece.at >= since and not record.knows(piece)]
+    recent = tuple(piece for piece in record.evidence if piece.at >= since)
+    evidence = (*recent, *new)
+    noted = replace(record, evidence=evidence, answered=tuple(piece for piece in record.answered if piece.at >= since))
     if record.standing.out_of_service:
         return _next(noted, record.standing, who, _reasons(new), now, record.by_hand) if new else None
     if not evidence:
@@ -147,28 +147,33 @@ def _next(record: NodeRecord, standing: Standing, who: str, why: str, now: float
 def _is_enough(evidence: Iterable[Evidence], rules: HealthRules, on_probation: bool) -> bool:
     """Whether this puts the node into quarantine; on probation, anything that counts does."""
     counting = _counts(evidence, rules)
-    severe = any(each.weight is Weight.SEVERE for each in counting)
+    severe = any(piece.weight is Weight.SEVERE for piece in counting)
     return severe or len(counting) >= (1 if on_probation else rules.incidents)
 
 
 def _counts(evidence: Iterable[Evidence], rules: HealthRules) -> list[Evidence]:
     """What counts against the machine: a program's fault only where several trainings had the same one."""
-    held = list(evidence)
+    pieces = list(evidence)
     trainings: dict[str, set[str]] = {}
-    for each in held:
-        trainings.setdefault(each.fault, set()).add(each.training)
-    return [each for each in held if each.weight is not Weight.PROGRAM or len(trainings[each.fault]) >= rules.trainings]
+    for piece in pieces:
+        trainings.setdefault(piece.fault, set()).add(piece.training)
+    return [
+        counted
+        for counted in pieces
+        if counted.weight is not Weight.PROGRAM or len(trainings[counted.fault]) >= rules.trainings
+    ]
 
 
 def _refusal(node: str, around: Surroundings, rules: HealthRules) -> str:
     """Why a guard keeps the node in service; empty where none does."""
     if around.is_exempt:
         return "it is exempt"
-    others, limit = [each for each in around.out_of_service if each != node], rules.limit(around.nodes)
+    others = [other for other in around.out_of_service if other != node]
+    limit = rules.limit(around.nodes)
     if len(others) < limit:
         return ""
     return f"{', '.join(others)} are out of service, and at most {limit} of {around.nodes} nodes may be"
 
 
 def _reasons(evidence: Iterable[Evidence]) -> str:
-    return "; ".join(each.why for each in evidence)
+    return "; ".join(piece.why for piece in evidence)

@@ -60,33 +60,36 @@ class Cordon:
         act = Act("cordon", node, who, why, time.time(), apply)
         with lock.exclusive(self.durable / FOLDER):
             nodes = self._nodes()
-            found = _found(nodes, node)
-            _must_be_allowed(found, list(nodes.values()))
+            node_object = _node_object(nodes, node)
+            _must_be_allowed(node_object, list(nodes.values()))
             note = atomic.canonical_json({"who": who, "why": why, "at": act.at}).decode()
-            return self._do(act, found, unschedulable=True, note=note)
+            return self._do(act, node_object, unschedulable=True, note=note)
 
     def uncordon(self, node: str, who: str, why: str, apply: bool = False) -> Act:
         """Let new work come to a node that Slipway cordoned. Raises the same as `cordon`."""
         act = Act("uncordon", node, who, why, time.time(), apply)
         with lock.exclusive(self.durable / FOLDER):
-            found = _found(self._nodes(), node)
-            if not found["spec"].get("unschedulable"):
+            node_object = _node_object(self._nodes(), node)
+            if not node_object["spec"].get("unschedulable"):
                 raise ValueError(f"node {node}: found it not cordoned, expected a cordoned node")
-            if CORDONED not in _annotations(found):
+            if CORDONED not in _annotations(node_object):
                 raise ValueError(f"node {node}: it was not cordoned by Slipway; kubectl uncordon {node} takes it back")
-            return self._do(act, found, unschedulable=None, note=None)
+            return self._do(act, node_object, unschedulable=None, note=None)
 
     def is_exempt(self, node: str) -> bool:
         """Whether the node's label keeps it from being cordoned. Raises Unavailable."""
-        found = self._nodes().get(node)
-        return found is not None and found["metadata"].get("labels", {}).get(EXEMPT) == "never"
+        node_object = self._nodes().get(node)
+        return node_object is not None and node_object["metadata"].get("labels", {}).get(EXEMPT) == "never"
 
-    def _do(self, act: Act, found: KubernetesObject, unschedulable: bool | None, note: str | None) -> Act:
+    def _do(self, act: Act, node_object: KubernetesObject, unschedulable: bool | None, note: str | None) -> Act:
         """Record the act and change the node as it was found; when that fails, record the failure."""
         if not act.applied:
             return act
         change = {
-            "metadata": {"resourceVersion": found["metadata"]["resourceVersion"], "annotations": {CORDONED: note}},
+            "metadata": {
+                "resourceVersion": node_object["metadata"]["resourceVersion"],
+                "annotations": {CORDONED: note},
+            },
             "spec": {"unschedulable": unschedulable},
         }
         self._record(act, "")
@@ -120,7 +123,7 @@ def _must_be_allowed(node: KubernetesObject, fleet: list[KubernetesObject]) -> N
         raise ValueError(f"node {name}: it is cordoned already{_by_whom(node)}")
     if node["metadata"].get("labels", {}).get(EXEMPT) == "never":
         raise ValueError(f"node {name}: its label {EXEMPT}=never keeps it from being cordoned")
-    cordoned = [each["metadata"]["name"] for each in fleet if each["spec"].get("unschedulable")]
+    cordoned = [other["metadata"]["name"] for other in fleet if other["spec"].get("unschedulable")]
     if len(cordoned) >= limit(len(fleet)):
         raise ValueError(
             f"node {name}: {', '.join(cordoned)} are cordoned already, and at most {limit(len(fleet))} of {len(fleet)} "
@@ -128,7 +131,7 @@ def _must_be_allowed(node: KubernetesObject, fleet: list[KubernetesObject]) -> N
         )
 
 
-def _found(nodes: dict[str, KubernetesObject], name: str) -> KubernetesObject:
+def _node_object(nodes: dict[str, KubernetesObject], name: str) -> KubernetesObject:
     if name not in nodes:
         raise ValueError(f"node {name}: found no such node in the fleet, expected one of {', '.join(sorted(nodes))}")
     return nodes[name]
@@ -139,8 +142,8 @@ def _by_whom(node: KubernetesObject) -> str:
     if note is None:
         return ", not by Slipway"
     try:
-        said = parsing.value(note)
-        return f", by {said['who']}: {said['why']}"
+        author = parsing.value(note)
+        return f", by {author['who']}: {author['why']}"
     except (ValueError, KeyError, TypeError):  # anybody who may change nodes may have written it
         return f", with the note {note[:200]!r}"
 

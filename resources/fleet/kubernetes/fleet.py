@@ -37,8 +37,8 @@ class KubernetesFleet:
         Raises Unavailable also when no node has the labels, unless an autoscaler may have taken all: a mistake in the
         settings must not look like a lost fleet.
         """
-        found = self.reader.list(NODES, self.cluster.node_selector)
-        if not found and not self.cluster.demand_priority:
+        node_objects = self.reader.list(NODES, self.cluster.node_selector)
+        if not node_objects and not self.cluster.demand_priority:
             raise Unavailable(
                 f"found no node with the labels {dict(self.cluster.node_selector)}; label the nodes of the fleet, "
                 "or change compute.cluster.node_selector in the platform's settings"
@@ -46,7 +46,7 @@ class KubernetesFleet:
         now = self.clock()
         if not 0 <= now - self._warned_at <= EVENTS_SECONDS:
             self._warnings, self._warned_at = self._read_warnings(), now
-        return sorted((self._read(node, now) for node in found), key=lambda node: node.name)
+        return sorted((self._read(node, now) for node in node_objects), key=lambda node: node.name)
 
     def _read(self, node: KubernetesObject, now: float) -> Node:
         return node_health.read(node, self._warnings.get(node["metadata"]["name"], []), self._rules, now)

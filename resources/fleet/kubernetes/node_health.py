@@ -72,11 +72,11 @@ def read(node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: No
     findings = list(_findings(node, warnings, rules, now))
     if not findings:
         return Node(name, ready=True)
-    fatal = [each for each in findings if each.ends_work]
-    shown = fatal or findings
-    since = min((each.since for each in shown if each.since is not None), default=None)
-    fault = "; ".join(each.reason for each in findings if each.is_of_hardware)
-    return Node(name, False, "; ".join(each.reason for each in shown), since, cordoned=not fatal, fault=fault)
+    fatal = [finding for finding in findings if finding.ends_work]
+    reported = fatal or findings
+    since = min((finding.since for finding in reported if finding.since is not None), default=None)
+    fault = "; ".join(finding.reason for finding in findings if finding.is_of_hardware)
+    return Node(name, False, "; ".join(finding.reason for finding in reported), since, cordoned=not fatal, fault=fault)
 
 
 def _findings(
@@ -84,7 +84,7 @@ def _findings(
 ) -> Iterator[NodeFinding]:
     if deleted_at := node["metadata"].get("deletionTimestamp"):
         yield NodeFinding("it is being deleted", time_seconds(deleted_at), ends_work=True)
-    conditions = {each["type"]: each for each in node.get("status", {}).get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in node.get("status", {}).get("conditions") or ()}
     ready = conditions.get("Ready", {"status": "Unknown"})
     yield from _unready(ready, rules.patience_seconds, now)
     for name in rules.problems:
@@ -117,7 +117,8 @@ def _problem(condition: Mapping[str, Any]) -> Iterator[NodeFinding]:
 def _xids(warnings: Iterable[KubernetesObject], ready_since: float | None) -> Iterator[NodeFinding]:
     """Errors of the machine since it last became ready: a reboot has cleared those before."""
     for event in warnings:
-        at, codes = _last_seen(event), xid.machine_codes(event.get("message", ""))
+        at = _last_seen(event)
+        codes = xid.machine_codes(event.get("message", ""))
         if codes and (at is None or ready_since is None or at >= ready_since):
             named = ", ".join(f"{code} ({xid.action(code)})" for code in codes)
             yield NodeFinding(f"Xid {named}: {event['message']}", at, ends_work=True, is_of_hardware=True)
@@ -126,7 +127,11 @@ def _xids(warnings: Iterable[KubernetesObject], ready_since: float | None) -> It
 def _taints(node: KubernetesObject, tolerations: Iterable[Mapping[str, str]]) -> Iterator[NodeFinding]:
     for taint in node["spec"].get("taints") or ():
         is_repeated = taint["key"] in ALSO_CONDITIONS + ALSO_IN_THE_SPEC
-        if taint["effect"] not in SCHEDULING or is_repeated or any(_tolerates(each, taint) for each in tolerations):
+        if (
+            taint["effect"] not in SCHEDULING
+            or is_repeated
+            or any(_tolerates(toleration, taint) for toleration in tolerations)
+        ):
             continue
         value = f"={taint['value']}" if taint.get("value") else ""
         reason = f"its taint {taint['key']}{value}:{taint['effect']} is not tolerated"
@@ -144,8 +149,8 @@ def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
 
 
 def _sentence(name: str, condition: Mapping[str, Any]) -> str:
-    words = filter(None, [condition.get("reason"), condition.get("message")])
-    return ": ".join([f"{name} is {condition['status']}", *words])
+    details = filter(None, [condition.get("reason"), condition.get("message")])
+    return ": ".join([f"{name} is {condition['status']}", *details])
 
 
 def _since(condition: Mapping[str, Any]) -> float | None:

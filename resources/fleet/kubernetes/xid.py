@@ -54,8 +54,8 @@ def machine_codes(message: str) -> list[int]:
 
 def _wants_recovery(code: int, message: str) -> bool:
     """154 reports the action that the driver itself now demands."""
-    found = _RECOVERY.search(message)
-    return code == 154 and found is not None and found[1].lower() != "none"
+    match = _RECOVERY.search(message)
+    return code == 154 and match is not None and match[1].lower() != "none"
 
 
 def _codes_of(text: str) -> list[int]:

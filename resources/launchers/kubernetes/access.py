@@ -1,6 +1,6 @@
 """Which kinds of object Slipway reads and writes for its jobs, derived from the kinds of workload. Pure.
 
-The mirror holds what `held` lists, and the chart's role for launchers has the `rights`.
+The mirror holds what `mirrored_kinds` lists, and the chart's role for launchers has the `rights`.
 """
 
 from collections.abc import Iterable
@@ -18,16 +18,21 @@ LOOK = ("get", "list", "watch")
 MAKE = ("create", *LOOK, "delete")
 
 
-def made(kinds: Kinds = ALL) -> tuple[Resource, ...]:
+def created_kinds(kinds: Kinds = ALL) -> tuple[Resource, ...]:
     """The kinds of the objects that launchers create besides the order and the store's pod."""
     return tuple(
         dict.fromkeys(
-            [*(each for kind in kinds for each in (*kind.parts, kind.resource)), POD_GROUPS, SERVICES, NETWORK_POLICIES]
+            [
+                *(resource for kind in kinds for resource in (*kind.parts, kind.resource)),
+                POD_GROUPS,
+                SERVICES,
+                NETWORK_POLICIES,
+            ]
         )
     )
 
 
-def held(kinds: Kinds = ALL) -> dict[Resource, str]:
+def mirrored_kinds(kinds: Kinds = ALL) -> dict[Resource, str]:
     """What a mirror holds, since sensors read it in every tick: each kind with the label of the objects that matter."""
     return {
         CONFIG_MAPS: JOB,
@@ -42,11 +47,13 @@ def rights(kinds: Kinds = ALL) -> list[dict[str, Any]]:
     """The rules of the role that submits, watches and stops jobs, as a Role holds them."""
     return [
         _rule(CONFIG_MAPS, *MAKE, "patch"),
-        *(_rule(each, *MAKE, *(["patch"] if each == SERVICES else [])) for each in made(kinds)),  # what serves has some
+        *(
+            _rule(resource, *MAKE, *(["patch"] if resource == SERVICES else [])) for resource in created_kinds(kinds)
+        ),  # what serves has some
         _rule(PODS, *MAKE),
         {**_rule(PODS, "get"), "resources": [f"{PODS.plural}/log"]},
         _rule(EVENTS, "list", "watch"),
-        *(_rule(each, *LOOK) for each in (LOCAL_QUEUES, WORKLOADS)),
+        *(_rule(resource, *LOOK) for resource in (LOCAL_QUEUES, WORKLOADS)),
     ]
 
 

@@ -32,25 +32,29 @@ class NodeDemand:
     client: Client
     cluster: Cluster
 
-    def bring_to(self, lacking: Mapping[str, Lack], unknown: Collection[str] = ()) -> None:
+    def bring_to(self, lacks: Mapping[str, Lack], unknown: Collection[str] = ()) -> None:
         """Have placeholders for these trainings and for no others; those of `unknown` stay as they are.
 
         Raises Unavailable, and ValueError for a section that does not fit the cluster's.
         """
-        there = {each["metadata"]["annotations"][NAME]: each for each in self.client.list(JOBS, {KIND: NODES})}
-        for training, found in list(there.items()):
-            wanted = lacking.get(training)
-            if training not in unknown and (wanted is None or wanted.nodes != found["spec"]["parallelism"]):
-                self.client.delete(JOBS, found["metadata"]["name"], found["metadata"]["uid"])
+        there = {
+            placeholder["metadata"]["annotations"][NAME]: placeholder
+            for placeholder in self.client.list(JOBS, {KIND: NODES})
+        }
+        for training, placeholder in list(there.items()):
+            required = lacks.get(training)
+            if training not in unknown and (required is None or required.nodes != placeholder["spec"]["parallelism"]):
+                self.client.delete(JOBS, placeholder["metadata"]["name"], placeholder["metadata"]["uid"])
                 del there[training]
-        for training, lack in lacking.items():
+        for training, lack in lacks.items():
             if training not in there:
                 self.client.create(JOBS, job(training, lack, self.cluster.with_recipe(lack.kubernetes)))
 
 
 def job(training: str, lack: Lack, cluster: Cluster) -> KubernetesObject:
     """The placeholders of one training."""
-    name, labels = names.object_name(f"demand-{training}"), {KIND: NODES, DEMAND: names.label_value(training)}
+    name = names.object_name(f"demand-{training}")
+    labels = {KIND: NODES, DEMAND: names.label_value(training)}
     spec = {
         "parallelism": lack.nodes,
         "completions": lack.nodes,

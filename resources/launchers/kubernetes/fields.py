@@ -36,8 +36,8 @@ def _problems(value: Any, kind: str, where: str) -> Iterator[str]:
         if not isinstance(value, list):
             yield f"{where}: found {value!r}, expected a list"
             return
-        for place, item in enumerate(value):
-            yield from _problems(item, kind[len("list[") : -1], f"{where}[{place}]")
+        for index, item in enumerate(value):
+            yield from _problems(item, kind[len("list[") : -1], f"{where}[{index}]")
     elif not isinstance(value, Mapping):
         yield f"{where}: found {value!r}, expected a mapping"
     elif kind.startswith("dict["):

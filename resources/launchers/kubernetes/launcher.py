@@ -71,8 +71,8 @@ class KubernetesLauncher:
 
     def poll(self, name: str) -> Status:
         """Where the job stands."""
-        found = self._status(name, self._reader)
-        return found if self.mirror is None or found.state.live else self._status(name, self.client)
+        status_read = self._status(name, self._reader)
+        return status_read if self.mirror is None or status_read.state.live else self._status(name, self.client)
 
     def cancel(self, name: str, grace_seconds: float) -> None:
         """Ask the job to stop. A repeated call deletes what appeared in between, and does not prolong the grace."""
@@ -92,9 +92,10 @@ class KubernetesLauncher:
         if order is None or self._status(name, self._reader).state is not JobState.RUNNING:
             return ()
         pods = [pod for pod in pod_facts.current(self._pods(order, self._reader)) if not pod.is_over]
-        here = [node for node in nodes if node in {pod.node for pod in pods}]
-        others, unplaced = [node for node in nodes if node not in here], sum(not pod.node for pod in pods)
-        return (*here, *others[:unplaced])
+        placed = [node for node in nodes if node in {pod.node for pod in pods}]
+        others = [node for node in nodes if node not in placed]
+        unplaced = sum(not pod.node for pod in pods)
+        return (*placed, *others[:unplaced])
 
     def release(self, name: str) -> bool:
         """Remove a terminal job: the cluster removes all objects of the job with its order."""
@@ -111,8 +112,8 @@ class KubernetesLauncher:
         order = self._order(name, self.client)
         if order is None:
             return {}
-        found = self.client.list(PODS, {JOB: order.name})
-        placed = sorted((pod for pod in found if pod["spec"].get("nodeName")), key=_by_age)
+        pods = self.client.list(PODS, {JOB: order.name})
+        placed = sorted((pod for pod in pods if pod["spec"].get("nodeName")), key=_by_age)
         with ThreadPoolExecutor(LOG_READERS) as readers:
             texts = list(readers.map(lambda pod: self._log(pod, tail_bytes), placed))
         by_node: dict[str, str] = {}
@@ -124,17 +125,17 @@ class KubernetesLauncher:
     def _accepted(self, job: Job, cluster: Cluster) -> tuple[JobOrder, bool]:
         """The job's order, and whether it is new. Raises ValueError for another job's order, and as
         `_must_be_possible`."""
-        wanted = orders.written(names.object_name(job.name), job)
-        found = self.client.get(CONFIG_MAPS, wanted["metadata"]["name"])
-        if found is None:
+        document_of_order = orders.written(names.object_name(job.name), job)
+        config_map = self.client.get(CONFIG_MAPS, document_of_order["metadata"]["name"])
+        if config_map is None:
             self._must_be_possible(job, cluster)
-            made = self.client.create(CONFIG_MAPS, wanted)
-            if made is not None:
-                return orders.read(made), True
-            found = self.client.get(CONFIG_MAPS, wanted["metadata"]["name"])
-        if found is None:
+            created = self.client.create(CONFIG_MAPS, document_of_order)
+            if created is not None:
+                return orders.read(created), True
+            config_map = self.client.get(CONFIG_MAPS, document_of_order["metadata"]["name"])
+        if config_map is None:
             raise Unavailable(f"job {job.name}: it was removed while it was submitted")
-        order = orders.read(found)
+        order = orders.read(config_map)
         document.must_be_the_same(document.of(job), order.job)
         return order, False
 
@@ -144,15 +145,15 @@ class KubernetesLauncher:
         for resource in (self.workload.resource, *([LOCAL_QUEUES] if cluster.queue else [])):
             if not self.client.serves(resource):
                 raise PlatformFault(f"job {job.name}: {answers.missing(resource)}")
-        found = self._reader.list(NODES, cluster.node_selector)
-        nodes = [node["metadata"]["name"] for node in found]
+        fleet = self._reader.list(NODES, cluster.node_selector)
+        nodes = [node["metadata"]["name"] for node in fleet]
         if not nodes:
             raise PlatformFault(
                 f"job {job.name}: found no node with the labels {dict(cluster.node_selector)}; label the nodes of the "
                 "fleet, or change compute.cluster.node_selector in the platform's settings"
             )
         document.must_be_possible(job, nodes)
-        if reason := misfit(cluster.requested, found):
+        if reason := misfit(cluster.requested, fleet):
             raise DoesNotFit(
                 f"job {job.name}: its pods fit on no node: {reason}; ask for less in placement.kubernetes.resources of "
                 "the recipe, or in compute.cluster.resources of the platform's settings"
@@ -170,8 +171,8 @@ class KubernetesLauncher:
         resource = NETWORK_POLICIES if part["kind"] == NETWORK_POLICIES.kind else self.workload.resource_of(part)
         if self.client.create(resource, orders.owned(part, order)) is not None:
             return
-        found = self.client.get(resource, part["metadata"]["name"])
-        if found is None or not orders.belongs(found, order):
+        present = self.client.get(resource, part["metadata"]["name"])
+        if present is None or not orders.belongs(present, order):
             raise Unavailable(f"{resource.kind} {part['metadata']['name']} of an earlier job is still being removed")
 
     def _stop_if_cancelled(self, name: str) -> None:
@@ -202,16 +203,16 @@ class KubernetesLauncher:
         return self.mirror or self.client
 
     def _order(self, name: str, reader: ClusterReader) -> JobOrder | None:
-        found = reader.get(CONFIG_MAPS, names.object_name(name))
+        config_map = reader.get(CONFIG_MAPS, names.object_name(name))
         try:
-            return orders.read(found) if found is not None else None
+            return orders.read(config_map) if config_map is not None else None
         except ValueError as error:
             raise Unavailable(f"job {name}: {error}") from error
 
     def _main(self, order: JobOrder, reader: ClusterReader) -> KubernetesObject | None:
         """The main object of the order's workload; None for that of an earlier order, which is being removed."""
-        found = reader.get(self.workload.resource, order.name)
-        return found if found is not None and orders.belongs(found, order) else None
+        workload = reader.get(self.workload.resource, order.name)
+        return workload if workload is not None and orders.belongs(workload, order) else None
 
     def _pods(self, order: JobOrder, reader: ClusterReader) -> list[PodFacts]:
         return [pod_facts.of(pod) for pod in reader.list(PODS, {JOB: order.name})]
@@ -220,13 +221,15 @@ class KubernetesLauncher:
         order = self._order(name, reader)
         if order is None:
             return Status(JobState.MISSING)
-        main, pods, now = self._main(order, reader), self._pods(order, reader), time.time()
+        main = self._main(order, reader)
+        pods = self._pods(order, reader)
+        now = time.time()
         overdue = {pod.node for pod in pods if status.is_overdue(pod, now)}
         silent = {node for node in overdue if not _is_ready(reader.get(NODES, node))}
-        found = status.of(order, self.workload.read(main) if main else None, pods, silent, now)
-        if found.state is JobState.PENDING and main is not None and order.cancellation is None:
-            return replace(found, reason=self._wait(order, main, pods, reader) or found.reason)
-        return found
+        job_status = status.of(order, self.workload.read(main) if main else None, pods, silent, now)
+        if job_status.state is JobState.PENDING and main is not None and order.cancellation is None:
+            return replace(job_status, reason=self._wait(order, main, pods, reader) or job_status.reason)
+        return job_status
 
     def _wait(self, order: JobOrder, main: KubernetesObject, pods: list[PodFacts], reader: ClusterReader) -> str:
         """What a pending job waits for; empty where that cannot be found out."""
@@ -245,8 +248,8 @@ class KubernetesLauncher:
         try:
             text = self.client.log(name, pod_facts.container_name(pod), tail_bytes)
         except Unavailable as error:
-            return f"{pod_facts.last_words(pod)}\n(the rest of the log cannot be read: {error})\n".lstrip("\n")
-        return pod_facts.last_words(pod) if text is None else text
+            return f"{pod_facts.last_output(pod)}\n(the rest of the log cannot be read: {error})\n".lstrip("\n")
+        return pod_facts.last_output(pod) if text is None else text
 
 
 def _by_age(pod: KubernetesObject) -> tuple[str, str]:

@@ -34,5 +34,5 @@ def label_value(text: str) -> str:
 def _mapped(readable: str, text: str, length: int) -> str:
     """`readable` and the hash of `text` (60 bits of SHA-256), cut to `length`."""
     mark = MARK + base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:12]
-    kept = re.sub("-+", "-", readable)[: length - len(mark)].rstrip("-_.")
-    return (kept or "x") + mark
+    prefix = re.sub("-+", "-", readable)[: length - len(mark)].rstrip("-_.")
+    return (prefix or "x") + mark

@@ -52,8 +52,8 @@ class JobOrder:
 
 def written(name: str, job: Job) -> KubernetesObject:
     """The order of a job, to be created. Raises ValueError when the job's config is not JSON."""
-    wanted = document.of(job)
-    files = {JOB_FILE: wanted, pods.CONFIG_FILE: wanted["config"]}
+    job_document = document.of(job)
+    files = {JOB_FILE: job_document, pods.CONFIG_FILE: job_document["config"]}
     return {
         "apiVersion": CONFIG_MAPS.api_version,
         "kind": CONFIG_MAPS.kind,
@@ -63,10 +63,10 @@ def written(name: str, job: Job) -> KubernetesObject:
     }
 
 
-def read(found: KubernetesObject) -> JobOrder:
+def read(config_map: KubernetesObject) -> JobOrder:
     """The order in a ConfigMap. Raises ValueError for a ConfigMap that is no order."""
-    metadata = found["metadata"]
-    if JOB_FILE not in found.get("data", {}):
+    metadata = config_map["metadata"]
+    if JOB_FILE not in config_map.get("data", {}):
         raise ValueError(
             f"ConfigMap {metadata['name']}: found no {JOB_FILE}, expected the order of a job; remove the ConfigMap, or "
             "give it another name"
@@ -75,7 +75,7 @@ def read(found: KubernetesObject) -> JobOrder:
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
-        job=parsing.value(found["data"][JOB_FILE]),
+        job=parsing.value(config_map["data"][JOB_FILE]),
         submitted_at=time_seconds(metadata["creationTimestamp"]),
         cancellation=_cancellation(metadata.get("annotations", {})),
     )

@@ -52,7 +52,7 @@ def _problems_for_us(before: KubernetesObject, after: KubernetesObject, whose: s
     label = before["metadata"]["labels"][JOB]
     if after.get("metadata", {}).get("labels", {}).get(JOB) != label:
         yield f"{whose}.metadata.labels.{JOB}: expected {label!r}: the launcher finds the job's pods by it"
-    if CONTAINER not in [each["name"] for each in after["spec"]["containers"]]:
+    if CONTAINER not in [container["name"] for container in after["spec"]["containers"]]:
         yield f"{whose}.spec.containers: expected a container {CONTAINER!r}: it runs the job"
     if after["spec"].get("restartPolicy") != "Never":
         yield f"{whose}.spec.restartPolicy: expected 'Never': only the next incarnation restarts a job"
@@ -84,8 +84,8 @@ def _merge(there: Any, patch: Mapping[str, Any], where: str) -> KubernetesObject
 def _merge_list(there: Sequence[Any], patch: Sequence[Any], key: str, where: str) -> list[Any]:
     """Items with the same `key` are merged in place; new items follow."""
     merged = {item[key]: item for item in there}
-    for place, item in enumerate(patch):
-        path = f"{where}[{place}]"
+    for index, item in enumerate(patch):
+        path = f"{where}[{index}]"
         if not isinstance(item, Mapping) or key not in item:
             raise ValueError(f"{path}: found {item!r}, expected a mapping with the field {key}")
         if item.get(DIRECTIVE) == "delete":

@@ -33,8 +33,8 @@ def of(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
 
 def annotations(cluster: Cluster) -> dict[str, str]:
     """The annotations of the pods for a queue that chooses the nodes."""
-    asked = cluster.queue and cluster.topology and cluster.spread == "pack"
-    return {KUEUE_TOPOLOGY: cluster.topology} if asked else {}
+    is_packed = cluster.queue and cluster.topology and cluster.spread == "pack"
+    return {KUEUE_TOPOLOGY: cluster.topology} if is_packed else {}
 
 
 def _affinity(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
@@ -77,5 +77,5 @@ def tolerations(cluster: Cluster) -> list[Any]:
         }
         for condition in ("not-ready", "unreachable")
     ]
-    asked = [*cluster.tolerations, *(cluster.spot_tolerations if cluster.spot else ()), *gone]
-    return [dict(each) for each in asked]
+    tolerated = [*cluster.tolerations, *(cluster.spot_tolerations if cluster.spot else ()), *gone]
+    return [dict(taint) for taint in tolerated]

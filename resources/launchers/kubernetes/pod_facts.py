@@ -70,12 +70,13 @@ class PodFacts:
 
 def current(pods: Iterable[PodFacts]) -> list[PodFacts]:
     """The pods without those that were replaced: of each index the one that was made last."""
-    found = {pod.index if pod.index >= 0 else pod.name: pod for pod in sorted(pods, key=lambda pod: pod.created)}
-    return sorted(found.values(), key=lambda pod: (pod.index, pod.name))
+    by_index = {pod.index if pod.index >= 0 else pod.name: pod for pod in sorted(pods, key=lambda pod: pod.created)}
+    return sorted(by_index.values(), key=lambda pod: (pod.index, pod.name))
 
 
 def of(pod: KubernetesObject) -> PodFacts:
-    metadata, status = pod["metadata"], pod.get("status", {})
+    metadata = pod["metadata"]
+    status = pod.get("status", {})
     container = _container(pod)
     ended = container.get("terminated")
     begun = ended or container.get("running") or {}
@@ -102,10 +103,10 @@ def container_name(pod: KubernetesObject) -> str:
     return name
 
 
-def last_words(pod: KubernetesObject) -> str:
+def last_output(pod: KubernetesObject) -> str:
     """The end of a failed container's output, which the pod's status keeps."""
-    words: str = _container(pod).get("terminated", {}).get("message", "")
-    return words
+    message: str = _container(pod).get("terminated", {}).get("message", "")
+    return message
 
 
 def _index(text: str) -> int:
@@ -116,7 +117,10 @@ def _index(text: str) -> int:
 def _container(pod: KubernetesObject) -> KubernetesObject:
     """The state of the container that runs the job; empty before it has one."""
     name = container_name(pod)
-    states = {each["name"]: each.get("state", {}) for each in pod.get("status", {}).get("containerStatuses") or ()}
+    states = {
+        container_status["name"]: container_status.get("state", {})
+        for container_status in pod.get("status", {}).get("containerStatuses") or ()
+    }
     return states.get(name) or {}
 
 
@@ -139,9 +143,9 @@ def _wait(pod: KubernetesObject) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return f"{condition.get('reason', 'not scheduled')}: {condition.get('message', '')}"
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    waiting = [each.get("state", {}).get("waiting", {}) for each in states]
+    waiting = [container_status.get("state", {}).get("waiting", {}) for container_status in states]
     # These two reasons only mean that the pod is starting.
-    reasons = [each for each in waiting if each.get("reason") not in (None, "ContainerCreating", "PodInitializing")]
+    reasons = [wait for wait in waiting if wait.get("reason") not in (None, "ContainerCreating", "PodInitializing")]
     return f"{reasons[0]['reason']}: {reasons[0].get('message', '')}" if reasons else ""
 
 

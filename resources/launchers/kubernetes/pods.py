@@ -44,10 +44,10 @@ def template(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
     """
     networks = {NETWORKS: ",".join(cluster.networks)} if cluster.networks else {}
     groups = queues.pod_annotations(name, cluster)
-    places = {**placement.STAYS, **placement.annotations(cluster)}
-    notes = {NAME: job.name, DEFAULT_CONTAINER: CONTAINER, **networks, **groups, **places}
+    placement_annotations = {**placement.STAYS, **placement.annotations(cluster)}
+    annotations = {NAME: job.name, DEFAULT_CONTAINER: CONTAINER, **networks, **groups, **placement_annotations}
     template = {
-        "metadata": {"labels": labels(name, job), "annotations": notes},
+        "metadata": {"labels": labels(name, job), "annotations": annotations},
         "spec": {
             "automountServiceAccountToken": False,
             "containers": [_container(name, job, cluster)],
@@ -115,14 +115,14 @@ def _raising_memlock(cluster: Cluster) -> list[str]:
 
 def _environment(job: Job, cluster: Cluster) -> list[KubernetesObject]:
     """No job can pretend to run on another node: the cluster itself fills in the node's name and the pod's address."""
-    found = {
+    variables = {
         **rank_environment(job, _cores(cluster.resources), cluster.environment),
         IMAGE: cluster.image,
         FILE_VARIABLE: TERMINATION_LOG,
     }
     filled_in = {NODE_VARIABLE: "spec.nodeName", ADDRESS_VARIABLE: "status.podIP"}
     return [
-        *({"name": key, "value": value} for key, value in sorted(found.items()) if key not in filled_in),
+        *({"name": key, "value": value} for key, value in sorted(variables.items()) if key not in filled_in),
         *({"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in filled_in.items()),
     ]
 

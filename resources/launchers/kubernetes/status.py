@@ -48,8 +48,8 @@ def is_overdue(pod: PodFacts, now: float) -> bool:
 
 def wait_by_pods(pods: Iterable[PodFacts]) -> str:
     """What keeps pods from starting, each reason once."""
-    waits = Counter(pod.waits_for for pod in pods if pod.waits_for)
-    return "; ".join(f"{_pods(count)}: {wait}" for wait, count in waits.items())
+    wait_counts = Counter(pod.waits_for for pod in pods if pod.waits_for)
+    return "; ".join(f"{_pods(count)}: {wait}" for wait, count in wait_counts.items())
 
 
 def wait_by_queue(admissions: Iterable[KubernetesObject]) -> str:

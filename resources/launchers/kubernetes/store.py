@@ -22,7 +22,7 @@ REQUESTS, LIMITS = {"cpu": "100m", "memory": "512Mi"}, {"cpu": "1", "memory": "1
 LEFT_SECONDS = 120
 """How long it waits for supervisors that were killed together: their pods are replaced. They say when they leave for
 good."""
-GIVEN = (
+COPIED_FIELDS = (
     "automountServiceAccountToken",
     "enableServiceLinks",
     "imagePullSecrets",
@@ -63,9 +63,9 @@ def parts(name: str, job: Job, cluster: Cluster, pod: KubernetesObject) -> list[
     ]
 
 
-def _spec(job: Job, cluster: Cluster, given: KubernetesObject) -> KubernetesObject:
+def _spec(job: Job, cluster: Cluster, pod_spec: KubernetesObject) -> KubernetesObject:
     fields = {
-        **{field: given[field] for field in GIVEN if field in given},
+        **{field: pod_spec[field] for field in COPIED_FIELDS if field in pod_spec},
         "affinity": _affinity(cluster),
         "containers": [_container(job, cluster)],
         "nodeSelector": dict(cluster.store_node_selector),
@@ -78,8 +78,8 @@ def _spec(job: Job, cluster: Cluster, given: KubernetesObject) -> KubernetesObje
 
 
 def _container(job: Job, cluster: Cluster) -> KubernetesObject:
-    waits = {LEFT_VARIABLE: str(LEFT_SECONDS)} if is_supervised(job) else {}
-    environment = {PORT_VARIABLE: str(PORT), "PYTHONUNBUFFERED": "1", **waits}
+    wait_variables = {LEFT_VARIABLE: str(LEFT_SECONDS)} if is_supervised(job) else {}
+    environment = {PORT_VARIABLE: str(PORT), "PYTHONUNBUFFERED": "1", **wait_variables}
     return {
         "name": CONTAINER,
         "image": cluster.image,
@@ -96,8 +96,10 @@ def _affinity(cluster: Cluster) -> dict[str, Any]:
     """Away from the fleet where there are other nodes; a fleet without labels cannot be distinguished from the rest."""
     if cluster.store_node_selector or not cluster.node_selector:
         return {}
-    elsewhere = [
+    other_nodes = [
         {"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(cluster.node_selector.items())
     ]
-    preferred = [{"weight": OUTSIDE_THE_FLEET, "preference": {"matchExpressions": [each]}} for each in elsewhere]
+    preferred = [
+        {"weight": OUTSIDE_THE_FLEET, "preference": {"matchExpressions": [expression]}} for expression in other_nodes
+    ]
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}

@@ -25,8 +25,8 @@ from slipway.trainer.record import causes
 
 FORMAT = "slipway.local-job/1"
 JOB, STARTED, CANCEL, EXIT = "job.json", "started.json", "cancel.json", "exit.json"
-LOST, WANTED, BACK = "lost", "wanted", "back"
-LOCK, KEPT = "lock", "kept"
+LOST, RESTART_REQUESTS, BACK = "lost", "wanted", "back"
+LOCK, KEEPER_LOCK = "lock", "kept"
 
 
 @dataclass(frozen=True)
@@ -146,16 +146,16 @@ class JobFolder:
 
         Raises ValueError when the job object is another job's.
         """
-        wanted = document.of(order.job)
-        accepted = AcceptedJob(wanted, str(order.fleet), order.node_cores, time.time(), nodes)
+        job_document = document.of(order.job)
+        accepted = AcceptedJob(job_document, str(order.fleet), order.node_cores, time.time(), nodes)
         if not codec.create_only(self.path / JOB, accepted, FORMAT):
-            document.must_be_the_same(wanted, self._accepted().job)
+            document.must_be_the_same(job_document, self._accepted().job)
 
     def order(self) -> LocalOrder:
         """What the keeper runs, on the nodes that the job takes."""
         accepted = self._accepted()
-        given = document.job(accepted.job)
-        job = dataclasses.replace(given, nodes=accepted.taken, size=0, least=_least(given, accepted))
+        accepted_job = document.job(accepted.job)
+        job = dataclasses.replace(accepted_job, nodes=accepted.taken, size=0, least=_least(accepted_job, accepted))
         return LocalOrder(job, Path(accepted.fleet), accepted.node_cores)
 
     def has_begun(self) -> bool:
@@ -189,21 +189,21 @@ class JobFolder:
         accepted = self._accepted()
         if not _least(document.job(accepted.job), accepted):
             return ()
-        found = tuple(node for node in accepted.taken if node in nodes)
-        for node in found:
+        requested = tuple(node for node in accepted.taken if node in nodes)
+        for node in requested:
             if (self.path / LOST / f"{node}.json").exists():
-                codec.create_only(self.path / WANTED / f"{node}.json", WantedNode(time.time()))
-        return found
+                codec.create_only(self.path / RESTART_REQUESTS / f"{node}.json", WantedNode(time.time()))
+        return requested
 
     def wanted_back(self) -> list[str]:
         """The nodes that are to be started anew."""
-        folder = self.path / WANTED
-        return sorted(each.stem for each in folder.iterdir() if each.suffix == ".json") if folder.is_dir() else []
+        folder = self.path / RESTART_REQUESTS
+        return sorted(path.stem for path in folder.iterdir() if path.suffix == ".json") if folder.is_dir() else []
 
     def take_back(self, node: str) -> None:
         """Record that a node was started anew."""
         codec.replace(self.path / BACK / f"{node}.json", ReturnedNode(time.time()))
-        for kind in (LOST, WANTED):
+        for kind in (LOST, RESTART_REQUESTS):
             (self.path / kind / f"{node}.json").unlink(missing_ok=True)
 
     def end(self, ending: Ending) -> None:
@@ -217,7 +217,7 @@ class JobFolder:
             return Status(JobState.MISSING)
         started = codec.read_if_there(self.path / STARTED, StartRecord)
         ended = codec.read_if_there(self.path / EXIT, EndRecord)
-        if started and not ended and not self._held():
+        if started and not ended and not self._is_locked():
             self.end(KEEPER_DIED)
             ended = codec.read(self.path / EXIT, EndRecord)
         present = ended or Ending(JobState.RUNNING if started else JobState.PENDING, "")
@@ -248,11 +248,11 @@ class JobFolder:
 
     def keep(self) -> None:
         """Take the keeper's own lock, which is that of this process alone: also a child that is forked has it not."""
-        fcntl.lockf(self._opened(KEPT), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(self._opened(KEEPER_LOCK), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def keeper_died(self) -> bool:
         """Whether nodes of the job are left, and no keeper. One of an earlier revision has no lock of its own."""
-        return (self.path / KEPT).exists() and self._held() and not self._is_kept()
+        return (self.path / KEEPER_LOCK).exists() and self._is_locked() and not self._is_kept()
 
     def is_locked_by(self, lock: int) -> bool:
         """Whether `lock` is this folder's lock; it is not when the folder was deleted by hand, even if made anew."""
@@ -276,11 +276,11 @@ class JobFolder:
             since = max(started.at, back.at if back else 0.0)
             return (self.path / LOST / f"{node}.json").exists() or (marked is not None and marked >= since)
 
-        left = tuple(node for node in accepted.taken if not died(node))
-        return left if len(left) >= least else accepted.taken
+        live_nodes = tuple(node for node in accepted.taken if not died(node))
+        return live_nodes if len(live_nodes) >= least else accepted.taken
 
     def _is_kept(self) -> bool:
-        descriptor = self._opened(KEPT)
+        descriptor = self._opened(KEEPER_LOCK)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -289,7 +289,7 @@ class JobFolder:
             os.close(descriptor)
         return False
 
-    def _held(self) -> bool:
+    def _is_locked(self) -> bool:
         descriptor = self._flock(fcntl.LOCK_SH)
         if descriptor is not None:
             os.close(descriptor)

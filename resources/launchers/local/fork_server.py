@@ -19,7 +19,7 @@ from slipway.resources.launchers.local import keeper
 from slipway.resources.launchers.local.folder import JobFolder
 from slipway.resources.launchers.local.gang import NodeHandle
 from slipway.resources.launchers.local.overdue import KEEPER
-from slipway.resources.launchers.local.warm import ROOM_VARIABLE, SERVER
+from slipway.resources.launchers.local.warm_starts import ROOM_VARIABLE, SERVER
 from slipway.trainer import preimport, supervisor
 from slipway.trainer.base import codec, console, forked
 from slipway.trainer.base.forked import Forked
@@ -32,9 +32,9 @@ IDLE_SECONDS = 120.0
 
 def serve(requests: int, answers: int) -> None:
     """Answer requests until there are no more."""
-    said = b""
+    received = b""
     while select.select([requests], [], [], IDLE_SECONDS)[0] and (piece := os.read(requests, 65_536)):
-        *lines, said = (said + piece).split(b"\n")
+        *lines, received = (received + piece).split(b"\n")
         for line in lines:
             try:
                 _fork(line.decode(), (requests, answers))
@@ -58,10 +58,10 @@ def _fork(path: str, pipes: tuple[int, ...]) -> None:
         return
     try:
         if not folder.has_begun():
-            words = (sys.executable, "-P", "-m", KEEPER, str(folder.path))
+            command = (sys.executable, "-P", "-m", KEEPER, str(folder.path))
             with (folder.path / "keeper.log").open("ab") as log:
                 main = functools.partial(_keep, folder, lock, pipes)
-                Forked(main, words, dict(os.environ), log.fileno(), str(folder.path), dies_by=None)
+                Forked(main, command, dict(os.environ), log.fileno(), str(folder.path), dies_by=None)
     finally:
         os.close(lock)
 

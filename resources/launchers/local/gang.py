@@ -67,15 +67,17 @@ class Gang:
 
     def __init__(self, folder: JobFolder, order: LocalOrder, lock: int, start: StartNode = executed) -> None:
         """Start them all. The nodes inherit `lock`, which stays held until the last of them has died."""
-        self._folder, self._start = folder, start
+        self._folder = folder
+        self._start = start
         self._order = order
         self._store: subprocess.Popen[bytes] | None = None
-        self._port, self._lock = 0 if order.job.is_lone else self._start_store(), lock
+        self._port = 0 if order.job.is_lone else self._start_store()
+        self._lock = lock
         self._nodes = {node: self._start_node(node) for node in order.job.nodes}
         self.sent: dict[str, set[int]] = {node: set() for node in order.job.nodes}
         """The signals that this process sent to each node."""
         self._standstill = Standstill()
-        self.left: list[str] = []
+        self.dropped_nodes: list[str] = []
         """The nodes that died, and without which the job goes on."""
 
     def codes(self) -> dict[str, int | None]:
@@ -105,18 +107,18 @@ class Gang:
         running = [code for code in codes.values() if code is None or code == 0]
         if self._store is None or len(running) < self._order.job.least_nodes:
             return []
-        new = [node for node in lost if node not in self.left]
+        new = [node for node in lost if node not in self.dropped_nodes]
         assert self._store.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # a dead store ends the job
             self._store.stdin.write("".join(f"{node}\n" for node in new).encode())
-        self.left += new
+        self.dropped_nodes += new
         return new
 
     def bring_back(self, node: str) -> bool:
         """Start a node anew that died; whether it had, and the job goes on without it."""
-        if node not in self.left or self._nodes[node].poll() is None:
+        if node not in self.dropped_nodes or self._nodes[node].poll() is None:
             return False
-        self.left.remove(node)
+        self.dropped_nodes.remove(node)
         self.sent[node] = set()
         self._nodes[node] = self._start_node(node)
         return True
@@ -154,15 +156,18 @@ def is_lost(code: int, sent: Collection[int]) -> bool:
 
 
 def ending(
-    codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: GangEnd | None, left: Collection[str] = ()
+    codes: Mapping[str, int],
+    sent: Mapping[str, Collection[int]],
+    cause: GangEnd | None,
+    dropped_nodes: Collection[str] = (),
 ) -> Ending:
     """How a job with these exit codes ended: by `cause` where there is one, else as its nodes ended.
 
-    It had gone on without the nodes in `left`, which are no cause of its end.
+    It had gone on without the nodes in `dropped_nodes`, which are no cause of its end.
     """
-    lost = tuple(node for node, code in codes.items() if node not in left and is_lost(code, sent[node]))
+    lost = tuple(node for node, code in codes.items() if node not in dropped_nodes and is_lost(code, sent[node]))
     explanations = [_explanation(node, code, sent[node]) for node, code in codes.items()]
-    succeeded = cause is None and not any(code for node, code in codes.items() if node not in left)
+    succeeded = cause is None and not any(code for node, code in codes.items() if node not in dropped_nodes)
     state = cause.state if cause else JobState.SUCCEEDED if succeeded else JobState.FAILED
     kind = cause.kind if cause else ""
     if not kind and state is JobState.FAILED and any(_was_killed(code, sent[node]) for node, code in codes.items()):

@@ -33,9 +33,9 @@ def keep(folder: JobFolder, lock: int, start: StartNode = executed) -> None:
     except Exception as error:  # the job must have a recorded end, whatever went wrong
         traceback.print_exc()
         end = Ending(JobState.FAILED, f"its keeper failed: {error}")
-    left = processes.kill_descendants()
-    if left:
-        end = Ending(JobState.FAILED, f"{end.reason}; processes that cannot be killed: {left}", end.lost_nodes)
+    survivors = processes.kill_descendants()
+    if survivors:
+        end = Ending(JobState.FAILED, f"{end.reason}; processes that cannot be killed: {survivors}", end.lost_nodes)
     if folder.is_locked_by(lock):
         folder.end(end)
 
@@ -61,7 +61,7 @@ def _watch(folder: JobFolder, lock: int, start: StartNode) -> Ending:
             gang.send(signal.SIGKILL)
         time.sleep(POLL_SECONDS)
     codes = {node: code for node, code in gang.codes().items() if code is not None}
-    end = ending(codes, gang.sent, cause, gang.left)
+    end = ending(codes, gang.sent, cause, gang.dropped_nodes)
     for node in end.lost_nodes:
         mark_lost(order.fleet, node, f"died under job {order.job.name}")
     return end
@@ -77,7 +77,7 @@ def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> GangEnd | None:
         return GangEnd(JobState.STOPPED, "cancelled", deadline)
     if gang.store_died():
         return GangEnd(JobState.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS, causes.NETWORK)
-    if any(code for node, code in gang.codes().items() if node not in gang.left):
+    if any(code for node, code in gang.codes().items() if node not in gang.dropped_nodes):
         return GangEnd(JobState.FAILED, "", now + GANG_GRACE_SECONDS)
     return None
 

@@ -11,7 +11,7 @@ from slipway.resources.fleet.embedded import EmbeddedFleet
 from slipway.resources.launchers import document
 from slipway.resources.launchers.local import local_process, overdue
 from slipway.resources.launchers.local.folder import Ending, JobFolder, LocalOrder
-from slipway.resources.launchers.local.warm import WarmStarts
+from slipway.resources.launchers.local.warm_starts import WarmStarts
 from slipway.resources.launchers.protocol import Job, JobState, Status
 
 
@@ -24,7 +24,7 @@ class LocalLauncher:
     code: Path
     """The folder that the ranks import Slipway's packages from."""
     fleet: EmbeddedFleet
-    warm: WarmStarts = field(default_factory=WarmStarts, compare=False, repr=False)
+    warm_starts: WarmStarts = field(default_factory=WarmStarts, compare=False, repr=False)
 
     def submit(self, job: Job) -> None:
         """Start the job, or adopt the one of that name.
@@ -36,7 +36,7 @@ class LocalLauncher:
         with _reachable(job.name):
             order = LocalOrder(job, self.fleet.folder.resolve(), self._node_cores())
             folder.accept(order, _chosen(job))
-            if not folder.has_begun() and not self.warm.start(folder, order, self.code.resolve()):
+            if not folder.has_begun() and not self.warm_starts.start(folder, order, self.code.resolve()):
                 self._start_keeper(folder)
 
     def poll(self, name: str) -> Status:
@@ -69,7 +69,7 @@ class LocalLauncher:
             return True
 
     def rest(self) -> None:
-        self.warm.end()
+        self.warm_starts.end()
 
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
         folder = JobFolder.named(name, self.folder)
@@ -84,7 +84,8 @@ class LocalLauncher:
 
     def _start_keeper(self, folder: JobFolder) -> None:
         """Return when the job has a keeper: the one started here, or another that was faster."""
-        name, keeper = folder.path.name, [overdue.KEEPER, str(folder.path)]
+        name = folder.path.name
+        keeper = [overdue.KEEPER, str(folder.path)]
         local_process.start_detached(
             keeper, folder.path / "keeper.log", self.code.resolve(), os.environ, f"job {name}: its keeper"
         )

@@ -56,9 +56,9 @@ def keeper_environment(code: Path, inherited: Mapping[str, str]) -> dict[str, st
 def local_rank_environment(order: LocalOrder, node: str, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of one node's processes, from the keeper's."""
     # The keeper hosts the rendezvous store. A node without an index hosts none, and the store survives every node.
-    given = {name: value for name, value in inherited.items() if name != INDEX_VARIABLE}
+    without_index = {name: value for name, value in inherited.items() if name != INDEX_VARIABLE}
     return {
-        **rank_environment(order.job, order.node_cores, given),
+        **rank_environment(order.job, order.node_cores, without_index),
         **node_environment(order.fleet, node),
         ADDRESS_VARIABLE: LOCAL_ADDRESS,
     }

@@ -53,8 +53,8 @@ def _settle_unstarted(folder: JobFolder) -> None:
 
 def _kill(folder: JobFolder, ending: Ending) -> None:
     """Kill what holds the lock with all below it; the end is recorded when nothing does, now or at a later call."""
-    for holder in processes.holding(folder.path / LOCK):
-        processes.kill_tree(holder)
+    for pid in processes.holding(folder.path / LOCK):
+        processes.kill_tree(pid)
     deadline = time.monotonic() + GONE_SECONDS
     while (lock := folder.lock()) is None:
         if time.monotonic() > deadline:

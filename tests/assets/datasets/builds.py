@@ -13,9 +13,9 @@ def build(recipe: DatasetRecipe, durable: Path) -> shards.TextSnapshot:
     """Make all the steps of a dataset and point it at the snapshot."""
     source = steps.make_documents(recipe, durable).inputs["source"]["digest"]
     steps.make_tokenizer(recipe, durable)
-    made = shards.read_manifest(durable, steps.make_snapshot(recipe, durable).result["sha256"])
-    pointer.point(durable, recipe.name, made.sha256, source)
-    return made
+    snapshot = shards.read_manifest(durable, steps.make_snapshot(recipe, durable).result["sha256"])
+    pointer.point(durable, recipe.name, snapshot.sha256, source)
+    return snapshot
 
 
 def hold_none_out(durable: Path, dataset: str = "small-corpus") -> None:
@@ -33,14 +33,14 @@ def rebuild(recipe: DatasetRecipe, durable: Path, parent: Path) -> shards.TextSn
     return build(recipe.model_copy(update={"tokenizer": keeping}), durable)
 
 
-def texts_of(made: shards.TextSnapshot, durable: Path, split: str) -> list[str]:
+def texts_of(snapshot: shards.TextSnapshot, durable: Path, split: str) -> list[str]:
     """Every document of a split, decoded from the shards."""
-    encoding, found = tokenizer.load(durable, made.tokenizer.sha256), []
-    for shard in made.splits[split].shards:
-        for tokens in shards.documents(durable, shard, made.dtype):
-            assert tokens[-1] == made.tokenizer.end_of_document
-            found.append(encoding.decode(tokens[:-1].tolist()))
-    return found
+    encoding, texts = tokenizer.load(durable, snapshot.tokenizer.sha256), []
+    for shard in snapshot.splits[split].shards:
+        for tokens in shards.documents(durable, shard, snapshot.dtype):
+            assert tokens[-1] == snapshot.tokenizer.end_of_document
+            texts.append(encoding.decode(tokens[:-1].tolist()))
+    return texts
 
 
 def content(durable: Path) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from slipway.recipes.dataset import DatasetRecipe
 
-WORDS = [
+VOCABULARY = [
     "def",
     "return",
     "while",
@@ -26,7 +26,9 @@ WORDS = [
 def make_corpus(folder: Path, files: int = 60) -> Path:
     """Write `files` different texts in three packages."""
     for index in range(files):
-        text = "\n".join(" ".join(WORDS[(index * line + line) % len(WORDS) :]) + str(index) for line in range(1, 8))
+        text = "\n".join(
+            " ".join(VOCABULARY[(index * line + line) % len(VOCABULARY) :]) + str(index) for line in range(1, 8)
+        )
         write_file(folder / f"package{index % 3}" / f"module{index}.py", text)
     return folder
 

@@ -100,7 +100,7 @@ def write_certificates(folder: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "datasets")])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -113,5 +113,5 @@ def write_certificates(folder: Path) -> None:
     )
     pem = serialization.Encoding.PEM
     for file in (AUTHORITY, CERTIFICATE):
-        (folder / file).write_bytes(made.public_bytes(pem))
+        (folder / file).write_bytes(certificate.public_bytes(pem))
     (folder / KEY).write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))

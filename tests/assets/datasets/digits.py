@@ -22,8 +22,8 @@ FILES = 6
 @functools.cache
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """1,797 images [n, 8, 8], whose 17 greys are spread over the values of a byte, and their digits [n]."""
-    found = load_digits()
-    return (found.images * 15).astype(np.uint8), found.target
+    dataset = load_digits()
+    return (dataset.images * 15).astype(np.uint8), dataset.target
 
 
 def png(pixels: np.ndarray, kind: str = "PNG") -> bytes:
@@ -62,15 +62,15 @@ def recipe_for(corpus: Path, height: int = 8, width: int = 8, channels: int = 1,
 def build(recipe: DatasetRecipe, durable: Path) -> images.ImageSnapshot:
     """Make all the steps of an image dataset and point it at the snapshot."""
     source = steps.make_documents(recipe, durable).inputs["source"]["digest"]
-    made = images.read_manifest(durable, steps.make_snapshot(recipe, durable).result["sha256"])
-    pointer.point(durable, recipe.name, made.sha256, source)
-    return made
+    snapshot = images.read_manifest(durable, steps.make_snapshot(recipe, durable).result["sha256"])
+    pointer.point(durable, recipe.name, snapshot.sha256, source)
+    return snapshot
 
 
-def contents(made: images.ImageSnapshot, durable: Path, split: str) -> set[tuple[bytes, str]]:
+def contents(snapshot: images.ImageSnapshot, durable: Path, split: str) -> set[tuple[bytes, str]]:
     """The pixels and the class of every image of a split."""
-    found = set()
-    for shard in made.splits[split].shards:
-        pixels, labels = images.open_images(durable, shard, made.shape)
-        found |= {(one.tobytes(), made.classes[label]) for one, label in zip(pixels, labels, strict=True)}
-    return found
+    pairs = set()
+    for shard in snapshot.splits[split].shards:
+        pixels, labels = images.open_images(durable, shard, snapshot.shape)
+        pairs |= {(one.tobytes(), snapshot.classes[label]) for one, label in zip(pixels, labels, strict=True)}
+    return pairs

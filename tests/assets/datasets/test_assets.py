@@ -47,11 +47,11 @@ def test_the_lane_ends_with_a_snapshot_that_the_dataset_points_at(corpus, durabl
 def test_the_data_versions_are_the_digests(corpus, durable):
     with dg.instance_for_test() as instance:
         result = materialise(recipe_for(corpus), durable, instance)
-        made = shards.read_manifest(durable, metadata_of(result, "snapshot")["snapshot"])
+        snapshot = shards.read_manifest(durable, metadata_of(result, "snapshot")["snapshot"])
         expected = {
-            "documents": made.documents["blake3"],
-            "tokenizer": made.tokenizer.sha256,
-            "snapshot": made.sha256,
+            "documents": snapshot.documents["blake3"],
+            "tokenizer": snapshot.tokenizer.sha256,
+            "snapshot": snapshot.sha256,
         }
         for asset, version in expected.items():
             event = instance.get_latest_materialization_event(dg.AssetKey(["small_corpus", asset]))
@@ -140,8 +140,11 @@ def test_a_corpus_that_loses_most_of_itself_blocks_the_snapshot(corpus, durable)
     before = pointer.current(durable, "small-corpus")
     for file in sorted(corpus.glob("package[12]/*")):
         file.unlink()
-    failed = {each.check_name: each for each in materialise(recipe_for(corpus), durable).get_asset_check_evaluations()}
-    assert [name for name, each in failed.items() if not each.passed] == [
+    failed = {
+        evaluation.check_name: evaluation
+        for evaluation in materialise(recipe_for(corpus), durable).get_asset_check_evaluations()
+    }
+    assert [name for name, evaluation in failed.items() if not evaluation.passed] == [
         "no_shrinkage",
         "languages_are_kept",
         "sources_are_kept",
@@ -154,7 +157,9 @@ def test_a_recipe_that_leaves_out_nearly_everything_blocks_the_snapshot_and_name
     for number in range(600):
         write_file(corpus / "short" / f"{number}.md", f"note {number}")
     recipe = recipe_for(corpus, cleaning={"rules": {"words_at_least": 5}, "near_duplicates": None})
-    checks = {each.check_name: each for each in materialise(recipe, durable).get_asset_check_evaluations()}
+    checks = {
+        evaluation.check_name: evaluation for evaluation in materialise(recipe, durable).get_asset_check_evaluations()
+    }
     assert not checks["enough_is_kept"].passed
     assert checks["enough_is_kept"].metadata["left_out"].value == {"words_at_least": 600}
     assert pointer.current(durable, "small-corpus") is None
@@ -205,7 +210,7 @@ def test_the_page_shows_each_check_with_its_figures_and_what_was_left_out_with_i
     assert materialise(recipe, durable).success
     write_file(corpus / "added.py", "added")
     assert materialise(recipe, durable).success
-    shown = (durable / "datasets" / "small-corpus" / "report.html").read_text()
+    text = (durable / "datasets" / "small-corpus" / "report.html").read_text()
     for row in (
         "<td>sql no long ones</td><td>passed</td><td>rows: 0</td>",
         "<td>sources are kept</td><td>passed</td><td>limit: 0.9, largest: 0</td>",
@@ -213,15 +218,15 @@ def test_the_page_shows_each_check_with_its_figures_and_what_was_left_out_with_i
         "zz.py#0</td>",
         "package0/module0.py#0</td>",
     ):
-        assert row in shown
-    assert "<h3>Sources are kept</h3>" in shown and "<h3>1 file was not read</h3>" in shown
-    assert "<td>empty</td><td>nothing.py</td>" in shown
+        assert row in text
+    assert "<h3>Sources are kept</h3>" in text and "<h3>1 file was not read</h3>" in text
+    assert "<td>empty</td><td>nothing.py</td>" in text
 
 
 def test_a_check_of_which_nothing_was_left_out_says_so():
     checks = {"enough_is_kept": Outcome(True, {"share": 0.0, "left_out": {}})}
-    found = Inspection("x", "0" * 64, 0, 0, 0, (), (), (), ())
-    assert "<td>share: 0, left out: none</td>" in page.html("x", "", {}, checks, [], found)
+    inspection = Inspection("x", "0" * 64, 0, 0, 0, (), (), (), ())
+    assert "<td>share: 0, left out: none</td>" in page.html("x", "", {}, checks, [], inspection)
 
 
 @pytest.mark.parametrize("query", ["SELECT nothing FROM documents", "FROM read_text('/etc/passwd')"])

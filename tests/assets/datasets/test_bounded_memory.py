@@ -73,10 +73,10 @@ def fill(write: Callable[[Path], int], folder: Path, size: int) -> None:
         number += 1
 
 
-def watched(pid: int) -> Iterator[tuple[bool, float]]:
+def memory_of_processes(pid: int) -> Iterator[tuple[bool, float]]:
     """The memory in MB of a process (True) and of those below it (False), again and again until it ends."""
-    while held := _memory(pid):
-        yield True, held
+    while memory := _memory(pid):
+        yield True, memory
         yield from ((False, _memory(worker)) for worker in processes.descendants(pid))
         time.sleep(0.02)
 
@@ -100,13 +100,13 @@ def peak_of_a_build(folder: Path, megabytes: int) -> tuple[float, float]:
         cleaning={},
         tokenizer={"vocab_size": 4096, "megabytes": 5.0},
     )
-    found = {True: 0.0, False: 0.0}
+    peaks = {True: 0.0, False: 0.0}
     with forker() as builds:
         settings: Settings = {"documents.document_table.MEMORY": DUCKDB_MEMORY, "documents.document_table.THREADS": 1}
-        for itself, held in watched(builds.start(recipe, folder / "durable", settings)):
-            found[itself] = max(found[itself], held)
+        for itself, memory in memory_of_processes(builds.start(recipe, folder / "durable", settings)):
+            peaks[itself] = max(peaks[itself], memory)
         assert builds.status() == 0
-    return found[True], found[False]
+    return peaks[True], peaks[False]
 
 
 @pytest.mark.nightly
@@ -123,13 +123,13 @@ def test_a_segments_texts_are_read_a_row_group_at_a_time(tmp_path, durable):
         write_file(tmp_path / "corpus" / f"{number}.txt", f"{number} some words\n" * 50_000)
     recipe = recipe_for(tmp_path / "corpus", reading={"whole_megabytes": None})
     with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
-        found = extraction.extract(build, sources.list_source(recipe))
-    [segment] = extracts.segments(found.index, durable)
-    found = pq.read_table(segment, columns=["file", "number", "blake3"])
-    wanted = [TextPlace(**row) for row in found.to_pylist()]
-    before, held, sizes = pa.total_allocated_bytes(), [], []
-    for _, text in segments.texts(segment, wanted):
-        held.append(pa.total_allocated_bytes() - before)
+        extracted = extraction.extract(build, sources.list_source(recipe))
+    [segment] = extracts.segments(extracted.index, durable)
+    extracted = pq.read_table(segment, columns=["file", "number", "blake3"])
+    text_places = [TextPlace(**row) for row in extracted.to_pylist()]
+    before, allocated, sizes = pa.total_allocated_bytes(), [], []
+    for _, text in segments.texts(segment, text_places):
+        allocated.append(pa.total_allocated_bytes() - before)
         sizes.append(len(text))
     assert len(sizes) == 10
-    assert max(held) < extraction.ROW_GROUP_BYTES + 2 * max(sizes) < sum(sizes)
+    assert max(allocated) < extraction.ROW_GROUP_BYTES + 2 * max(sizes) < sum(sizes)

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from slipway.assets.datasets.building import build_log
-from slipway.assets.datasets.building.build_log import BYTES, BuildPhase, asking
+from slipway.assets.datasets.building.build_log import BYTES, BuildPhase, logged_query
 from tests.conftest import until
 
 pytestmark = pytest.mark.pure
@@ -54,6 +54,6 @@ def test_a_query_says_how_far_it_is_while_it_runs(monkeypatch):
     lines: list[str] = []
     with duckdb.connect() as connection:
         connection.create_function("once_told", lambda x: until(lambda: lines, "a line") and x, ["BIGINT"], "BIGINT")
-        with asking(connection, lines.append, "comparing"):
+        with logged_query(connection, lines.append, "comparing"):
             connection.execute("SELECT once_told(range) FROM range(2)").fetchall()
     assert lines and all(re.fullmatch(r"comparing: \d+%(, .* left)?", line) for line in lines)

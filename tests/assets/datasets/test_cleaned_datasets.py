@@ -21,7 +21,7 @@ from tests.assets.datasets.test_assets import materialise, metadata_of
 VALIDATION = 0.25
 
 
-def words(chosen: random.Random, count: int) -> list[str]:
+def prose(chosen: random.Random, count: int) -> list[str]:
     return [f"w{chosen.randrange(100_000)}" for _ in range(count)]
 
 
@@ -31,7 +31,7 @@ def split_of(text: str) -> str:
 
 def text_in(split: str, chosen: random.Random, count: int = 200) -> str:
     """A text of random words that the split rule puts into `split`."""
-    while split_of(text := " ".join(words(chosen, count))) != split:
+    while split_of(text := " ".join(prose(chosen, count))) != split:
         pass
     return text
 
@@ -44,8 +44,8 @@ def near(text: str, split: str, chosen: random.Random) -> str:
 
 
 def rows_of(recipe: DatasetRecipe, durable: Path) -> dict[str, dict[str, Any]]:
-    made = document_table.DocumentTable(**steps.make_documents(recipe, durable).result)
-    return {row["name"]: row for row in pq.read_table(document_table.path(durable, made.blake3)).to_pylist()}
+    table = document_table.DocumentTable(**steps.make_documents(recipe, durable).result)
+    return {row["name"]: row for row in pq.read_table(document_table.path(durable, table.blake3)).to_pylist()}
 
 
 def recipe_of(folder: Path, **cleaning: Any) -> DatasetRecipe:
@@ -61,7 +61,7 @@ def chosen():
 def corpus(tmp_path, chosen):
     """Texts without anything in common."""
     for number in range(20):
-        write_file(tmp_path / "corpus" / f"m{number}.txt", " ".join(words(chosen, 200)))
+        write_file(tmp_path / "corpus" / f"m{number}.txt", " ".join(prose(chosen, 200)))
     return tmp_path / "corpus"
 
 
@@ -122,9 +122,9 @@ def test_a_passage_of_a_validation_document_counts_only_if_the_recipe_says_so(co
 
 
 def test_a_training_document_with_a_passage_of_an_evaluation_set_is_contaminated(corpus, tmp_path, durable, chosen):
-    questions = [words(chosen, 40) for _ in range(3)]
-    write_file(tmp_path / "questions.jsonl", "".join(f'{{"text": "{" ".join(each)}"}}\n' for each in questions))
-    while split_of(leaked := " ".join([*words(chosen, 100), *questions[1][5:25], *words(chosen, 100)])) != "train":
+    questions = [prose(chosen, 40) for _ in range(3)]
+    write_file(tmp_path / "questions.jsonl", "".join(f'{{"text": "{" ".join(question)}"}}\n' for question in questions))
+    while split_of(leaked := " ".join([*prose(chosen, 100), *questions[1][5:25], *prose(chosen, 100)])) != "train":
         pass
     write_file(corpus / "leaked.txt", leaked)
     against = {"decontamination": {"against": (str(tmp_path / "questions.jsonl"),)}}
@@ -137,10 +137,10 @@ def test_a_training_document_with_a_passage_of_an_evaluation_set_is_contaminated
 def test_a_short_item_is_found_in_every_document_that_quotes_it_and_by_the_field_that_the_recipe_names(
     corpus, tmp_path, durable, chosen
 ):
-    question = " ".join(words(chosen, 9))
+    question = " ".join(prose(chosen, 9))
     write_file(tmp_path / "set.jsonl", f'{{"question": "{question}", "id": 1}}\n')
     for number in range(12):
-        write_file(corpus / f"quotes{number}.txt", " ".join([*words(chosen, 50), question, *words(chosen, 50)]))
+        write_file(corpus / f"quotes{number}.txt", " ".join([*prose(chosen, 50), question, *prose(chosen, 50)]))
     named = {"file": str(tmp_path / "set.jsonl"), "fields": ("question",)}
     recipe = recipe_of(corpus, decontamination={"against": (named,)})
     for _ in ("first", "again after a change"):
@@ -149,24 +149,24 @@ def test_a_short_item_is_found_in_every_document_that_quotes_it_and_by_the_field
         held_out = [row for row in quoting if row["split"] == "validation"]
         assert {row["because"] for row in quoting if row not in held_out} == {f"set.jsonl#0.question: {question}"}
         assert all(row["removed"] is None for row in rows.values() if row not in quoting or row in held_out)
-        write_file(corpus / "another.txt", " ".join(words(chosen, 90)))
+        write_file(corpus / "another.txt", " ".join(prose(chosen, 90)))
     assert len(held_out) < len(quoting)
 
 
 def test_a_snapshot_of_which_too_much_is_of_an_evaluation_set_is_refused(corpus, tmp_path, durable, chosen):
-    question = " ".join(words(chosen, 9))
+    question = " ".join(prose(chosen, 9))
     write_file(tmp_path / "set.txt", question)
     for number in range(12):
-        write_file(corpus / f"quotes{number}.txt", " ".join([*words(chosen, 50), question, *words(chosen, 50)]))
+        write_file(corpus / f"quotes{number}.txt", " ".join([*prose(chosen, 50), question, *prose(chosen, 50)]))
     recipe = recipe_of(corpus, decontamination={"against": (str(tmp_path / "set.txt"),)})
-    made = build(recipe, durable)
-    outcome = checks.few_are_contaminated(recipe, table_of(made, durable))
+    snapshot = build(recipe, durable)
+    outcome = checks.few_are_contaminated(recipe, table_of(snapshot, durable))
     assert not outcome.passed and outcome.blocks and outcome.metadata["because"] == f"set.txt#0: {question}"
 
 
 def test_a_mask_moves_no_document_to_another_split(corpus, durable, chosen):
     for number in range(60):
-        write_file(corpus / f"mail{number}.txt", " ".join([*words(chosen, 100), f"user{number}@example.org"]))
+        write_file(corpus / f"mail{number}.txt", " ".join([*prose(chosen, 100), f"user{number}@example.org"]))
     splits = [
         {name: row["split"] for name, row in rows_of(recipe_of(corpus, mask=mask), durable).items()}
         for mask in ((), ("email",))
@@ -197,10 +197,10 @@ def test_rules_and_masks_show_in_the_table_and_in_the_ui_by_name_and_number(corp
         "lorem_ipsum_at_most": 1,
     }
     assert {name: row["masked"] for name, row in rows.items() if row["masked"]} == {"mail.txt": 2}
-    shown = metadata_of(materialise(recipe, durable), "documents")
-    assert shown["left_out"] == {"words_at_least": 2, "lorem_ipsum_at_most": 1}
-    assert shown["masked"] == 2
-    assert "| words_at_least | 2 | brief.txt#0, short.txt#0 |  | too brief" in shown["samples_left_out"]
+    metadata = metadata_of(materialise(recipe, durable), "documents")
+    assert metadata["left_out"] == {"words_at_least": 2, "lorem_ipsum_at_most": 1}
+    assert metadata["masked"] == 2
+    assert "| words_at_least | 2 | brief.txt#0, short.txt#0 |  | too brief" in metadata["samples_left_out"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -208,21 +208,21 @@ def test_added_documents_change_no_split_and_no_near_duplicate_of_a_held_out_doc
     corpus, durable, seed
 ):
     chosen = random.Random(seed)
-    seen: dict[str, str] = {}
+    split_by_hash: dict[str, str] = {}
     for round in range(4):
         for number in range(6):
             name, joining = f"{chosen.choice('az')}{round}-{number}.txt", chosen.choice(["new", "twin", "copy"])
             other = chosen.choice(sorted(corpus.glob("*.txt"))).read_text()
             text = {
-                "new": " ".join(words(chosen, 200)),
+                "new": " ".join(prose(chosen, 200)),
                 "twin": near(other, chosen.choice(document_table.SPLITS), chosen),
                 "copy": other,
             }[joining]
             write_file(corpus / name, text)
         rows = rows_of(recipe_of(corpus), durable)
-        kept = {row["blake3"]: row["split"] for row in rows.values() if row["removed"] is None}
-        assert all(seen.get(blake3, split) == split for blake3, split in kept.items())
-        seen |= kept
+        remaining = {row["blake3"]: row["split"] for row in rows.values() if row["removed"] is None}
+        assert all(split_by_hash.get(blake3, split) == split for blake3, split in remaining.items())
+        split_by_hash |= remaining
         assert_apart(corpus, rows)
 
 
@@ -230,10 +230,10 @@ def assert_apart(corpus: Path, rows: dict[str, dict[str, Any]]) -> None:
     """No training document begins as a document whose hash puts it into validation, kept or not."""
     trained_on, held_out = set(), set()
     for name, row in rows.items():
-        beginning = " ".join((corpus / name).read_text().split()[:100])
+        prefix = " ".join((corpus / name).read_text().split()[:100])
         if builds.split_of(row["blake3"], VALIDATION) == "validation":
-            held_out.add(beginning)
+            held_out.add(prefix)
         elif row["removed"] is None:
-            trained_on.add(beginning)
+            trained_on.add(prefix)
     assert trained_on and held_out
     assert not trained_on & held_out

@@ -71,11 +71,11 @@ def test_a_comparison_shows_which_rules_languages_and_sources_differ(run, corpus
     assert re.search(r", 0 bytes to [1-9]\S* (bytes|kB)$", copies), "in the unit that fits"
     assert run("diff", "small-corpus", "--json") == 0
     groups = json.loads(capsys.readouterr().out)["groups"]
-    assert [each["name"] for each in groups["source"]] == ["copies", "notes", "package0"]
+    assert [change["name"] for change in groups["source"]] == ["copies", "notes", "package0"]
 
 
 def test_any_two_snapshots_are_compared_by_the_beginning_of_their_names(run, changed, capsys):
-    old, new = (made.sha256[:12] for made in changed)
+    old, new = (snapshot.sha256[:12] for snapshot in changed)
     assert run("diff", "small-corpus", new, old) == 0
     assert "documents removed: 1 (added.py#0)" in capsys.readouterr().out
 
@@ -157,8 +157,8 @@ def test_a_snapshot_of_which_nothing_was_left_out_says_so(run, corpus, durable, 
 
 
 def report(**changes) -> TakedownReport:
-    whole = TakedownReport("texts", ("a#0",), (), "f" * 64, {}, (), (), ())
-    return dataclasses.replace(whole, **changes)
+    complete = TakedownReport("texts", ("a#0",), (), "f" * 64, {}, (), (), ())
+    return dataclasses.replace(complete, **changes)
 
 
 def test_a_takedown_that_nothing_has_seen_says_so():

@@ -27,11 +27,11 @@ from tests.assets.datasets.corpora import recipe_for
 SMALL = ReadingSection(longest_megabytes=0.001)
 
 
-def found(name: str, data: bytes, **reading: object) -> list[str]:
+def texts_of(name: str, data: bytes, **reading: object) -> list[str]:
     """The text or the reason of each document."""
     section = ReadingSection.model_validate(reading)
     items = read(name, io.BufferedReader(io.BytesIO(data)), section)
-    return [each.text if isinstance(each, Text) else f"({each.reason})" for each in items]
+    return [item.text if isinstance(item, Text) else f"({item.reason})" for item in items]
 
 
 class Counted(io.RawIOBase):
@@ -51,13 +51,13 @@ class Counted(io.RawIOBase):
 
 
 def tar(*members: tuple[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, data in members:
             member = tarfile.TarInfo(name)
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def header(kind: bytes, size: int, content: bytes) -> bytes:
@@ -68,9 +68,9 @@ def header(kind: bytes, size: int, content: bytes) -> bytes:
 
 
 def parquet(columns: list[pa.Array], names: list[str]) -> bytes:
-    made = io.BytesIO()
-    pq.write_table(pa.Table.from_arrays(columns, names=names), made)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(columns, names=names), buffer)
+    return buffer.getvalue()
 
 
 def record(page: bytes, http: bytes = b"") -> bytes:
@@ -84,20 +84,20 @@ def record(page: bytes, http: bytes = b"") -> bytes:
 
 def test_a_damaged_header_within_a_tar_archive_is_no_end_of_it():
     first, second = tar(("a.txt", b"one")), tar(("b.txt", b"two"))
-    assert found("a.tar", first[:1024] + b"\7" * 512 + second) == ["one", "(malformed archive)"]
+    assert texts_of("a.tar", first[:1024] + b"\7" * 512 + second) == ["one", "(malformed archive)"]
 
 
 @pytest.mark.parametrize("bytes_of_it", [1024, 1024 + 300])
 def test_a_tar_archive_that_ends_before_its_end_or_in_a_header_is_truncated(bytes_of_it: int):
-    assert found("a.tar", tar(("a.txt", b"one"), ("b.txt", b"two"))[:bytes_of_it]) == ["one", "(truncated)"]
+    assert texts_of("a.tar", tar(("a.txt", b"one"), ("b.txt", b"two"))[:bytes_of_it]) == ["one", "(truncated)"]
 
 
 def test_an_archive_that_was_appended_to_a_tar_archive_is_read_too():
-    assert found("a.tar", tar(("a.txt", b"one")) + tar(("b.txt", b"two"))) == ["one", "two"]
+    assert texts_of("a.tar", tar(("a.txt", b"one")) + tar(("b.txt", b"two"))) == ["one", "two"]
 
 
 def test_an_empty_member_of_an_archive_is_no_document_as_an_empty_file_is_none():
-    assert found("a.tar", tar(("a/__init__.py", b""), ("a/b.py", b"one"))) == ["one"]
+    assert texts_of("a.tar", tar(("a/__init__.py", b""), ("a/b.py", b"one"))) == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_empty_member_of_an_archive_is_no_document_as_an_empty_file_is_none()
     ],
 )
 def test_a_header_that_python_answers_with_an_error_of_its_own_is_damage_of_the_archive(headers: bytes):
-    assert found("a.tar", tar(("a.txt", b"one"))[:1024] + headers + tar(("b.txt", b"two"))) == [
+    assert texts_of("a.tar", tar(("a.txt", b"one"))[:1024] + headers + tar(("b.txt", b"two"))) == [
         "one",
         "(malformed archive)",
     ]
@@ -123,39 +123,42 @@ def test_a_name_as_long_as_an_archive_is_not_read_into_memory(kind: bytes):
 
 
 def test_a_member_in_damaged_bzip2_costs_itself_alone():
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_BZIP2) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("a.txt", os.urandom(3000))
         archive.writestr("b.txt", b"two")
-    data = bytearray(made.getvalue())
+    data = bytearray(buffer.getvalue())
     data[60:400] = bytes(340)
-    assert found("a.zip", bytes(data)) == ["(malformed compression)", "two"]
+    assert texts_of("a.zip", bytes(data)) == ["(malformed compression)", "two"]
 
 
 def test_what_follows_in_a_file_of_xz_is_damage_if_it_is_none():
     one, two = (lzma.compress(json.dumps({"text": text}).encode() + b"\n") for text in ("one", "two"))
-    assert found("a.jsonl.xz", one + bytes(8) + two) == ["one", "two"]
-    assert found("a.jsonl.xz", one + bytes(8)) == ["one"]
-    assert found("a.jsonl.xz", one + b"\7" + two[1:]) == ["one", "(malformed compression)"]
-    assert found("a.jsonl.xz", one + two[:-20])[-1] == "(truncated)"
+    assert texts_of("a.jsonl.xz", one + bytes(8) + two) == ["one", "two"]
+    assert texts_of("a.jsonl.xz", one + bytes(8)) == ["one"]
+    assert texts_of("a.jsonl.xz", one + b"\7" + two[1:]) == ["one", "(malformed compression)"]
+    assert texts_of("a.jsonl.xz", one + two[:-20])[-1] == "(truncated)"
 
 
 @pytest.mark.parametrize("compress", [lzma.compress, bz2.compress])
 def test_any_amount_of_text_in_a_few_bytes_is_decompressed_as_it_is_read(compress):
     data = compress(b"a" * (1 << 22))
     stream = read("a.txt", io.BufferedReader(io.BytesIO(data)), SMALL)
-    assert [each.reason for each in stream if isinstance(each, UnfitDocument)] == ["longer than the limit"]
+    assert [document.reason for document in stream if isinstance(document, UnfitDocument)] == ["longer than the limit"]
 
 
 def test_what_stands_behind_an_array_is_named():
-    assert found("a.json", b'[{"text": "one"}]\n\n') == ["one"]
-    assert found("a.json", b'[{"text": "one"}]\n[{"text": "two"}]') == ["one", "(malformed array)"]
-    assert found("a.json", b'[{"text": "one"}]' + b" " * 2 * json_files.CHUNK + b"x") == ["one", "(malformed array)"]
+    assert texts_of("a.json", b'[{"text": "one"}]\n\n') == ["one"]
+    assert texts_of("a.json", b'[{"text": "one"}]\n[{"text": "two"}]') == ["one", "(malformed array)"]
+    assert texts_of("a.json", b'[{"text": "one"}]' + b" " * 2 * json_files.CHUNK + b"x") == [
+        "one",
+        "(malformed array)",
+    ]
 
 
 def test_an_element_that_is_too_long_is_named_and_the_rest_of_the_file_with_it():
     data = json.dumps([{"text": "one"}, {"text": "a" * 4 * json_files.CHUNK}, {"text": "two"}]).encode()
-    assert found("a.json", data, longest_megabytes=0.001) == ["one", "(an element longer than the limit)"]
+    assert texts_of("a.json", data, longest_megabytes=0.001) == ["one", "(an element longer than the limit)"]
 
 
 def test_a_line_of_a_table_that_is_too_long_is_not_read_into_memory():
@@ -170,18 +173,18 @@ def test_a_line_of_a_table_that_is_too_long_is_not_read_into_memory():
 
 
 def test_a_column_may_have_a_dot_in_its_name():
-    assert found("a.parquet", parquet([pa.array(["one"])], ["a.b"]), text_field="a.b") == ["one"]
+    assert texts_of("a.parquet", parquet([pa.array(["one"])], ["a.b"]), text_field="a.b") == ["one"]
 
 
 def test_two_columns_of_one_name_are_damage_of_the_file():
-    assert found("a.parquet", parquet([pa.array(["one"]), pa.array(["two"])], ["text", "text"])) == [
+    assert texts_of("a.parquet", parquet([pa.array(["one"]), pa.array(["two"])], ["text", "text"])) == [
         "(malformed Parquet)"
     ]
 
 
 def test_a_field_in_a_list_holds_no_text():
     data = parquet([pa.array([[{"b": "one"}]])], ["a"])
-    assert found("a.parquet", data, text_field="a.list.element.b") == ["(no text field)"]
+    assert texts_of("a.parquet", data, text_field="a.list.element.b") == ["(no text field)"]
 
 
 @pytest.mark.parametrize(
@@ -203,15 +206,15 @@ def test_a_date_that_is_none_is_left_out_and_the_text_is_read(dates: pa.Array):
 @pytest.mark.parametrize("cut", [60, 100, 150])
 def test_a_record_of_a_web_archive_whose_headers_break_off_is_truncated(cut: int):
     one = record(b"<html><p>one</p></html>")
-    assert found("a.warc", one + one[:cut])[0] == "one"
-    assert found("a.warc", one + one[:cut])[1:] == ["(truncated)"]
-    assert found("a.warc", one + one[:-1]) == ["one", "one"]
+    assert texts_of("a.warc", one + one[:cut])[0] == "one"
+    assert texts_of("a.warc", one + one[:cut])[1:] == ["(truncated)"]
+    assert texts_of("a.warc", one + one[:-1]) == ["one", "one"]
 
 
 @pytest.mark.parametrize("coding", [b"br", b"zstd", b"gzip"])
 def test_a_page_that_is_not_decompressed_is_no_text_and_costs_itself_alone(coding: bytes):
     damaged = record(b"\x1f\x8b\7\7 no page", b"Content-Encoding: " + coding + b"\r\n")
-    assert found("a.warc", damaged + record(b"<html><p>one</p></html>")) == ["(malformed compression)", "one"]
+    assert texts_of("a.warc", damaged + record(b"<html><p>one</p></html>")) == ["(malformed compression)", "one"]
 
 
 @pytest.mark.parametrize("line", [b"a" * 1024, b"A: b\r\n" * 170])
@@ -223,12 +226,14 @@ def test_headers_of_a_web_archive_without_an_end_are_not_read_into_memory(line: 
 
 
 def test_a_page_that_says_in_ascii_that_it_is_in_utf_16_is_in_utf_8():
-    assert found("a.html", '<html><meta charset="utf-16"><p>über alle Maßen</p></html>'.encode()) == ["über alle Maßen"]
+    assert texts_of("a.html", '<html><meta charset="utf-16"><p>über alle Maßen</p></html>'.encode()) == [
+        "über alle Maßen"
+    ]
 
 
 def test_the_main_content_of_a_page_is_not_looked_for_at_any_depth(monkeypatch):
     deep = b"<html><body>%s<p>one</p>" % (b"<div><article>" * pages.DEEPEST)
-    assert found("a.html", deep) == ["one"]
+    assert texts_of("a.html", deep) == ["one"]
     assert pages._depth(deep.decode()) == 2 * pages.DEEPEST
     assert pages._depth("<div></div>" * 5 + "<DIV><division></article></div><div >") == 1
 
@@ -236,7 +241,7 @@ def test_the_main_content_of_a_page_is_not_looked_for_at_any_depth(monkeypatch):
 @pytest.mark.parametrize("name", ["a.json", "a.csv", "a.warc", "a.tar", "a.jsonl", "a.txt", "a.html", "a.jsonl.xz"])
 def test_a_file_that_changes_while_it_is_read_is_not_taken_for_a_damaged_one(tmp_path, name: str):
     texts = [{"text": str(number) * 999} for number in range(3000)]
-    lines = b"\n".join(json.dumps(each).encode() for each in texts)
+    lines = b"\n".join(json.dumps(text).encode() for text in texts)
     page = record(b"<html><p>one</p></html>")
     content = {
         "a.json": json.dumps(texts).encode(),

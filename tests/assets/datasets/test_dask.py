@@ -144,8 +144,8 @@ def _end_the_first_worker(task: tuple[Path, int]) -> int:
 @pytest.mark.nightly
 def test_the_tasks_of_a_worker_that_dies_are_done_by_another(tmp_path, cluster):
     cluster.start_worker()
-    found = cluster.cluster.run(_end_the_first_worker, [(tmp_path, number) for number in range(8)])
-    assert list(found) == list(range(8))
+    numbers = cluster.cluster.run(_end_the_first_worker, [(tmp_path, number) for number in range(8)])
+    assert list(numbers) == list(range(8))
 
 
 @pytest.mark.nightly
@@ -181,13 +181,13 @@ def test_a_build_goes_on_when_its_scheduler_was_lost(tmp_path):
         lines: list[str] = []
         one = dataclasses.replace(running.cluster, log=lines.append)
         files[0].touch()
-        found = threads.submit(lambda: list(one.run(_wait_for, files)))
+        future = threads.submit(lambda: list(one.run(_wait_for, files)))
         until((tmp_path / "begun-1").exists, "the second task to begin")
         running.restart_scheduler()
         running.start_worker()
         for file in files:
             file.touch()
-        assert found.result() == ["0", "1", "2"]
+        assert future.result() == ["0", "1", "2"]
     assert any("was lost: its tasks are given to it again" in line for line in lines)
 
 
@@ -206,15 +206,15 @@ def test_a_scheduler_that_is_lost_for_long_while_a_result_is_used_is_no_error(tm
 @pytest.mark.nightly
 def test_a_build_says_that_all_workers_have_other_code_and_fails_when_that_lasts(cluster, monkeypatch):
     cluster.wait()
-    theirs, lines = dask_cluster.digest_of_code(), list[str]()
+    other_code, lines = dask_cluster.digest_of_code(), list[str]()
     monkeypatch.setattr(dask_cluster, "digest_of_code", lambda: "f" * 16)
     monkeypatch.setattr(dask_cluster, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(dask_cluster, "WORKER_PATIENCE_SECONDS", 0.5)
-    found, own = rf"found \d workers? with slipway-{theirs}", r"with the code of this build, slipway-f{16}"
-    with pytest.raises(RuntimeError, match=rf"compute\.dask: {found} .*, expected one {own}"):
+    workers, own = rf"found \d workers? with slipway-{other_code}", r"with the code of this build, slipway-f{16}"
+    with pytest.raises(RuntimeError, match=rf"compute\.dask: {workers} .*, expected one {own}"):
         list(dataclasses.replace(cluster.cluster, log=lines.append).run(_refuse, [1]))
     [line] = lines
-    assert re.search(rf"waits for a worker of Dask {own}: {found}", line)
+    assert re.search(rf"waits for a worker of Dask {own}: {workers}", line)
 
 
 @pytest.mark.nightly
@@ -239,17 +239,17 @@ def test_who_has_other_certificates_is_refused(tmp_path, cluster, monkeypatch):
 
 @pytest.mark.nightly
 def test_a_build_that_is_killed_leaves_no_task_and_the_next_one_makes_no_segment_again(tmp_path, corpus, cluster):
-    durable, made = tmp_path / "durable", recipe(corpus)
-    task = {"recipe": made.model_dump(mode="json"), "durable": str(durable)}
-    place = {"scheduler": cluster.scheduler, "certificates": str(cluster.certificates)}
-    driver = subprocess.Popen([sys.executable, "-m", __name__, json.dumps({**task, **place})], cwd=dask.ROOT)
+    durable, dataset_recipe = tmp_path / "durable", recipe(corpus)
+    task = {"recipe": dataset_recipe.model_dump(mode="json"), "durable": str(durable)}
+    addresses = {"scheduler": cluster.scheduler, "certificates": str(cluster.certificates)}
+    driver = subprocess.Popen([sys.executable, "-m", __name__, json.dumps({**task, **addresses})], cwd=dask.ROOT)
     until(lambda: list((durable / "segments").glob("*.parquet")), "the first segment")
     driver.kill()
     driver.wait()
     before = {path: path.stat().st_ino for path in (durable / "segments").glob("*.parquet")}
     until(lambda: not _tasks_of(cluster), "the tasks of the killed build to be forgotten")
     with workers.on(cluster.cluster):
-        build(made, durable)
+        build(dataset_recipe, durable)
     assert {path: path.stat().st_ino for path in before} == before
     assert content(durable) == undisturbed(corpus, tmp_path / "undisturbed")
     assert strays(durable) == []

@@ -14,36 +14,36 @@ from tests.assets.datasets.test_cleaned_datasets import rows_of
 from tests.assets.datasets.test_readers import parquet
 
 READING = ReadingSection(metadata=MetadataSection(url="source.url", licence="license", date="date"))
-SAID = About("http://a.example/1", "MIT", "2026-01-02")
+ORIGIN = About("http://a.example/1", "MIT", "2026-01-02")
 
 
 def about_of(name: str, data: bytes, folder: Path, reading: ReadingSection = READING) -> list[About]:
     (folder / name).write_bytes(data)
     with (folder / name).open("rb") as stream:
-        return [each.about for each in readers.read(name, stream, reading) if isinstance(each, Text)]
+        return [document.about for document in readers.read(name, stream, reading) if isinstance(document, Text)]
 
 
-def line(text: str = "text", url: object = SAID.url, **fields: object) -> str:
-    said = {"license": SAID.licence, "date": SAID.date}
-    return json.dumps({"text": text, "source": {"url": url}} | said | fields)
+def line(text: str = "text", url: object = ORIGIN.url, **fields: object) -> str:
+    origin = {"license": ORIGIN.licence, "date": ORIGIN.date}
+    return json.dumps({"text": text, "source": {"url": url}} | origin | fields)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_fields_of_an_object_say_where_a_document_comes_from(tmp_path: Path, name: str):
     rest = '{"text": "another"}'
     data = f"{line()}\n{rest}\n" if name == "a.jsonl" else f"[{line()}, {rest}]"
-    assert about_of(name, data.encode(), tmp_path) == [SAID, NOTHING]
+    assert about_of(name, data.encode(), tmp_path) == [ORIGIN, NOTHING]
 
 
 def test_columns_of_a_table_do_so(tmp_path: Path):
-    data = f"source.url,text,date,license\n{SAID.url},one,{SAID.date},MIT\n,two\n"
-    assert about_of("a.csv", data.encode(), tmp_path) == [SAID, NOTHING]
+    data = f"source.url,text,date,license\n{ORIGIN.url},one,{ORIGIN.date},MIT\n,two\n"
+    assert about_of("a.csv", data.encode(), tmp_path) == [ORIGIN, NOTHING]
 
 
 def test_columns_of_parquet_do_so_whatever_their_type(tmp_path: Path):
-    day = datetime.date.fromisoformat(SAID.date)
-    columns = {"text": ["one", "two"], "source": [{"url": SAID.url}] * 2, "license": [["MIT", "BSD"]] * 2}
-    expected = SAID._replace(licence="MIT, BSD")
+    day = datetime.date.fromisoformat(ORIGIN.date)
+    columns = {"text": ["one", "two"], "source": [{"url": ORIGIN.url}] * 2, "license": [["MIT", "BSD"]] * 2}
+    expected = ORIGIN._replace(licence="MIT, BSD")
     assert about_of("a.parquet", parquet(columns | {"date": [day] * 2}), tmp_path) == [expected] * 2
     assert about_of("b.parquet", parquet(columns), tmp_path) == [expected._replace(date="")] * 2
 
@@ -56,7 +56,7 @@ def test_a_value_that_says_nothing_is_empty(tmp_path: Path):
         line(url=None),
         line(url="\ud800"),
     ]
-    assert [each.url for each in about_of("a.jsonl", "\n".join(data).encode(), tmp_path)] == ["7", "", "", "", "?"]
+    assert [about.url for about in about_of("a.jsonl", "\n".join(data).encode(), tmp_path)] == ["7", "", "", "", "?"]
 
 
 def test_without_named_fields_nothing_is_said(tmp_path: Path):
@@ -79,5 +79,5 @@ def test_the_documents_table_has_it_and_filters_leave_out_by_it(tmp_path: Path):
         "blocked.jsonl": "url",
         "closed.jsonl": "licence",
     }
-    kept = rows["kept.jsonl"]
-    assert About(kept["url"], kept["licence"], kept["date"]) == SAID
+    row = rows["kept.jsonl"]
+    assert About(row["url"], row["licence"], row["date"]) == ORIGIN

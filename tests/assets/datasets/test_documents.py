@@ -24,8 +24,8 @@ pytestmark = pytest.mark.pure
 
 
 def rows_of(recipe, durable) -> list[dict[str, Any]]:
-    made = document_table.DocumentTable(**steps.make_documents(recipe, durable).result)
-    return list(pq.read_table(document_table.path(durable, made.blake3)).to_pylist())
+    table = document_table.DocumentTable(**steps.make_documents(recipe, durable).result)
+    return list(pq.read_table(document_table.path(durable, table.blake3)).to_pylist())
 
 
 def test_a_row_has_the_facts_of_its_document(tmp_path, durable):
@@ -47,7 +47,7 @@ def test_a_row_has_the_facts_of_its_document(tmp_path, durable):
 
 
 def test_the_table_is_named_by_its_content_and_is_the_same_when_made_again(corpus, tmp_path):
-    results = [steps.make_documents(recipe_for(corpus), tmp_path / place).result for place in ("one", "two")]
+    results = [steps.make_documents(recipe_for(corpus), tmp_path / folder).result for folder in ("one", "two")]
     assert results[0] == results[1]
     data = document_table.path(tmp_path / "one", results[0]["blake3"]).read_bytes()
     assert blake3(data).hexdigest() == results[0]["blake3"]
@@ -58,7 +58,7 @@ def test_a_table_has_the_same_bytes_for_any_number_of_threads(tmp_path):
     """duckdb gives rows to its threads by the hundred thousand."""
     schema = text_documents.SCHEMA
     columns = ", ".join(f"(row % 7)::VARCHAR AS {name}" for name in schema.names if name not in ("removed", "split"))
-    made = set()
+    contents = set()
     for threads in (1, 2, 3):
         with duckdb.connect() as connection:
             connection.execute(f"SET threads = {threads}; SET preserve_insertion_order = false")
@@ -67,22 +67,22 @@ def test_a_table_has_the_same_bytes_for_any_number_of_threads(tmp_path):
                 FROM range(140_000) t(row)
             """)
             assert document_table.write_rows(connection, schema, tmp_path / "table") == (140_000, 112_000)
-        made.add((tmp_path / "table").read_bytes())
-    assert len(made) == 1
+        contents.add((tmp_path / "table").read_bytes())
+    assert len(contents) == 1
 
 
 def test_rows_are_in_the_order_of_names_and_numbers(tmp_path, durable):
     write_file(tmp_path / "corpus" / "b.jsonl", "".join(f'{{"text": "line {number}"}}\n' for number in range(12)))
     write_file(tmp_path / "corpus" / "a.txt", "first")
-    found = [(row["name"], row["number"]) for row in rows_of(recipe_for(tmp_path / "corpus"), durable)]
-    assert found == [("a.txt", 0), *(("b.jsonl", number) for number in range(12))]
+    ordered = [(row["name"], row["number"]) for row in rows_of(recipe_for(tmp_path / "corpus"), durable)]
+    assert ordered == [("a.txt", 0), *(("b.jsonl", number) for number in range(12))]
 
 
 def test_the_first_of_equal_texts_is_kept(tmp_path, durable):
     for name in ("c.py", "a.py", "b.py"):
         write_file(tmp_path / "corpus" / name, "the same")
-    found = {row["name"]: row["removed"] for row in rows_of(recipe_for(tmp_path / "corpus"), durable)}
-    assert found == {"a.py": None, "b.py": "exact_duplicate", "c.py": "exact_duplicate"}
+    removals = {row["name"]: row["removed"] for row in rows_of(recipe_for(tmp_path / "corpus"), durable)}
+    assert removals == {"a.py": None, "b.py": "exact_duplicate", "c.py": "exact_duplicate"}
 
 
 def test_texts_that_are_equal_once_cleaned_are_equal(tmp_path, durable):
@@ -103,9 +103,9 @@ def test_the_validation_split_never_moves(corpus, durable):
     (corpus / "package1" / "module1.py").rename(corpus / "renamed.py")
     make_corpus(corpus / "more", files=90)
     after = {row["blake3"]: row["split"] for row in rows_of(recipe_for(corpus), durable) if not row["removed"]}
-    kept = before.keys() & after.keys()
-    assert len(kept) >= 50
-    assert {name: before[name] for name in kept} == {name: after[name] for name in kept}
+    common = before.keys() & after.keys()
+    assert len(common) >= 50
+    assert {name: before[name] for name in common} == {name: after[name] for name in common}
 
 
 @given(text=st.binary(), share=st.floats(0, 1), larger=st.floats(0, 1))
@@ -120,8 +120,8 @@ def test_an_unreadable_document_is_set_aside_with_its_reason(tmp_path, durable):
     write_file(tmp_path / "corpus" / "a.txt", "good")
     (tmp_path / "corpus" / "b.txt").write_bytes(b"\xfe\xfe bad")
     recipe = recipe_for(tmp_path / "corpus", reading={"quarantine": 0.5})
-    found = {row["name"]: row["removed"] for row in rows_of(recipe, durable)}
-    assert found == {"a.txt": None, "b.txt": "unreadable: not UTF-8"}
+    removals = {row["name"]: row["removed"] for row in rows_of(recipe, durable)}
+    assert removals == {"a.txt": None, "b.txt": "unreadable: not UTF-8"}
 
 
 def test_more_unreadable_documents_than_allowed_fail_with_names_and_reasons(tmp_path, durable):
@@ -170,9 +170,9 @@ def test_a_file_that_breaks_off_is_counted_among_files_however_many_documents_ot
 
 
 def test_a_description_of_the_table_is_plain_values(corpus, durable):
-    made = document_table.DocumentTable(**steps.make_documents(recipe_for(corpus), durable).result)
-    assert (made.rows, made.kept) == (60, 60)
-    assert document_table.DocumentTable(**dataclasses.asdict(made)) == made
+    table = document_table.DocumentTable(**steps.make_documents(recipe_for(corpus), durable).result)
+    assert (table.rows, table.kept) == (60, 60)
+    assert document_table.DocumentTable(**dataclasses.asdict(table)) == table
 
 
 @pytest.mark.parametrize("documents", [text_documents, image_documents])

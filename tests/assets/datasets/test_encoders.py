@@ -16,8 +16,8 @@ TEXT = "the tokens of the text\n    return <tool> in the end — naïve <|endofd
 
 @pytest.fixture(scope="module")
 def trained() -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(tokenizer.train(TEXTS, 700))
-    return made
+    value: dict[str, Any] = json.loads(tokenizer.train(TEXTS, 700))
+    return value
 
 
 def as_it_is(value: dict[str, Any]) -> None:
@@ -74,9 +74,9 @@ def test_every_tokenizer_gives_the_tokens_of_its_own_library(trained, change, re
     library.encode_special_tokens = True
     encoder = tokenizer.encoding(data)
     for text in (TEXT, *TEXTS):
-        wanted = library.encode(text, add_special_tokens=False).ids
-        assert encoder.encode_ordinary(text) == wanted
-        assert encoder.encode_to_numpy(text, disallowed_special=()).tolist() == wanted
+        expected = library.encode(text, add_special_tokens=False).ids
+        assert encoder.encode_ordinary(text) == expected
+        assert encoder.encode_to_numpy(text, disallowed_special=()).tolist() == expected
 
 
 @pytest.mark.parametrize("change", [as_it_is, composing, with_a_word_of_its_own, with_ids_in_another_order])

@@ -140,7 +140,7 @@ def rows_of(path) -> list[dict[str, str]]:
 
 def test_files_that_cannot_be_read_now_are_quarantined_and_read_by_the_next_build(corpus, durable):
     recipe, listing = recipe_for(corpus), sources.list_source(recipe_for(corpus))
-    gone, changed = (corpus / list(listing.files)[place].name for place in (3, 40))
+    gone, changed = (corpus / list(listing.files)[index].name for index in (3, 40))
     content = gone.read_bytes()
     gone.unlink()
     changed.write_text("changed since it was listed")
@@ -204,10 +204,10 @@ def test_files_that_are_known_are_not_in_memory(durable, monkeypatch):
     def peak(count: int) -> int:
         tracemalloc.start()
         matched = sum(row is not None for _, row in known.of(files[:count]))
-        _, found = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert matched == count
-        return found
+        return peak_bytes
 
     assert peak(3000) - peak(300) < 50 * 2700  # bytes; a row in memory takes 600
 
@@ -254,9 +254,9 @@ def test_an_index_is_written_and_hashed_a_batch_at_a_time(durable, monkeypatch):
     def peak(count: int) -> int:
         tracemalloc.start()
         write(count)
-        _, found = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        return found
+        return peak_bytes
 
     write(100)  # what is imported at the first time does not count
     assert peak(2000) < 3 * peak(200)

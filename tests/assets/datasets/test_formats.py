@@ -47,21 +47,21 @@ def array(texts: list[str]) -> bytes:
 
 
 def tar(members: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, data in members.items():
             header = tarfile.TarInfo(name)
             header.size = len(data)
             archive.addfile(header, io.BytesIO(data))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def response(body: bytes, kind: str) -> bytes:
@@ -103,8 +103,8 @@ def test_json_that_is_program_data_is_one_document(data):
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_json_file_of_one_object_with_a_text_is_that_text(indent):
     record = {"id": 7, "text": "the text", "url": "http://example.org/"}
-    [found] = everything("a.json", json.dumps(record, indent=indent).encode(), metadata={"url": "url"})
-    assert found == Text(0, "the text", About("http://example.org/"))
+    [document] = everything("a.json", json.dumps(record, indent=indent).encode(), metadata={"url": "url"})
+    assert document == Text(0, "the text", About("http://example.org/"))
 
 
 def test_a_truncated_array_gives_the_elements_before_its_end():
@@ -119,10 +119,10 @@ def test_an_array_is_read_element_by_element_however_it_is_cut_into_chunks(monke
 
 @pytest.mark.parametrize(("name", "dialect"), [("a.csv", "excel"), ("a.tsv", "excel-tab")])
 def test_a_row_of_a_table_is_a_document(name, dialect):
-    made = io.StringIO()
-    writer = csv.writer(made, dialect)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, dialect)
     writer.writerows([["id", "text"], *([number, f'{text},\n"quoted"'] for number, text in enumerate(TEXTS))])
-    assert everything(name, made.getvalue().encode()) == numbered([f'{text},\n"quoted"' for text in TEXTS])
+    assert everything(name, buffer.getvalue().encode()) == numbered([f'{text},\n"quoted"' for text in TEXTS])
 
 
 @pytest.mark.parametrize("separator", [";", "|"])
@@ -161,8 +161,8 @@ def test_a_list_near_the_body_of_a_page_is_text_and_no_navigation(around):
 
 def test_a_page_in_another_encoding_is_read_in_it():
     page = PAGE.replace("Heading", "Überschrift").replace("<head>", '<head><meta charset="iso-8859-1">')
-    [made] = everything("page.html", page.encode("latin-1"))
-    assert isinstance(made, Text) and "Überschrift" in made.text
+    [document] = everything("page.html", page.encode("latin-1"))
+    assert isinstance(document, Text) and "Überschrift" in document.text
 
 
 def test_a_page_without_text_is_empty():

@@ -67,8 +67,8 @@ def test_a_build_on_a_full_disk_names_the_file_and_damages_nothing(disk, tmp_pat
     assert pointer.current(durable, "small-corpus") == parent.sha256
     assert texts_of(parent, durable, "train") == texts
 
-    made = build(recipe_of(corpus), durable)
-    assert rebuild(recipe_of(corpus), tmp_path / "anew", durable).manifest() == made.manifest()
+    snapshot = build(recipe_of(corpus), durable)
+    assert rebuild(recipe_of(corpus), tmp_path / "anew", durable).manifest() == snapshot.manifest()
     assert content(tmp_path / "anew").items() <= content(durable).items()
 
 

@@ -18,27 +18,27 @@ from tests.conftest import until
 @pytest.fixture
 def history(corpus, durable) -> list[shards.TextSnapshot]:
     """Four snapshots of one dataset, each with a change; the files of all of them are old."""
-    made = []
+    built = []
     for round in range(4):
         write_file(corpus / "package0" / "module0.py", f"round {round} " * 60)
-        made.append(build(recipe_for(corpus, shard_tokens=400), durable))
+        built.append(build(recipe_for(corpus, shard_tokens=400), durable))
     for path in durable.rglob("*.*"):
         os.utime(path, (1, 1))
-    return made
+    return built
 
 
 def snapshots(durable) -> set[str]:
     return {path.stem for path in (durable / "snapshots").iterdir()}
 
 
-def whole(made: shards.TextSnapshot, durable) -> bool:
-    return all(path.exists() for path in garbage.files_of(durable, made.sha256))
+def is_complete(snapshot: shards.TextSnapshot, durable) -> bool:
+    return all(path.exists() for path in garbage.files_of(durable, snapshot.sha256))
 
 
 def test_the_last_snapshots_of_a_dataset_stay(durable, history):
     garbage.collect(durable, lambda: [], keep=1)
-    assert snapshots(durable) == {made.sha256 for made in history[2:]}
-    assert all(whole(made, durable) for made in history[2:])
+    assert snapshots(durable) == {snapshot.sha256 for snapshot in history[2:]}
+    assert all(is_complete(snapshot, durable) for snapshot in history[2:])
     assert texts_of(history[3], durable, "train")
 
 
@@ -61,16 +61,16 @@ def test_a_snapshot_that_was_set_aside_as_damaged_stops_the_collection(durable, 
 def test_a_snapshot_of_a_training_or_a_model_stays(durable, history):
     garbage.collect(durable, lambda: [history[0].sha256], keep=0)
     assert snapshots(durable) == {history[0].sha256, history[3].sha256}
-    assert whole(history[0], durable)
+    assert is_complete(history[0], durable)
 
 
 def test_files_to_which_nothing_refers_are_removed(durable, history):
     before = content(durable)
-    found = garbage.collect(durable, lambda: [], keep=0)
+    collected = garbage.collect(durable, lambda: [], keep=0)
     gone = before.keys() - content(durable).keys()
-    assert {durable / name for name in gone} <= set(found.files)
+    assert {durable / name for name in gone} <= set(collected.files)
     assert f"snapshots/{history[0].sha256}.json" in gone
-    assert found.bytes >= sum(len(before[name]) for name in gone)
+    assert collected.bytes >= sum(len(before[name]) for name in gone)
 
 
 def test_a_collection_says_for_which_build_it_waits(durable, history):
@@ -86,9 +86,9 @@ def test_a_collection_says_for_which_build_it_waits(durable, history):
 
 def test_a_dry_run_returns_the_same_and_removes_nothing(durable, history):
     before = content(durable)
-    found = garbage.collect(durable, lambda: [], keep=0, dry_run=True)
+    collected = garbage.collect(durable, lambda: [], keep=0, dry_run=True)
     assert content(durable) == before
-    assert garbage.collect(durable, lambda: [], keep=0) == found
+    assert garbage.collect(durable, lambda: [], keep=0) == collected
 
 
 def test_young_files_stay(durable, history):
@@ -103,22 +103,22 @@ def test_a_young_manifest_stays_with_all_its_files(durable, history):
     os.utime(shards.manifest_path(durable, history[0].sha256))
     garbage.collect(durable, lambda: [], keep=0)
     assert snapshots(durable) == {history[0].sha256, history[3].sha256}
-    assert whole(history[0], durable)
+    assert is_complete(history[0], durable)
 
 
 def test_the_next_build_continues_from_the_kept_files(corpus, durable, history):
     garbage.collect(durable, lambda: [], keep=0)
     write_file(corpus / "added.py", "added")
-    made = build(recipe_for(corpus, shard_tokens=400), durable)
-    assert whole(made, durable)
-    assert len(set(made.shards()) & set(history[3].shards())) > 3
+    snapshot = build(recipe_for(corpus, shard_tokens=400), durable)
+    assert is_complete(snapshot, durable)
+    assert len(set(snapshot.shards()) & set(history[3].shards())) > 3
 
 
 def test_going_back_to_a_collected_snapshot_builds_it_again(corpus, durable, history):
     garbage.collect(durable, lambda: [], keep=0)
     write_file(corpus / "package0" / "module0.py", "round 0 " * 60)
     assert build(recipe_for(corpus, shard_tokens=400), durable) == history[0]
-    assert whole(history[0], durable)
+    assert is_complete(history[0], durable)
 
 
 def test_a_manifest_that_cannot_be_read_stops_the_collection(durable, history):
@@ -142,7 +142,7 @@ def test_a_dataset_without_its_history_keeps_its_current_snapshot(durable, histo
     [journal] = (durable / "datasets").glob("*/history.journal")
     journal.unlink()
     garbage.collect(durable, lambda: [], keep=0)
-    assert snapshots(durable) == {history[3].sha256} and whole(history[3], durable)
+    assert snapshots(durable) == {history[3].sha256} and is_complete(history[3], durable)
 
 
 def test_nothing_is_removed_through_a_symbolic_link(durable, history):

@@ -23,13 +23,13 @@ def outdated(corpus, durable) -> shards.TextSnapshot:
     """A snapshot that nothing refers to any more; all files are old. The corpus is again as it was for it."""
     path = corpus / "package0" / "module0.py"
     before = path.read_text()
-    made = build(recipe_for(corpus, shard_tokens=400), durable)
+    snapshot = build(recipe_for(corpus, shard_tokens=400), durable)
     write_file(path, "something else " * 60)
     build(recipe_for(corpus, shard_tokens=400), durable)
     write_file(path, before)
     for file in durable.rglob("*.*"):
         os.utime(file, (1, 1))
-    return made
+    return snapshot
 
 
 @pytest.fixture
@@ -40,20 +40,20 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], N
         find = garbage._find
         occurred: list[bool] = []
 
-        def found(*arguments):
+        def changed_meanwhile(*arguments):
             result = find(*arguments)
             if not occurred:
                 occurred.append(True)
                 event()
             return result
 
-        monkeypatch.setattr(garbage, "_find", found)
+        monkeypatch.setattr(garbage, "_find", changed_meanwhile)
 
     return happens
 
 
-def whole(made: shards.TextSnapshot, durable) -> bool:
-    return all(path.exists() for path in garbage.files_of(durable, made.sha256))
+def is_complete(snapshot: shards.TextSnapshot, durable) -> bool:
+    return all(path.exists() for path in garbage.files_of(durable, snapshot.sha256))
 
 
 @pytest.mark.parametrize("name", ["another-corpus", "small-corpus"])
@@ -68,7 +68,7 @@ def test_a_build_between_finding_and_removing_keeps_all_its_files_where_locks_ho
         lock, "_held", lambda folder, kind: contextlib.nullcontext(folder.mkdir(parents=True, exist_ok=True))
     )
     garbage.collect(durable, lambda: [], keep=0)
-    assert built[0].shards() == outdated.shards() and whole(built[0], durable)
+    assert built[0].shards() == outdated.shards() and is_complete(built[0], durable)
     assert document_step.latest(recipe, durable).result["kept"]
     assert pointer.current(durable, name) == built[0].sha256
     assert not list(durable.rglob(f"{HIDDEN}*"))
@@ -81,46 +81,48 @@ def test_a_dataset_that_is_first_built_meanwhile_waits(corpus, durable, outdated
     between(thread.start)
     garbage.collect(durable, lambda: [], keep=0)
     thread.join()
-    assert whole(built[0], durable) and built[0].shards() == outdated.shards()
+    assert is_complete(built[0], durable) and built[0].shards() == outdated.shards()
 
 
 def test_what_a_killed_collection_had_set_aside_is_put_back_if_something_refers_to_it(corpus, durable, outdated):
     current = build(recipe_for(corpus, shard_tokens=400), durable)
-    kept, loose = shards.shard_path(durable, current.splits["train"].shards[0]), durable / "shards" / "loose.shard"
+    referred, loose = shards.shard_path(durable, current.splits["train"].shards[0]), durable / "shards" / "loose.shard"
     loose.write_bytes(b"nobody's")
-    for path in (kept, loose):
+    for path in (referred, loose):
         path.rename(path.with_name(HIDDEN + path.name))
         os.utime(path.with_name(HIDDEN + path.name), (1, 1))
     garbage.collect(durable, lambda: [], keep=0)
-    assert kept.exists() and not loose.exists()
+    assert referred.exists() and not loose.exists()
     assert not list(durable.rglob(f"{HIDDEN}*"))
 
 
 def test_a_training_that_is_wanted_on_an_old_snapshot_meanwhile_keeps_it_whole(durable, outdated):
     """Its records are no files of a dataset, so that no lock holds them off."""
-    wanted: list[str] = []
+    references: list[str] = []
 
     def referred() -> list[str]:
-        now = list(wanted)
-        wanted[:] = [outdated.sha256]  # wanted as soon as the references have been read
+        now = list(references)
+        references[:] = [outdated.sha256]  # wanted as soon as the references have been read
         return now
 
-    found = garbage.collect(durable, referred, keep=0)
-    assert whole(outdated, durable)
-    assert not {str(path) for path in found.files} & {str(path) for path in garbage.files_of(durable, outdated.sha256)}
+    collected = garbage.collect(durable, referred, keep=0)
+    assert is_complete(outdated, durable)
+    assert not {str(path) for path in collected.files} & {
+        str(path) for path in garbage.files_of(durable, outdated.sha256)
+    }
     assert not list(durable.rglob(f"{HIDDEN}*"))
 
 
 def test_references_that_can_no_longer_be_read_leave_everything_as_it_was(durable, outdated):
-    asked: list[bool] = []
+    calls: list[bool] = []
 
     def referred() -> list[str]:
-        asked.append(True)
-        if len(asked) > 1:
+        calls.append(True)
+        if len(calls) > 1:
             raise OSError("the registry is away")
         return []
 
     with pytest.raises(OSError, match="the registry is away"):
         garbage.collect(durable, referred, keep=0)
-    assert whole(outdated, durable)
+    assert is_complete(outdated, durable)
     assert not list(durable.rglob(f"{HIDDEN}*"))

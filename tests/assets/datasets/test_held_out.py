@@ -56,8 +56,8 @@ def test_a_document_that_is_most_of_the_corpus_is_not_held_out(tmp_path, durable
     corpus = make_corpus(tmp_path / "corpus", files=19)
     for number in range(5):
         write_file(corpus / f"long{number}.txt", f"{number} and others " * 10_000)
-    [held] = validation(rows_of(recipe_for(corpus, validation=NONE), durable))
-    assert "long" not in held
+    [text] = validation(rows_of(recipe_for(corpus, validation=NONE), durable))
+    assert "long" not in text
     two = recipe_for(make_corpus(tmp_path / "two", files=2), validation=NONE)
     assert validation(rows_of(two, tmp_path / "other")) == set()
 
@@ -87,5 +87,5 @@ def test_of_equal_documents_the_one_that_is_held_out_is_kept(tmp_path, durable):
     for number, text in enumerate(addresses):
         write_file(tmp_path / "corpus" / f"{number:02}.txt", text)
     cleaning = {"mask": ("email",), "near_duplicates": None, "decontamination": None}
-    kept = [row for row in rows_of(recipe_for(tmp_path / "corpus", cleaning=cleaning), durable) if row["split"]]
-    assert [row["split"] for row in kept] == ["validation"] and kept[0]["masked"] == 1
+    remaining = [row for row in rows_of(recipe_for(tmp_path / "corpus", cleaning=cleaning), durable) if row["split"]]
+    assert [row["split"] for row in remaining] == ["validation"] and remaining[0]["masked"] == 1

@@ -29,24 +29,24 @@ def corpus(tmp_path):
     return make_digits(tmp_path / "corpus")
 
 
-def every(made, durable) -> set[tuple[bytes, str]]:
-    return contents(made, durable, "train") | contents(made, durable, "validation")
+def every(snapshot, durable) -> set[tuple[bytes, str]]:
+    return contents(snapshot, durable, "train") | contents(snapshot, durable, "validation")
 
 
 def test_every_image_is_read_back_with_its_class_from_one_of_the_splits(corpus, durable):
-    made = build(recipe_for(corpus), durable)
+    snapshot = build(recipe_for(corpus), durable)
     pixels, labels = digits()
-    assert every(made, durable) == {(one.tobytes(), str(label)) for one, label in zip(pixels, labels, strict=True)}
-    assert sum(split.images for split in made.splits.values()) == len(labels)
-    assert made.classes == tuple("0123456789")
-    assert len(made.splits["train"].shards) > 5
+    assert every(snapshot, durable) == {(one.tobytes(), str(label)) for one, label in zip(pixels, labels, strict=True)}
+    assert sum(split.images for split in snapshot.splits.values()) == len(labels)
+    assert snapshot.classes == tuple("0123456789")
+    assert len(snapshot.splits["train"].shards) > 5
 
 
 def test_the_split_is_decided_by_the_pixels_alone(corpus, durable):
-    made = build(recipe_for(corpus), durable)
+    snapshot = build(recipe_for(corpus), durable)
     for split in document_table.SPLITS:
-        found = {builds.split_of(digest.of_bytes(pixels), 0.2) for pixels, _ in contents(made, durable, split)}
-        assert found == {split}
+        splits = {builds.split_of(digest.of_bytes(pixels), 0.2) for pixels, _ in contents(snapshot, durable, split)}
+        assert splits == {split}
 
 
 def test_no_image_changes_its_split_when_others_are_added(corpus, durable):
@@ -59,7 +59,7 @@ def test_no_image_changes_its_split_when_others_are_added(corpus, durable):
 def test_any_order_of_listing_and_number_of_workers_give_the_same_bytes(corpus, tmp_path, durable, monkeypatch, seed):
     build(recipe_for(corpus), durable)
     listed = sources._entries
-    monkeypatch.setattr(sources, "_entries", lambda *given: _shuffled(listed(*given), seed))
+    monkeypatch.setattr(sources, "_entries", lambda *arguments: _shuffled(listed(*arguments), seed))
     monkeypatch.setattr(workers, "WORTH_A_PROCESS", 0 if seed == 0 else 1 << 30)
     monkeypatch.setattr("slipway.assets.datasets.documents.extraction.UNIT_FILES", 1 + seed)
     build(recipe_for(corpus), tmp_path / "again")
@@ -67,9 +67,9 @@ def test_any_order_of_listing_and_number_of_workers_give_the_same_bytes(corpus, 
 
 
 def _shuffled(entries: Iterable[os.DirEntry[str]], seed: int) -> list[os.DirEntry[str]]:
-    found = list(entries)
-    random.Random(seed).shuffle(found)
-    return found
+    shuffled = list(entries)
+    random.Random(seed).shuffle(shuffled)
+    return shuffled
 
 
 def test_an_incremental_build_gives_the_bytes_of_one_from_nothing_and_shares_most_shards(corpus, tmp_path, durable):
@@ -79,11 +79,11 @@ def test_an_incremental_build_gives_the_bytes_of_one_from_nothing_and_shares_mos
         corpus / "digits-2.parquet", [png(255 - pixels[0]), *map(png, pixels[599:898])], labels[[0, *range(599, 898)]]
     )
     (corpus / "digits-5.parquet").rename(corpus / "digits-9.parquet")
-    made = build(recipe_for(corpus), durable)
-    assert made.manifest() == build(recipe_for(corpus), tmp_path / "anew").manifest()
+    snapshot = build(recipe_for(corpus), durable)
+    assert snapshot.manifest() == build(recipe_for(corpus), tmp_path / "anew").manifest()
     assert content(tmp_path / "anew").items() <= content(durable).items()
-    found = difference(parent, made, durable)
-    assert found.shared_shards >= found.shards - 4
+    changes = difference(parent, snapshot, durable)
+    assert changes.shared_shards >= changes.shards - 4
     assert strays(durable) == []
 
 
@@ -125,9 +125,9 @@ def test_a_new_label_of_the_same_pixels_is_a_changed_document(corpus, durable):
     parent = build(recipe_for(corpus), durable)
     pixels, labels = digits()
     write(corpus / "digits-0.parquet", [*map(png, pixels[:300])], [(labels[0] + 1) % 10, *labels[1:300]])
-    found = difference(parent, build(recipe_for(corpus), durable), durable).documents
-    assert found is not None
-    assert (found.added, found.removed, found.changed) == (0, 0, 1)
+    changes = difference(parent, build(recipe_for(corpus), durable), durable).documents
+    assert changes is not None
+    assert (changes.added, changes.removed, changes.changed) == (0, 0, 1)
 
 
 def test_a_new_class_has_its_place_among_the_others(corpus, durable):
@@ -138,28 +138,28 @@ def test_a_new_class_has_its_place_among_the_others(corpus, durable):
 def test_classes_may_have_names(tmp_path, durable):
     images = [png(np.full((8, 8), grey, np.uint8)) for grey in range(40)]
     write(tmp_path / "corpus" / "named.parquet", images, [("dog", "cat", "10")[grey % 3] for grey in range(40)])
-    made = build(recipe_for(tmp_path / "corpus"), durable)
-    assert made.classes == ("10", "cat", "dog")
-    assert (bytes([1] * 64), "cat") in every(made, durable)
+    snapshot = build(recipe_for(tmp_path / "corpus"), durable)
+    assert snapshot.classes == ("10", "cat", "dog")
+    assert (bytes([1] * 64), "cat") in every(snapshot, durable)
 
 
 def test_a_snapshot_of_images_is_staged_like_one_of_texts(corpus, tmp_path, durable):
-    made = build(recipe_for(corpus), durable)
-    first = stage.stage(made.sha256, durable, tmp_path / "nvme")
-    assert first.copied_shards == len(made.shards())
-    assert every(made, tmp_path / "nvme") == every(made, durable)
-    assert stage.stage(made.sha256, durable, tmp_path / "nvme").copied_bytes == 0
+    snapshot = build(recipe_for(corpus), durable)
+    first = stage.stage(snapshot.sha256, durable, tmp_path / "nvme")
+    assert first.copied_shards == len(snapshot.shards())
+    assert every(snapshot, tmp_path / "nvme") == every(snapshot, durable)
+    assert stage.stage(snapshot.sha256, durable, tmp_path / "nvme").copied_bytes == 0
 
 
 def test_garbage_keeps_the_shards_of_images_that_a_dataset_points_at(corpus, durable):
     parent = build(recipe_for(corpus), durable)
     write(corpus / "digits-0.parquet", [png(digits()[0][0])], [0])
-    made = build(recipe_for(corpus), durable)
+    snapshot = build(recipe_for(corpus), durable)
     collected = garbage.collect(durable, lambda: [], keep=0, older=-1)
     assert {path.stem for path in collected.files if path.suffix == ".shard"} == {
         shard.blake3 for shard in parent.shards()
-    } - {shard.blake3 for shard in made.shards()}
-    assert every(made, durable)
+    } - {shard.blake3 for shard in snapshot.shards()}
+    assert every(snapshot, durable)
 
 
 def test_files_that_are_not_parquet_are_skipped(corpus, durable):

@@ -56,23 +56,27 @@ def test_the_lane_has_documents_and_a_snapshot_and_no_tokenizer(corpus):
 def test_the_lane_ends_with_a_snapshot_that_the_dataset_points_at(corpus, durable):
     result = materialise(recipe_for(corpus), durable)
     assert result.success
-    shown = metadata_of(result, "snapshot")
-    assert pointer.current(durable, "digits") == shown["snapshot"]
-    assert (shown["shape"], shown["classes"], shown["dagster/row_count"]) == ("8 x 8 x 1", 10, len(digits()[1]))
+    metadata = metadata_of(result, "snapshot")
+    assert pointer.current(durable, "digits") == metadata["snapshot"]
+    assert (metadata["shape"], metadata["classes"], metadata["dagster/row_count"]) == (
+        "8 x 8 x 1",
+        10,
+        len(digits()[1]),
+    )
     assert all(check.passed for check in checks_of(result).values())
 
 
 def test_documents_show_the_classes_of_each_split(corpus, durable):
-    shown = metadata_of(materialise(recipe_for(corpus), durable), "documents")
-    assert shown["dagster/row_count"] == shown["train_images"] + shown["validation_images"] == len(digits()[1])
-    first = shown["classes"].splitlines()[2].replace("|", " ").split()
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    assert metadata["dagster/row_count"] == metadata["train_images"] + metadata["validation_images"] == len(digits()[1])
+    first = metadata["classes"].splitlines()[2].replace("|", " ").split()
     assert first[0] == "0"
     assert int(first[1]) + int(first[2]) == int((digits()[1] == 0).sum())
 
 
 def test_the_contact_sheet_shows_images_of_each_class(corpus, durable):
-    shown = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")["contact_sheet"]
-    data = base64.b64decode(shown.partition("base64,")[2].rstrip(")"))
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")["contact_sheet"]
+    data = base64.b64decode(metadata.partition("base64,")[2].rstrip(")"))
     assert len(data) < 30_000
     sheet = np.asarray(Image.open(io.BytesIO(data)))
     assert sheet.shape == (320, 256, 3)
@@ -82,9 +86,11 @@ def test_the_contact_sheet_shows_images_of_each_class(corpus, durable):
 @pytest.mark.slow
 def test_the_contact_sheet_of_noise_is_small_too(tmp_path, durable):
     noise = np.random.default_rng(0).integers(0, 256, (200, 32, 32, 3), np.uint8)
-    write(tmp_path / "corpus" / "noise.parquet", [png(each) for each in noise], [number % 12 for number in range(200)])
-    shown = metadata_of(materialise(recipe_for(tmp_path / "corpus", 32, 32, 3), durable), "snapshot")["contact_sheet"]
-    assert len(base64.b64decode(shown.partition("base64,")[2].rstrip(")"))) < 30_000
+    write(
+        tmp_path / "corpus" / "noise.parquet", [png(pixels) for pixels in noise], [number % 12 for number in range(200)]
+    )
+    sheet = metadata_of(materialise(recipe_for(tmp_path / "corpus", 32, 32, 3), durable), "snapshot")["contact_sheet"]
+    assert len(base64.b64decode(sheet.partition("base64,")[2].rstrip(")"))) < 30_000
 
 
 def test_a_class_that_one_split_lacks_is_a_warning(corpus, durable):
@@ -133,17 +139,17 @@ def test_too_many_images_that_cannot_be_read_fail_the_documents_with_their_reaso
 
 def test_few_images_that_cannot_be_read_are_counted_and_shown(corpus, durable):
     write(corpus / "z-last.parquet", [b"text"], [0])
-    shown = metadata_of(materialise(recipe_for(corpus), durable), "documents")
-    assert shown["left_out"] == {"unreadable: not an image": 1}
-    assert "| unreadable: not an image | 1 | z-last.parquet#0 |" in shown["samples_left_out"]
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    assert metadata["left_out"] == {"unreadable: not an image": 1}
+    assert "| unreadable: not an image | 1 | z-last.parquet#0 |" in metadata["samples_left_out"]
 
 
 def test_a_snapshot_shows_its_difference_to_its_parent(corpus, durable):
     materialise(recipe_for(corpus), durable)
     write(corpus / "z-last.parquet", [png(np.zeros((8, 8), np.uint8))], [0])
-    shown = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")
-    assert (shown["documents_added"], shown["documents_removed"], shown["documents_changed"]) == (1, 0, 0)
-    assert 0 < shown["shared_shards"] < shown["shards"]
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")
+    assert (metadata["documents_added"], metadata["documents_removed"], metadata["documents_changed"]) == (1, 0, 0)
+    assert 0 < metadata["shared_shards"] < metadata["shards"]
 
 
 @pytest.mark.slow

@@ -29,15 +29,15 @@ def read(column, labels=None, reading=None, **fields) -> list[Picture | UnfitDoc
 
 
 def pixels(column, **fields) -> bytes:
-    [found] = read(column, **fields)
-    assert isinstance(found, Picture), found
-    return found.pixels
+    [document] = read(column, **fields)
+    assert isinstance(document, Picture), document
+    return document.pixels
 
 
 def reason(column, **more) -> str:
-    [found] = read(column, **more)
-    assert isinstance(found, UnfitDocument), found
-    return found.reason
+    [document] = read(column, **more)
+    assert isinstance(document, UnfitDocument), document
+    return document.reason
 
 
 def lists_of(rows: list[list[Any]], kind: str = "uint8") -> pa.Array:
@@ -129,14 +129,16 @@ def test_an_image_with_more_bytes_than_the_limit_is_not_decoded():
 
 
 def test_rows_after_an_unreadable_row_are_read():
-    assert [type(each) for each in read([png(GREY), b"text", png(GREY)])] == [Picture, UnfitDocument, Picture]
+    assert [type(document) for document in read([png(GREY), b"text", png(GREY)])] == [Picture, UnfitDocument, Picture]
 
 
 def test_no_flipped_byte_of_a_png_gives_other_pixels():
-    whole = png(COLOURS)
-    damaged = [whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :] for at in range(len(whole))]
-    found = {each.pixels if isinstance(each, Picture) else each.reason for each in read(damaged, channels=3)}
-    assert found <= {"not an image", "damaged image", COLOURS.tobytes()}
+    original = png(COLOURS)
+    damaged = [original[:at] + bytes([original[at] ^ 4]) + original[at + 1 :] for at in range(len(original))]
+    contents = {
+        document.pixels if isinstance(document, Picture) else document.reason for document in read(damaged, channels=3)
+    }
+    assert contents <= {"not an image", "damaged image", COLOURS.tobytes()}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -29,10 +29,10 @@ def mutate(corpus: Path, seed: int) -> None:
     paths = sorted(corpus.rglob("*.py"))
     for path in chosen.sample(paths, 3):
         path.unlink()
-    left = sorted(corpus.rglob("*.py"))
-    for path in chosen.sample(left, 3):
+    remaining = sorted(corpus.rglob("*.py"))
+    for path in chosen.sample(remaining, 3):
         write_file(path, f"changed {seed} {path.name} " * chosen.randint(1, 40))
-    chosen.choice(left).rename(corpus / f"renamed{seed}.py")
+    chosen.choice(remaining).rename(corpus / f"renamed{seed}.py")
     write_file(corpus / f"added{seed}.py", f"added {seed} " * 30)
     write_file(corpus / "package0" / f"copy{seed}.py", chosen.choice(sorted(corpus.rglob("*.py"))).read_text())
 
@@ -43,10 +43,10 @@ def test_an_incremental_build_gives_the_bytes_of_one_from_nothing(corpus, tmp_pa
     build(recipe, durable)
     for round in range(3):
         mutate(corpus, 10 * seed + round)
-        made = build(recipe, durable)
+        incremental = build(recipe, durable)
         scratch = tmp_path / f"scratch{round}"
         anew = rebuild(recipe, scratch, durable)
-        assert made.manifest() == anew.manifest()
+        assert incremental.manifest() == anew.manifest()
         assert content(scratch).items() <= content(durable).items()
     assert strays(durable) == []
 
@@ -58,11 +58,11 @@ def test_only_new_documents_are_encoded(corpus, durable, monkeypatch):
     encoded: list[str] = []
     encode = tokens._encode
 
-    def watched(task):
-        encoded.extend(task.wanted)
+    def recording(task):
+        encoded.extend(task.text_places)
         return encode(task)
 
-    monkeypatch.setattr(tokens, "_encode", watched)
+    monkeypatch.setattr(tokens, "_encode", recording)
     build(recipe_of(corpus), durable)
     assert len(encoded) == 2
 
@@ -72,9 +72,9 @@ def test_a_new_file_changes_only_the_shards_next_to_it(tmp_path, durable):
     before = build(recipe_of(corpus), durable)
     write_file(corpus / "package1" / "added.py", "added " * 20)
     after = build(recipe_of(corpus), durable)
-    found = difference(before, after, durable)
-    assert found.shards > 30
-    assert found.shards - found.shared_shards <= 3
+    changes = difference(before, after, durable)
+    assert changes.shards > 30
+    assert changes.shards - changes.shared_shards <= 3
 
 
 def test_appended_files_change_only_the_last_shards(tmp_path, durable):
@@ -119,9 +119,9 @@ def test_documents_of_a_damaged_shard_are_encoded_again_and_not_copied(corpus, t
     data[3] ^= 4
     path.write_bytes(data)
     write_file(corpus / "package0" / "added.py", "added")
-    made = build(recipe_of(corpus), durable)
-    assert content(durable).items() >= content_of(made, rebuilt(recipe_of(corpus), tmp_path, durable)).items()
-    assert texts_of(made, durable, "train") == texts_of(made, tmp_path / "scratch", "train")
+    snapshot = build(recipe_of(corpus), durable)
+    assert content(durable).items() >= content_of(snapshot, rebuilt(recipe_of(corpus), tmp_path, durable)).items()
+    assert texts_of(snapshot, durable, "train") == texts_of(snapshot, tmp_path / "scratch", "train")
 
 
 def rebuilt(recipe: DatasetRecipe, tmp_path: Path, durable: Path) -> Path:
@@ -129,8 +129,8 @@ def rebuilt(recipe: DatasetRecipe, tmp_path: Path, durable: Path) -> Path:
     return tmp_path / "scratch"
 
 
-def content_of(made: shards.TextSnapshot, durable: Path) -> dict[str, bytes]:
-    names = {f"shards/{shard.blake3}.shard" for shard in made.shards()}
+def content_of(snapshot: shards.TextSnapshot, durable: Path) -> dict[str, bytes]:
+    names = {f"shards/{shard.blake3}.shard" for shard in snapshot.shards()}
     return {name: data for name, data in content(durable).items() if name in names}
 
 
@@ -157,18 +157,18 @@ def test_the_difference_counts_documents_tokens_and_shards(corpus, durable):
     write_file(corpus / "package0" / "module0.py", "changed")
     (corpus / "package1" / "module1.py").unlink()
     after = build(recipe_of(corpus), durable)
-    found = difference(before, after, durable)
-    assert found.documents is not None
-    assert (found.documents.added, found.documents.changed, found.documents.removed) == (1, 1, 1)
-    assert found.documents.same == 58
-    assert found.documents.examples["changed"] == ("package0/module0.py#0",)
-    assert found.tokens[1] == sum(split.tokens for split in after.splits.values())
-    assert found.new_bytes == sum(shard.bytes for shard in set(after.shards()) - set(before.shards()))
-    assert found.same_tokenizer
+    changes = difference(before, after, durable)
+    assert changes.documents is not None
+    assert (changes.documents.added, changes.documents.changed, changes.documents.removed) == (1, 1, 1)
+    assert changes.documents.same == 58
+    assert changes.documents.examples["changed"] == ("package0/module0.py#0",)
+    assert changes.tokens[1] == sum(split.tokens for split in after.splits.values())
+    assert changes.new_bytes == sum(shard.bytes for shard in set(after.shards()) - set(before.shards()))
+    assert changes.same_tokenizer
 
 
 def test_an_unchanged_dataset_is_up_to_date_and_a_changed_one_is_not(corpus, durable):
-    made = build(recipe_of(corpus), durable)
-    assert steps.up_to_date(recipe_of(corpus), durable) == made.sha256
+    snapshot = build(recipe_of(corpus), durable)
+    assert steps.up_to_date(recipe_of(corpus), durable) == snapshot.sha256
     write_file(corpus / "new.py", "new")
     assert steps.up_to_date(recipe_of(corpus), durable) is None

@@ -29,7 +29,7 @@ def snapshot(durable: Path, *rows: Row) -> TextSnapshot:
     return TextSnapshot("texts", "", {}, {"blake3": name}, TokenizerRecord("", 257, 256), "uint16", {})
 
 
-def kept(folder: str, count: int, language: str = "en", size: int = 10) -> list[Row]:
+def rows_of(folder: str, count: int, language: str = "en", size: int = 10) -> list[Row]:
     return [(f"{folder}/{number}.txt", language, size, None) for number in range(count)]
 
 
@@ -37,12 +37,12 @@ def left_out(rule: str, count: int) -> list[Row]:
     return [(f"a/{rule}{number}.txt", "en", 10, rule) for number in range(count)]
 
 
-def asked(check: str, durable: Path, before: list[Row], now: list[Row], **limits: float) -> Outcome:
+def outcome_of(check: str, durable: Path, before: list[Row], now: list[Row], **limits: float) -> Outcome:
     recipe: DatasetRecipe = recipe_for(durable, checks=limits)
-    parent, made = snapshot(durable, *before), snapshot(durable, *now)
+    parent, current = snapshot(durable, *before), snapshot(durable, *now)
     if check == "rule":
-        return losses.removals_are_steady(recipe, made, parent, durable)
-    return losses.groups_are_kept(check, recipe, made, parent, durable)
+        return losses.removals_are_steady(recipe, current, parent, durable)
+    return losses.groups_are_kept(check, recipe, current, parent, durable)
 
 
 def figures(outcome: Outcome, name: str) -> Any:
@@ -50,57 +50,67 @@ def figures(outcome: Outcome, name: str) -> Any:
 
 
 def test_a_rule_that_begins_to_leave_out_much_is_named_with_its_shares(tmp_path: Path):
-    before = [*kept("a", 97), *left_out("words_at_least", 3)]
-    now = [*kept("a", 60), *left_out("words_at_least", 38), *left_out("url", 2)]
-    found = asked("rule", tmp_path, before, now)
-    assert not found.passed and found.metadata["largest"] == pytest.approx(0.35)
-    assert found.advice.startswith("38.0% of the documents are left out by rule words_at_least, 3.0% before: more than")
-    assert "checks.removal (0.2)" in found.advice
-    assert "| words_at_least | 3.0% | 38.0% | 35.0% |" in figures(found, "rules")
-    assert asked("rule", tmp_path, before, now, removal=0.4).passed
+    before = [*rows_of("a", 97), *left_out("words_at_least", 3)]
+    now = [*rows_of("a", 60), *left_out("words_at_least", 38), *left_out("url", 2)]
+    outcome = outcome_of("rule", tmp_path, before, now)
+    assert not outcome.passed and outcome.metadata["largest"] == pytest.approx(0.35)
+    assert outcome.remedy.startswith(
+        "38.0% of the documents are left out by rule words_at_least, 3.0% before: more than"
+    )
+    assert "checks.removal (0.2)" in outcome.remedy
+    assert "| words_at_least | 3.0% | 38.0% | 35.0% |" in figures(outcome, "rules")
+    assert outcome_of("rule", tmp_path, before, now, removal=0.4).passed
 
 
 def test_a_rule_that_no_longer_leaves_out_what_it_did_is_named_too(tmp_path: Path):
-    found = asked("rule", tmp_path, [*kept("a", 60), *left_out("near_duplicate", 40)], kept("a", 100))
-    assert not found.passed and "0.0% of the documents are left out by rule near_duplicate, 40.0%" in found.advice
+    outcome = outcome_of("rule", tmp_path, [*rows_of("a", 60), *left_out("near_duplicate", 40)], rows_of("a", 100))
+    assert not outcome.passed and "0.0% of the documents are left out by rule near_duplicate, 40.0%" in outcome.remedy
 
 
 def test_a_language_that_lost_most_of_its_bytes_is_named_though_the_corpus_grew(tmp_path: Path):
-    before = [*kept("a", 90), *kept("b", 10, "ja")]
-    now = [*kept("a", 200), *kept("b", 4, "ja")]
-    found = asked("language", tmp_path, before, now)
-    assert not found.passed and "40 bytes are of language ja, 100 before" in found.advice
-    assert "| ja | 100 | 40 | 60.0% |" in figures(found, "languages")
-    assert asked("language", tmp_path, before, now, language=0.7).passed
+    before = [*rows_of("a", 90), *rows_of("b", 10, "ja")]
+    now = [*rows_of("a", 200), *rows_of("b", 4, "ja")]
+    outcome = outcome_of("language", tmp_path, before, now)
+    assert not outcome.passed and "40 bytes are of language ja, 100 before" in outcome.remedy
+    assert "| ja | 100 | 40 | 60.0% |" in figures(outcome, "languages")
+    assert outcome_of("language", tmp_path, before, now, language=0.7).passed
 
 
 def test_fewer_texts_of_no_known_language_are_no_loss(tmp_path: Path):
-    before, now = [*kept("a", 50), *kept("b", 50, "unknown")], [*kept("a", 50), *kept("b", 50, "de")]
-    assert asked("language", tmp_path, before, now).passed
+    before, now = (
+        [*rows_of("a", 50), *rows_of("b", 50, "unknown")],
+        [*rows_of("a", 50), *rows_of("b", 50, "de")],
+    )
+    assert outcome_of("language", tmp_path, before, now).passed
 
 
 def test_a_source_that_vanished_is_named_and_one_that_became_smaller_is_not(tmp_path: Path):
-    before = [*kept("wiki", 50), *kept("forum", 10), *kept("news", 40)]
-    found = asked("source", tmp_path, before, [*kept("wiki", 20), *kept("news", 80)])
-    assert not found.passed
-    assert found.advice.startswith("0 bytes are of source forum, 100 before: more than checks.source (0.9) allows")
-    assert asked("source", tmp_path, before, [*kept("wiki", 20), *kept("forum", 2), *kept("news", 80)]).passed
+    before = [*rows_of("wiki", 50), *rows_of("forum", 10), *rows_of("news", 40)]
+    outcome = outcome_of("source", tmp_path, before, [*rows_of("wiki", 20), *rows_of("news", 80)])
+    assert not outcome.passed
+    assert outcome.remedy.startswith("0 bytes are of source forum, 100 before: more than checks.source (0.9) allows")
+    assert outcome_of(
+        "source",
+        tmp_path,
+        before,
+        [*rows_of("wiki", 20), *rows_of("forum", 2), *rows_of("news", 80)],
+    ).passed
 
 
 def test_what_was_a_hundredth_of_the_parent_or_less_may_come_and_go(tmp_path: Path):
-    before = [*kept("a", 199), *kept("b", 1, "la")]
+    before = [*rows_of("a", 199), *rows_of("b", 1, "la")]
     for group in ("language", "source"):
-        assert asked(group, tmp_path, before, kept("a", 199)).passed
+        assert outcome_of(group, tmp_path, before, rows_of("a", 199)).passed
 
 
 def test_files_in_no_folder_are_one_source(tmp_path: Path):
     before: list[Row] = [(f"{number}.txt", "en", 10, None) for number in range(10)]
-    assert asked("source", tmp_path, before, before[:5]).passed
-    found = asked("source", tmp_path, before, kept("a", 10))
-    assert "of source ., 100 before" in found.advice
+    assert outcome_of("source", tmp_path, before, before[:5]).passed
+    outcome = outcome_of("source", tmp_path, before, rows_of("a", 10))
+    assert "of source ., 100 before" in outcome.remedy
 
 
 def test_a_first_snapshot_has_nothing_to_lose(tmp_path: Path):
-    made, recipe = snapshot(tmp_path, *kept("a", 3)), recipe_for(tmp_path)
-    assert losses.removals_are_steady(recipe, made, None, tmp_path).passed
-    assert losses.groups_are_kept("source", recipe, made, None, tmp_path).passed
+    first, recipe = snapshot(tmp_path, *rows_of("a", 3)), recipe_for(tmp_path)
+    assert losses.removals_are_steady(recipe, first, None, tmp_path).passed
+    assert losses.groups_are_kept("source", recipe, first, None, tmp_path).passed

@@ -83,32 +83,32 @@ def grown(tmp_path_factory) -> Grown:
 
 def test_its_tokenizer_its_splits_and_most_of_its_shards_stay(grown: Grown):
     assert grown.new.tokenizer == grown.old.tokenizer
-    before, now = (set(builds.texts_of(made, grown.durable, "validation")) for made in (grown.old, grown.new))
+    before, now = (set(builds.texts_of(snapshot, grown.durable, "validation")) for snapshot in (grown.old, grown.new))
     assert len(before & now) >= len(before) - 2
-    assert len({each.blake3 for each in grown.new.shards()} & {each.blake3 for each in grown.old.shards()}) >= 8
+    assert len({shard.blake3 for shard in grown.new.shards()} & {shard.blake3 for shard in grown.old.shards()}) >= 8
 
 
 def test_a_comparison_names_what_changed_and_nothing_else(grown: Grown):
-    found = difference.difference(grown.old, grown.new, grown.durable)
-    assert found.documents == warehouse.Changes(
+    changes = difference.difference(grown.old, grown.new, grown.durable)
+    assert changes.documents == warehouse.Changes(
         1,
         1,
         1,
         98,
         {"added": ("text-100.txt#0",), "removed": ("text-000.txt#0",), "changed": ("text-001.txt#0",)},
     )
-    [language] = found.groups["language"]
+    [language] = changes.groups["language"]
     assert (language.name, language.before.documents, language.now.documents) == ("en", 100, 100)
-    assert found.groups["rule"] == () and found.same_tokenizer
+    assert changes.groups["rule"] == () and changes.same_tokenizer
     back = difference.difference(grown.new, grown.old, grown.durable)
     assert back.documents is not None and (back.documents.added, back.documents.removed) == (1, 1)
-    assert all(data_lines.difference(each) for each in (found, back))
+    assert all(data_lines.difference(change) for change in (changes, back))
 
 
 def test_every_check_passes_against_it(grown: Grown):
     outcomes = checks.outcomes(grown.recipe, grown.new, grown.old, grown.durable)
-    assert [name for name, each in zip(checks.CHECKS, outcomes, strict=True) if not each.passed] == []
-    assert not any("note" in each.metadata for each in outcomes)
+    assert [name for name, outcome in zip(checks.CHECKS, outcomes, strict=True) if not outcome.passed] == []
+    assert not any("note" in outcome.metadata for outcome in outcomes)
 
 
 def test_what_it_loses_against_it_is_found(tmp_path: Path):
@@ -117,7 +117,7 @@ def test_what_it_loses_against_it_is_found(tmp_path: Path):
         path.unlink()
     recipe = recipe_for(corpus)
     outcomes = checks.outcomes(recipe, builds.build(recipe, durable), old, durable)
-    failed = {name for name, each in zip(checks.CHECKS, outcomes, strict=True) if not each.passed}
+    failed = {name for name, outcome in zip(checks.CHECKS, outcomes, strict=True) if not outcome.passed}
     assert failed >= {"no_shrinkage", "languages_are_kept"}
 
 
@@ -131,17 +131,25 @@ def test_a_query_of_ones_own_reads_a_column_that_it_lacks_as_null(grown: Grown):
 
 
 def test_it_is_inspected_and_its_documents_are_found_by_name_text_and_url(grown: Grown):
-    shown = data_lines.inspection(inspection.inspect(grown.durable, grown.old))
-    assert f"{DATASET} {grown.old.sha256[:12]}: 100 of 100 documents are kept (100.0%)" in shown
-    assert sum(each.documents for each in group_amounts("language", table(grown.durable, grown.old)).values()) == 100
+    lines = data_lines.inspection(inspection.inspect(grown.durable, grown.old))
+    assert f"{DATASET} {grown.old.sha256[:12]}: 100 of 100 documents are kept (100.0%)" in lines
+    assert (
+        sum(
+            group_amount.documents
+            for group_amount in group_amounts("language", table(grown.durable, grown.old)).values()
+        )
+        == 100
+    )
     [gone] = [f"{row['name']}#0" for row in pq.read_table(table(grown.durable, grown.old)).to_pylist()[:1]]
-    meant = takedown_search.meant(grown.durable, DATASET, TEXT_DOCUMENTS, TakedownSelection((), (), ("text-003.txt",)))
-    assert set(takedown_search.snapshots_with(grown.durable, meant, TakedownSelection())) == {
+    matches = takedown_search.matching_documents(
+        grown.durable, DATASET, TEXT_DOCUMENTS, TakedownSelection((), (), ("text-003.txt",))
+    )
+    assert set(takedown_search.snapshots_with(grown.durable, matches, TakedownSelection())) == {
         grown.old.sha256,
         grown.new.sha256,
     }
     assert takedown_search.snapshots_with(grown.durable, [], TakedownSelection(("https://a.example/page",))) == {}
-    lost = takedown_search.MeantDocument(gone, "", "")
+    lost = takedown_search.MatchingDocument(gone, "", "")
     assert set(takedown_search.snapshots_with(grown.durable, [lost], TakedownSelection())) == {grown.old.sha256}
     assert takedown_search.nearly_equal(grown.durable, grown.old.sha256, [gone]) == []
 
@@ -149,11 +157,13 @@ def test_it_is_inspected_and_its_documents_are_found_by_name_text_and_url(grown:
 def test_a_takedown_from_it_without_its_cache_of_texts_says_what_to_do_first(tmp_path: Path):
     durable, _, _ = unpacked(tmp_path)
     with pytest.raises(ValueError, match=f"found no file at .*parquet.*first: slipway data build {DATASET}"):
-        takedown_search.meant(durable, DATASET, TEXT_DOCUMENTS, TakedownSelection(("https://a.example/page",)))
+        takedown_search.matching_documents(
+            durable, DATASET, TEXT_DOCUMENTS, TakedownSelection(("https://a.example/page",))
+        )
 
 
-def table(durable: Path, made: shards.TextSnapshot) -> Path:
-    return durable / "documents" / f"{made.documents['blake3']}.parquet"
+def table(durable: Path, snapshot: shards.TextSnapshot) -> Path:
+    return durable / "documents" / f"{snapshot.documents['blake3']}.parquet"
 
 
 def test_its_tokenizer_reads_its_shards(grown: Grown):

@@ -20,8 +20,8 @@ def split(tokens: list[int], target: int, seed: int = 0) -> list[slice]:
 
 @given(LENGTHS, st.integers(1, 20_000))
 def test_every_document_is_in_one_shard_and_in_its_place(tokens, target):
-    found = [number for cut in split(tokens, target) for number in range(cut.start, cut.stop)]
-    assert found == list(range(len(tokens)))
+    numbers = [number for cut in split(tokens, target) for number in range(cut.start, cut.stop)]
+    assert numbers == list(range(len(tokens)))
 
 
 @given(LENGTHS, st.integers(1, 20_000))
@@ -42,8 +42,8 @@ def test_shards_are_the_same_whether_documents_come_at_once_or_in_batches(tokens
     hashes = np.random.default_rng(0).integers(0, 2**63, len(tokens), np.uint64)
     rows = pa.record_batch({"count": pa.array(tokens, pa.int64()), "hash": pa.array(hashes, pa.uint64())})
     batches = [rows.slice(begin, batch) for begin in range(0, len(tokens), batch)]
-    found = [part["hash"].to_pylist() for part in packing.parts(batches, target)]
-    assert found == [hashes[cut].tolist() for cut in split(tokens, target)]
+    parts = [part["hash"].to_pylist() for part in packing.parts(batches, target)]
+    assert parts == [hashes[cut].tolist() for cut in split(tokens, target)]
 
 
 def test_no_documents_make_no_shard():
@@ -60,12 +60,12 @@ def test_an_insertion_moves_only_the_cuts_next_to_it(seed):
     random = np.random.default_rng(seed)
     tokens = random.integers(1, 1000, 20_000)
     hashes = random.integers(0, 2**63, 20_000, np.uint64)
-    place = int(random.integers(0, 20_000))
+    index = int(random.integers(0, 20_000))
 
     def shards(tokens, hashes) -> set[tuple[int, ...]]:
         return {tuple(hashes[cut].tolist()) for cut in packing.cuts(tokens, hashes, 50_000)}
 
     before = shards(tokens, hashes)
-    after = shards(np.insert(tokens, place, 700), np.insert(hashes, place, np.uint64(seed)))
+    after = shards(np.insert(tokens, index, 700), np.insert(hashes, index, np.uint64(seed)))
     assert len(before) > 150
     assert len(after - before) <= 4

@@ -8,7 +8,7 @@ import pytest
 from slipway.assets.datasets.texts import tokenizer
 
 pytestmark = pytest.mark.pure
-WANTED = 10.0
+MEGABYTES = 10.0
 """Megabytes of the sample that a recipe asks for."""
 
 
@@ -30,20 +30,20 @@ def affordable(letters: range, word: int) -> float:
             size -= len(text.encode())
             yield text
 
-    return tokenizer.affordable_megabytes(WANTED, between, tokenizer.splitting())
+    return tokenizer.affordable_megabytes(MEGABYTES, between, tokenizer.splitting())
 
 
 def test_of_text_whose_words_repeat_the_whole_sample_is_used():
-    assert affordable(range(ord("a"), ord("e")), word=2) == WANTED
+    assert affordable(range(ord("a"), ord("e")), word=2) == MEGABYTES
 
 
 def test_of_text_that_hardly_has_a_new_word_the_whole_sample_is_used():
-    words = ["".join(letters) for letters in itertools.product("abcdefghij", repeat=3)]
+    combinations = ["".join(letters) for letters in itertools.product("abcdefghij", repeat=3)]
 
     def between(after: float, megabytes: float) -> list[str]:
-        return [" ".join(words), *(["z"] if after else [])]
+        return [" ".join(combinations), *(["z"] if after else [])]
 
-    assert tokenizer.affordable_megabytes(WANTED, between, tokenizer.splitting()) == WANTED
+    assert tokenizer.affordable_megabytes(MEGABYTES, between, tokenizer.splitting()) == MEGABYTES
 
 
 def test_of_text_without_spaces_as_much_is_used_as_fits_the_memory():

@@ -19,8 +19,8 @@ END = "<|endoftext|>"
 
 
 def lines(count: int, seed: int = 0) -> list[bytes]:
-    words = random.Random(seed)
-    return [b" ".join(b"w%d" % words.randrange(1000) for _ in range(12)) + b"\n" for _ in range(count)]
+    draw = random.Random(seed)
+    return [b" ".join(b"w%d" % draw.randrange(1000) for _ in range(12)) + b"\n" for _ in range(count)]
 
 
 def cut(data: bytes, chunk: int = 1 << 18, longest: int = 10_000) -> list[bytes | None]:
@@ -31,9 +31,9 @@ def cut(data: bytes, chunk: int = 1 << 18, longest: int = 10_000) -> list[bytes 
 @pytest.mark.parametrize("chunk", [7, 999, 1 << 18])
 def test_parts_are_the_file_cut_at_ends_of_lines_however_it_is_read(chunk):
     data = b"".join(lines(300))
-    found = [part for part in cut(data, chunk) if part is not None]
-    assert b"".join(found) == data and found == cut(data)
-    assert all(part.endswith(b"\n") and SIZE // 2 <= len(part) <= SIZE + SIZE // 2 for part in found[:-1])
+    parts = [part for part in cut(data, chunk) if part is not None]
+    assert b"".join(parts) == data and parts == cut(data)
+    assert all(part.endswith(b"\n") and SIZE // 2 <= len(part) <= SIZE + SIZE // 2 for part in parts[:-1])
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
@@ -42,10 +42,10 @@ def test_a_part_ends_with_a_paragraph_where_one_ends(newline):
     assert all(part is not None and part.endswith(newline * 2) for part in cut(b"".join(rows)))
 
 
-@pytest.mark.parametrize("place", [0, 150, 299])
-def test_a_change_leaves_nearly_all_other_parts_as_they_were(place):
+@pytest.mark.parametrize("index", [0, 150, 299])
+def test_a_change_leaves_nearly_all_other_parts_as_they_were(index):
     before = lines(300)
-    after = [*before[:place], b"a line that was added\n", *before[place:]]
+    after = [*before[:index], b"a line that was added\n", *before[index:]]
     old, new = set(cut(b"".join(before))), set(cut(b"".join(after)))
     assert len(old - new) <= 4 and len(old) > 15
 
@@ -54,18 +54,18 @@ def test_a_change_leaves_nearly_all_other_parts_as_they_were(place):
 def test_a_long_line_is_a_part_of_its_own_and_one_beyond_the_limit_is_not_kept(chunk):
     long, longer = b"x" * 5000 + b"\n", b"y" * 10_001 + b"\n"
     before, after = b"".join(lines(20)), b"".join(lines(20, seed=1))
-    found = cut(before + long + longer + after, chunk)
-    kept = [part for part in found if part is not None]
-    assert long in kept and found.count(None) == 1 and found.index(None) == found.index(long) + 1
-    assert b"".join(kept) == before + long + after
+    parts = cut(before + long + longer + after, chunk)
+    remaining = [part for part in parts if part is not None]
+    assert long in remaining and parts.count(None) == 1 and parts.index(None) == parts.index(long) + 1
+    assert b"".join(remaining) == before + long + after
 
 
 @pytest.mark.parametrize("tail", [b"", b"z" * 4000, b"z" * 20_000])
 def test_a_last_line_without_its_end_is_read_too_unless_it_is_beyond_the_limit(tail):
     data = b"".join(lines(50))
-    found = cut(data + tail, 300)
-    assert b"".join(part for part in found if part) == (data if len(tail) > 10_000 else data + tail)
-    assert found.count(None) == (len(tail) > 10_000)
+    parts = cut(data + tail, 300)
+    assert b"".join(part for part in parts if part) == (data if len(tail) > 10_000 else data + tail)
+    assert parts.count(None) == (len(tail) > 10_000)
 
 
 SMALL = {"whole_megabytes": 0.016, "longest_megabytes": 0.016}
@@ -76,17 +76,17 @@ def documents(data: bytes, name: str = "a.txt", **reading: object) -> list[Text 
     return everything(name, data, **SMALL | reading)
 
 
-def text_of(found: list[Text | UnfitDocument]) -> str:
-    return "".join(each.text for each in found if isinstance(each, Text))
+def text_of(items: list[Text | UnfitDocument]) -> str:
+    return "".join(item.text for item in items if isinstance(item, Text))
 
 
 def test_a_file_is_one_document_up_to_the_bound_and_several_beyond_it():
     data = b"".join(lines(400))
     assert documents(data[:16_000]) == [Text(0, data[:16_000].decode())]
-    found = documents(data)
-    assert [each.number for each in found] == list(range(len(found))) and len(found) > 10
-    assert text_of(found) == data.decode()
-    assert found == documents(gzip.compress(data), "a.txt.gz")
+    parts = documents(data)
+    assert [part.number for part in parts] == list(range(len(parts))) and len(parts) > 10
+    assert text_of(parts) == data.decode()
+    assert parts == documents(gzip.compress(data), "a.txt.gz")
 
 
 def test_null_divides_no_file_and_a_separator_divides_it_otherwise():
@@ -99,8 +99,8 @@ def test_null_divides_no_file_and_a_separator_divides_it_otherwise():
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig", "cp1252"])
 def test_parts_of_a_file_in_another_encoding_are_its_text(encoding):
     text = "".join(f"Die Größe der Bücher über Äpfel, Öl und süße Früchte, Zeile {n}.\n" for n in range(400))
-    found = documents(text.encode(encoding))
-    assert len(found) > 10 and text_of(found) == text
+    parts = documents(text.encode(encoding))
+    assert len(parts) > 10 and text_of(parts) == text
 
 
 @pytest.mark.parametrize(
@@ -113,19 +113,19 @@ def test_a_long_file_that_is_no_text_is_set_aside_once(data, reason):
 
 def test_of_a_damaged_file_the_parts_before_the_damage_are_read():
     packed = gzip.compress(b"".join(lines(2000)))
-    *found, last = documents(packed[: len(packed) // 2], "a.txt.gz")
-    assert len(found) > 10 and last == UnfitDocument(len(found), "truncated")
+    *parts, last = documents(packed[: len(packed) // 2], "a.txt.gz")
+    assert len(parts) > 10 and last == UnfitDocument(len(parts), "truncated")
 
 
 def test_other_formats_have_the_documents_that_their_files_name():
     row = b'{"text": "' + b"a word " * 2000 + b'"}\n'
-    assert [each.number for each in documents(row * 2, "a.jsonl")] == [0, 1]
+    assert [document.number for document in documents(row * 2, "a.jsonl")] == [0, 1]
 
 
 def test_a_recipe_that_does_not_name_the_bound_keeps_its_hash():
     source = {"kind": "directory", "path": "/corpus"}
-    whole = DatasetRecipe.model_validate({"name": "a", "source": source}).content()
-    assert "whole_megabytes" not in whole["reading"]
+    content = DatasetRecipe.model_validate({"name": "a", "source": source}).content()
+    assert "whole_megabytes" not in content["reading"]
     other = ReadingSection(whole_megabytes=2.0)
     assert other.content()["whole_megabytes"] == 2.0 and ReadingSection(whole_megabytes=None).content()
 
@@ -157,9 +157,9 @@ def test_a_part_that_is_no_document_costs_no_other_one():
 def test_a_part_of_any_length_is_not_kept(monkeypatch, chunk):
     monkeypatch.setattr("slipway.assets.datasets.reading.plain.CHUNK", chunk)
     data = b"x" * 5000 + END.encode() + b"two" + END.encode() + b"y" * 5000
-    found = everything("a.txt", data, separator=END, longest_megabytes=0.001)
+    items = everything("a.txt", data, separator=END, longest_megabytes=0.001)
     first, last = (UnfitDocument(number, "longer than the limit") for number in (0, 2))
-    assert found == [first, Text(1, "two"), last]
+    assert items == [first, Text(1, "two"), last]
 
 
 def test_only_plain_files_are_divided():

@@ -158,9 +158,9 @@ def test_a_column_of_numbers_holds_no_texts():
 def test_a_truncated_file_gives_the_documents_before_its_end_and_says_so(suffix):
     long = [text + str(number) * 20 for number, text in enumerate(TEXTS * 20)]
     data = PACKED[suffix](json_lines(long))
-    *given, last = everything("a.jsonl" + suffix, data[: len(data) // 2])
-    assert len(given) > 1000 and given == all_of(long)[: len(given)]
-    assert last == UnfitDocument(len(given), "truncated")
+    *documents, last = everything("a.jsonl" + suffix, data[: len(data) // 2])
+    assert len(documents) > 1000 and documents == all_of(long)[: len(documents)]
+    assert last == UnfitDocument(len(documents), "truncated")
 
 
 @pytest.mark.parametrize("suffix", PACKED)
@@ -185,9 +185,9 @@ def test_a_damaged_parquet_page_loses_the_rest_of_the_file():
     data = bytearray(parquet({"text": [str(number) * 20 for number in range(2000)]}))
     middle = len(data) // 2
     data[middle : middle + 2000] = bytes(2000)
-    *given, last = everything("a.parquet", bytes(data))
-    assert given == all_of([str(number) * 20 for number in range(len(given))]) and len(given) >= 100
-    assert last == UnfitDocument(len(given), "malformed Parquet")
+    *documents, last = everything("a.parquet", bytes(data))
+    assert documents == all_of([str(number) * 20 for number in range(len(documents))]) and len(documents) >= 100
+    assert last == UnfitDocument(len(documents), "malformed Parquet")
 
 
 @settings(max_examples=60, deadline=None)
@@ -202,15 +202,15 @@ def test_no_content_of_a_file_raises_an_error(data, name):
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_damage_of_a_file_raises_an_error(data):
-    name, whole = data.draw(st.sampled_from(list(WHOLE.items())))
-    place, value = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(1, 255))
-    damaged = whole[:place] + bytes([whole[place] ^ value]) + whole[place + 1 :]
-    cut = data.draw(st.integers(0, len(whole)))
+    name, original = data.draw(st.sampled_from(list(UNDAMAGED.items())))
+    offset, value = data.draw(st.integers(0, len(original) - 1)), data.draw(st.integers(1, 255))
+    damaged = original[:offset] + bytes([original[offset] ^ value]) + original[offset + 1 :]
+    cut = data.draw(st.integers(0, len(original)))
     for item in everything(name, damaged[:cut] if data.draw(st.booleans()) else damaged):
         assert isinstance(item, Text | UnfitDocument)
 
 
-WHOLE = {
+UNDAMAGED = {
     "a.parquet": parquet({"text": TEXTS[:60]}, rows=20),
     "a.jsonl.gz": gzip.compress(json_lines(TEXTS[:60])),
     "a.jsonl.zst": zstd(json_lines(TEXTS[:60])),
@@ -232,10 +232,10 @@ class FailingDisk(io.BytesIO):
     read1 = read
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", UNDAMAGED)
 def test_a_failing_disk_raises_an_error(name):
     with pytest.raises(OSError, match="Input/output error"):
-        list(read(name, FailingDisk(WHOLE[name]), SMALL))
+        list(read(name, FailingDisk(UNDAMAGED[name]), SMALL))
 
 
 def listed(folder: Path) -> SourceListing:
@@ -245,9 +245,9 @@ def listed(folder: Path) -> SourceListing:
     )
 
 
-@pytest.mark.parametrize("name", [*WHOLE, "a.txt"])
+@pytest.mark.parametrize("name", [*UNDAMAGED, "a.txt"])
 def test_documents_come_with_the_hash_of_the_file(tmp_path, name):
-    data = WHOLE.get(name, b"text" * 1000)
+    data = UNDAMAGED.get(name, b"text" * 1000)
     (tmp_path / name).write_bytes(data)
     listing = listed(tmp_path)
     opened = OpenedFile(listing, next(iter(listing.files)), functools.partial(read, reading=ReadingSection()))
@@ -257,7 +257,7 @@ def test_documents_come_with_the_hash_of_the_file(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl.gz", "a.parquet"])
 def test_the_hash_is_that_of_the_whole_file_though_the_reader_stopped_early(tmp_path, name):
-    data = WHOLE.get(name, b"a" * 1_000_000)[:-60]
+    data = UNDAMAGED.get(name, b"a" * 1_000_000)[:-60]
     (tmp_path / name).write_bytes(data)
     listing = listed(tmp_path)
     opened = OpenedFile(listing, next(iter(listing.files)), functools.partial(read, reading=SMALL))

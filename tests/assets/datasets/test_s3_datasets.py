@@ -50,22 +50,22 @@ def remote(bucket: Bucket) -> DatasetRecipe:
 
 @pytest.fixture
 def bucket(s3: Server, corpus) -> Bucket:
-    made = s3.new_bucket()
-    upload(corpus, made)
-    return made
+    new = s3.new_bucket()
+    upload(corpus, new)
+    return new
 
 
 def test_an_object_store_gives_the_documents_tokenizer_and_shards_of_the_same_files_in_a_folder(
     bucket, corpus, tmp_path
 ):
     there = build(remote(bucket), tmp_path / "there")
-    here = build(recipe_for(corpus, shard_tokens=400), tmp_path / "here")
-    assert (there.splits, there.tokenizer, there.documents) == (here.splits, here.tokenizer, here.documents)
-    assert there.source["digest"] == here.source["digest"]
+    local = build(recipe_for(corpus, shard_tokens=400), tmp_path / "here")
+    assert (there.splits, there.tokenizer, there.documents) == (local.splits, local.tokenizer, local.documents)
+    assert there.source["digest"] == local.source["digest"]
     for folder in ("shards", "documents", "tokenizers"):
-        ours, theirs = content(tmp_path / "there"), content(tmp_path / "here")
-        assert {name: data for name, data in ours.items() if name.startswith(folder)} == {
-            name: data for name, data in theirs.items() if name.startswith(folder)
+        from_bucket, from_folder = content(tmp_path / "there"), content(tmp_path / "here")
+        assert {name: data for name, data in from_bucket.items() if name.startswith(folder)} == {
+            name: data for name, data in from_folder.items() if name.startswith(folder)
         }
 
 
@@ -82,11 +82,11 @@ def test_an_incremental_build_opens_only_the_changed_object(bucket, durable, mon
     put(bucket, "package1/module1.py", b"changed")
     opened = []
 
-    def watched(listing, file, how):
+    def recording(listing, file, how):
         opened.append(file.name)
         return OpenedFile(listing, file, how)
 
-    monkeypatch.setattr(extraction, "OpenedFile", watched)
+    monkeypatch.setattr(extraction, "OpenedFile", recording)
     build(remote(bucket), durable)
     assert opened == ["package1/module1.py"]
 

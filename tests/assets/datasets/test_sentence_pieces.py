@@ -81,5 +81,10 @@ def test_a_model_that_would_lose_text_is_refused_with_what_is_wrong(tmp_path: Pa
 
 
 def test_a_model_as_small_as_it_may_be_is_read(tmp_path: Path):
-    found = sentence_pieces.read(model())
-    assert (found.kind, found.normaliser, found.space_before, len(found.pieces)) == ("BPE", "identity", True, 257)
+    pieces_model = sentence_pieces.read(model())
+    assert (pieces_model.kind, pieces_model.normaliser, pieces_model.space_before, len(pieces_model.pieces)) == (
+        "BPE",
+        "identity",
+        True,
+        257,
+    )

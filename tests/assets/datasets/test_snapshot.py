@@ -20,18 +20,20 @@ from tests.assets.datasets.corpora import make_corpus, recipe_for
 
 
 def test_the_shards_hold_every_document_once(corpus, durable):
-    made = build(recipe_for(corpus), durable)
-    every = [text for split in ("train", "validation") for text in texts_of(made, durable, split)]
+    snapshot_of_corpus = build(recipe_for(corpus), durable)
+    every = [text for split in ("train", "validation") for text in texts_of(snapshot_of_corpus, durable, split)]
     assert sorted(every) == sorted(path.read_text() for path in corpus.rglob("*.py"))
-    for split in made.splits.values():
+    for split in snapshot_of_corpus.splits.values():
         assert split.tokens == sum(shard.tokens for shard in split.shards)
-    assert sum(split.text_bytes for split in made.splits.values()) == sum(len(text.encode()) for text in every)
+    assert sum(split.text_bytes for split in snapshot_of_corpus.splits.values()) == sum(
+        len(text.encode()) for text in every
+    )
 
 
 def test_documents_are_in_the_order_of_the_table(corpus, durable):
-    found = texts_of(build(recipe_for(corpus), durable), durable, "train")
+    texts = texts_of(build(recipe_for(corpus), durable), durable, "train")
     names = {path.read_text(): str(path) for path in corpus.rglob("*.py")}
-    assert [names[text] for text in found] == sorted(names[text] for text in found)
+    assert [names[text] for text in texts] == sorted(names[text] for text in texts)
 
 
 @pytest.mark.slow
@@ -53,8 +55,8 @@ def test_the_order_in_which_a_folder_names_its_files_changes_nothing(corpus, tmp
     @contextlib.contextmanager
     def backwards(path):
         looked.append(path)
-        with scandir(path) as found:
-            yield iter(sorted(found, key=lambda entry: entry.name, reverse=True))
+        with scandir(path) as entries:
+            yield iter(sorted(entries, key=lambda entry: entry.name, reverse=True))
 
     monkeypatch.setattr(os, "scandir", lambda path: backwards(path) if str(corpus) in str(path) else scandir(path))
     monkeypatch.setattr(sources, "ENTRIES_AT_ONCE", 2)
@@ -74,40 +76,40 @@ def test_a_table_that_is_read_in_parts_gives_the_same_shards(corpus, tmp_path, m
     parts.append(build(recipe_for(corpus), tmp_path / "parts"))
     monkeypatch.undo()
     one.append(build(recipe_for(corpus), tmp_path / "one"))
-    assert [each.splits for each in parts] == [each.splits for each in one] and one[0].splits != one[1].splits
+    assert [part.splits for part in parts] == [part.splits for part in one] and one[0].splits != one[1].splits
 
 
 def test_the_stored_manifest_is_the_snapshot(corpus, durable):
-    made = build(recipe_for(corpus), durable)
-    assert shards.read_manifest(durable, made.sha256) == made
-    assert made.source["files"] == 60
-    assert made.documents["kept"] == 60
+    stored = build(recipe_for(corpus), durable)
+    assert shards.read_manifest(durable, stored.sha256) == stored
+    assert stored.source["files"] == 60
+    assert stored.documents["kept"] == 60
 
 
 def test_no_shards_but_the_last_is_short(corpus, durable):
-    made = build(recipe_for(corpus, shard_tokens=500), durable)
-    sizes = [shard.tokens for shard in made.splits["train"].shards]
+    packed = build(recipe_for(corpus, shard_tokens=500), durable)
+    sizes = [shard.tokens for shard in packed.splits["train"].shards]
     assert len(sizes) > 5
     assert all(size >= 250 for size in sizes[:-1])
 
 
 def test_the_same_text_in_other_tokens_is_the_same_text(corpus, tmp_path, durable):
-    mine = build(recipe_for(corpus), durable)
+    original = build(recipe_for(corpus), durable)
     other = build(recipe_for(corpus, vocab_size=310), durable)
-    spoken = snapshot.in_tokens_of(mine, other, durable)
-    assert spoken.tokenizer == other.tokenizer != mine.tokenizer
-    assert texts_of(spoken, durable, "validation") == texts_of(mine, durable, "validation")
+    encoded = snapshot.in_tokens_of(original, other, durable)
+    assert encoded.tokenizer == other.tokenizer != original.tokenizer
+    assert texts_of(encoded, durable, "validation") == texts_of(original, durable, "validation")
 
 
 def test_the_unigram_entropy_is_that_of_the_validation_tokens(corpus, durable):
-    made = build(recipe_for(corpus), durable)
+    validated = build(recipe_for(corpus), durable)
     counts: dict[int, int] = {}
-    for shard in made.splits["validation"].shards:
-        for token in shards.open_shard(durable, shard, made.dtype)[0].tolist():
+    for shard in validated.splits["validation"].shards:
+        for token in shards.open_shard(durable, shard, validated.dtype)[0].tolist():
             counts[token] = counts.get(token, 0) + 1
     total = sum(counts.values())
     expected = -sum(count / total * math.log(count / total) for count in counts.values())
-    assert snapshot.unigram_entropy(made, durable) == pytest.approx(expected)
+    assert snapshot.unigram_entropy(validated, durable) == pytest.approx(expected)
 
 
 def test_an_empty_validation_split_has_no_entropy(corpus, durable):
@@ -133,12 +135,12 @@ def test_the_history_has_one_line_for_each_change(tmp_path):
 
 
 def test_a_whole_snapshot_passes_its_checks(corpus, durable):
-    made = build(recipe_for(corpus), durable)
-    table = document_table.path(durable, made.documents["blake3"])
-    encoding = tokenizer.load(durable, made.tokenizer.sha256)
-    assert checks.empty_splits(made) == []
+    checked = build(recipe_for(corpus), durable)
+    table = document_table.path(durable, checked.documents["blake3"])
+    encoding = tokenizer.load(durable, checked.tokenizer.sha256)
+    assert checks.empty_splits(checked) == []
     assert warehouse.documents_in_both_splits(table) == 0
-    assert checks.undecodable(made, durable, encoding, table) == (20, 0)
+    assert checks.undecodable(checked, durable, encoding, table) == (20, 0)
 
 
 def test_an_empty_split_is_found(corpus, durable):
@@ -147,21 +149,21 @@ def test_an_empty_split_is_found(corpus, durable):
 
 
 def test_tokens_that_decode_to_another_text_are_found(corpus, durable):
-    made = build(recipe_for(corpus), durable)
-    table = document_table.path(durable, made.documents["blake3"])
+    checked = build(recipe_for(corpus), durable)
+    table = document_table.path(durable, checked.documents["blake3"])
     other = tokenizer.encoding(tokenizer.train(["other words entirely, other merges"], 280))
-    sampled, wrong = checks.undecodable(made, durable, other, table)
+    sampled, wrong = checks.undecodable(checked, durable, other, table)
     assert sampled == 20
     assert wrong > 10
 
 
 def test_a_missing_end_of_document_is_found(corpus, durable):
-    made = build(recipe_for(corpus), durable)
-    table = document_table.path(durable, made.documents["blake3"])
-    [*_, last] = shards.documents(durable, made.splits["train"].shards[0], "uint16")
+    checked = build(recipe_for(corpus), durable)
+    table = document_table.path(durable, checked.documents["blake3"])
+    [*_, last] = shards.documents(durable, checked.splits["train"].shards[0], "uint16")
     cut = shards.TokenSplit(1, len(last) - 1, 2, (shards.write_shard(durable, [last[:-1]], "uint16"),))
-    ending = dataclasses.replace(made, splits={"train": cut})
-    encoding = tokenizer.load(durable, made.tokenizer.sha256)
+    ending = dataclasses.replace(checked, splits={"train": cut})
+    encoding = tokenizer.load(durable, checked.tokenizer.sha256)
     assert checks.undecodable(ending, durable, encoding, table) == (1, 1)
 
 

@@ -64,9 +64,9 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
         for number in range(count):
             rows.append(SourceFile(f"{number:06}", number, f"{number}-2-3-4", True))
         assert sum(row.bytes for row in rows) == count * (count - 1) // 2
-        _, found = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        return found
+        return peak_bytes
 
     peak(200)  # what is imported at the first time does not count
     assert peak(4000) - peak(400) < 40 * 3600  # bytes; a row in memory takes 325

@@ -218,10 +218,10 @@ def test_a_folder_that_is_excluded_needs_no_permission(tmp_path):
 def test_a_folder_is_passed_over_if_a_pattern_excludes_all_that_may_be_below_it(tmp_path, monkeypatch):
     for name in ("a/b/one.txt", "a/c/two.txt", "d/b/three.txt"):
         write(tmp_path / name)
-    seen, scandir = list[str](), os.scandir
+    scanned, scandir = list[str](), os.scandir
 
     def scanning(path: str) -> Any:
-        seen.append(str(path))
+        scanned.append(str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", scanning)
@@ -230,9 +230,9 @@ def test_a_folder_is_passed_over_if_a_pattern_excludes_all_that_may_be_below_it(
         ("*/b/*", ["a/c/two.txt"], {"a/b", "d/b"}),
         ("a/*.txt", ["d/b/three.txt"], set()),
     ):
-        seen.clear()
+        scanned.clear()
         assert names(list_source(folder(tmp_path, exclude=(pattern,)))) == files
-        assert {"a", "a/b", "a/c", "d", "d/b"} - {os.path.relpath(path, tmp_path) for path in seen} == passed
+        assert {"a", "a/b", "a/c", "d", "d/b"} - {os.path.relpath(path, tmp_path) for path in scanned} == passed
 
 
 def test_an_empty_corpus_names_the_folder_the_globs_and_what_was_left_out(tmp_path):
@@ -244,19 +244,19 @@ def test_an_empty_corpus_names_the_folder_the_globs_and_what_was_left_out(tmp_pa
 
 def test_the_standard_library_is_found_without_its_tests():
     listing = list_source(recipe({"kind": "stdlib"}))
-    found = set(names(listing))
-    assert {"os.py", "json/decoder.py", "asyncio/events.py"} <= found
-    assert not [name for name in found if {"test", "tests", "site-packages", "idlelib"} & set(name.split("/"))]
-    assert len(found) > 400
+    library_names = set(names(listing))
+    assert {"os.py", "json/decoder.py", "asyncio/events.py"} <= library_names
+    assert not [name for name in library_names if {"test", "tests", "site-packages", "idlelib"} & set(name.split("/"))]
+    assert len(library_names) > 400
     assert sum(file.bytes for file in listing.files) > 5_000_000
 
 
-@pytest.mark.parametrize("place", ["python3.11", "python311.zip/lib"])
-def test_a_python_without_library_sources_is_one_clear_error(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("folder", ["python3.11", "python311.zip/lib"])
+def test_a_python_without_library_sources_is_one_clear_error(tmp_path, monkeypatch, folder):
     write(tmp_path / "python3.11" / "__pycache__" / "os.cpython-311.pyc", "compiled")
     write(tmp_path / "python3.11" / "site-packages" / "installed.py", "not the library")
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / place))
-    expected = f"dataset small-corpus: found no sources of Python's standard library in {tmp_path / place}"
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / folder))
+    expected = f"dataset small-corpus: found no sources of Python's standard library in {tmp_path / folder}"
     with pytest.raises(ValueError, match=re.escape(expected)) as error:
         list_source(recipe({"kind": "stdlib"}))
     assert "expected about 600 .py files" in str(error.value)
@@ -266,9 +266,9 @@ def test_a_python_without_library_sources_is_one_clear_error(tmp_path, monkeypat
 def test_two_stars_and_a_slash_match_no_folder_too(tmp_path, pattern: str):
     for name in ("a.txt", "b/a.txt", "b/c/a.txt", "ba.md"):
         write(tmp_path / name)
-    found = ["b/a.txt", "b/c/a.txt"]
+    matches = ["b/a.txt", "b/c/a.txt"]
     assert names(list_source(folder(tmp_path, include=(pattern,)))) == (
-        found if pattern.startswith("b") else ["a.txt", *found]
+        matches if pattern.startswith("b") else ["a.txt", *matches]
     )
 
 

@@ -94,18 +94,18 @@ def test_documents_of_every_format_come_with_the_hash_of_the_object(bucket):
         put(bucket, key, data)
     listing = pickle.loads(pickle.dumps(list_source(recipe(str(bucket)))))
     opened = [OpenedFile(listing, file, READ) for file in listing.files]
-    text, lines, rows = (list(each) for each in opened)
+    text, lines, rows = (list(file) for file in opened)
     assert (text, rows) == ([Text(0, "text")], [Text(0, "one"), Text(1, "two")])
     assert lines == [Text(number, f"document {number}") for number in range(2000)]
-    assert [each.blake3 for each in opened] == [blake3(data).hexdigest() for data in contents.values()]
+    assert [file.blake3 for file in opened] == [blake3(data).hexdigest() for data in contents.values()]
 
 
 def test_a_truncated_object_gives_what_is_there_and_says_so(bucket):
     put(bucket, "a.jsonl.gz", gzip.compress(LINES)[:-1000])
     listing = list_source(recipe(str(bucket)))
-    *given, last = OpenedFile(listing, next(iter(listing.files)), READ)
-    assert given == [Text(number, f"document {number}") for number in range(len(given))]
-    assert last == UnfitDocument(len(given), "truncated")
+    *documents, last = OpenedFile(listing, next(iter(listing.files)), READ)
+    assert documents == [Text(number, f"document {number}") for number in range(len(documents))]
+    assert last == UnfitDocument(len(documents), "truncated")
 
 
 def test_an_object_replaced_after_it_was_listed_is_refused(bucket):

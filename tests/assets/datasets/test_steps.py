@@ -139,9 +139,9 @@ def test_a_built_snapshot_that_the_dataset_does_not_point_at_is_not_up_to_date(c
 def test_a_build_waits_until_the_corpus_is_still(corpus, durable, monkeypatch):
     monkeypatch.setattr(sources, "SETTLED_SECONDS", 0.5)
     write_file(corpus / "new.py", "written just now")
-    made = make_all(recipe_for(corpus), durable)[0]
+    snapshot = make_all(recipe_for(corpus), durable)[0]
     assert time.time() - (corpus / "new.py").stat().st_mtime >= 0.5
-    assert steps.up_to_date(recipe_for(corpus), durable) == made
+    assert steps.up_to_date(recipe_for(corpus), durable) == snapshot
 
 
 def test_a_record_has_the_inputs_of_its_step(corpus, durable):

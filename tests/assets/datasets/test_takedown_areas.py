@@ -31,9 +31,9 @@ AREAS = ("https://example.org/blog/", "example.org/blog", "example.org", "https:
 def under(area: str, urls: tuple[str, ...] = URLS) -> set[str]:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE pages AS SELECT unnest($urls) AS url", {"urls": list(urls)})
-        found = connection.execute(takedowns.urls_under("pages"), {"under": [area]}).fetchall()
-    assert {each for _, each in found} <= {area}
-    return {url for url, _ in found}
+        rows = connection.execute(takedowns.urls_under("pages"), {"under": [area]}).fetchall()
+    assert {area_of_row for _, area_of_row in rows} <= {area}
+    return {url for url, _ in rows}
 
 
 def test_an_area_means_the_page_and_what_is_below_it_and_no_other_name_that_begins_so():
@@ -77,8 +77,10 @@ def removed(*taken: Takedown, of_texts: bool = True) -> dict[int, str]:
         values = [(number, number, "pages.jsonl", *row, None, None) for number, row in enumerate(rows)]
         connection.executemany("INSERT INTO live VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         takedowns.remove(connection, taken, of_texts)
-        found = connection.execute("SELECT row, because FROM live WHERE removed = 'takedown' ORDER BY row").fetchall()
-    return dict(found)
+        live_rows = connection.execute(
+            "SELECT row, because FROM live WHERE removed = 'takedown' ORDER BY row"
+        ).fetchall()
+    return dict(live_rows)
 
 
 def takedown(why: str, *identities: str, url: str = "", under: str = "") -> Takedown:
@@ -106,7 +108,7 @@ def test_a_journal_has_areas_and_stays_as_it_was_without_one(tmp_path: Path):
     plain, area = takedown("text", "1" * 64), takedown("area", under="a.example")
     takedowns.add(tmp_path, [plain, area], "texts")
     takedowns.add(tmp_path, [area, takedown("area", under="b.example")], "texts")
-    found = takedowns.read(tmp_path, "texts")
-    assert [each.under for each in found] == ["", "a.example", "b.example"] and found[:2] == [plain, area]
+    stored = takedowns.read(tmp_path, "texts")
+    assert [takedown.under for takedown in stored] == ["", "a.example", "b.example"] and stored[:2] == [plain, area]
     assert b'"under"' not in takedowns.path(tmp_path, "texts").read_bytes().splitlines()[0]
-    assert len({takedowns.digest_of(found[:end]) for end in range(4)}) == 4
+    assert len({takedowns.digest_of(stored[:end]) for end in range(4)}) == 4

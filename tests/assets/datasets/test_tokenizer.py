@@ -33,7 +33,7 @@ def encoding(trained):
 
 def test_both_libraries_give_the_same_ids_for_real_files(library, encoding):
     every = [path.read_text() for path in sorted(Path(subprocess.__file__).parent.glob("*.py"))[:100]]
-    assert encoding.encode_ordinary_batch(every) == [found.ids for found in library.encode_batch(every)]
+    assert encoding.encode_ordinary_batch(every) == [encoded.ids for encoded in library.encode_batch(every)]
 
 
 @settings(deadline=None, max_examples=300)
@@ -103,12 +103,12 @@ def test_a_missing_tokenizer_is_named(tmp_path):
 
 @pytest.mark.parametrize("letter", ["a", "-", " ", "語"])
 def test_half_a_megabyte_of_one_letter_does_not_take_the_trainer_minutes(letter: str):
-    made = tokenizers.Tokenizer.from_str(tokenizer.train(["the words", letter * (1 << 19)], 300).decode())
-    assert made.decode(made.encode(letter * 99).ids) == letter * 99
+    trained = tokenizers.Tokenizer.from_str(tokenizer.train(["the words", letter * (1 << 19)], 300).decode())
+    assert trained.decode(trained.encode(letter * 99).ids) == letter * 99
 
 
 @given(st.lists(st.sampled_from(["a" * 5000, " " * 9000, "word ", "\n", "b" * 4096, "c" * 4095]), max_size=6))
 def test_the_trainer_gets_all_of_a_text(parts: list[str]):
-    given = list(tokenizer._in_parts(["".join(parts)]))
-    assert "".join(given) == "".join(parts)
-    assert not any("a" * 4097 in part or " " * 4097 in part for part in given)
+    parts_given = list(tokenizer._in_parts(["".join(parts)]))
+    assert "".join(parts_given) == "".join(parts)
+    assert not any("a" * 4097 in part or " " * 4097 in part for part in parts_given)

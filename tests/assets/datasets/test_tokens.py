@@ -29,53 +29,53 @@ def task(tmp_path, durable) -> tokens._Encoding:
         write_file(tmp_path / "corpus" / f"{number}.txt", f"the text of number {number}\n" * (number + 1))
     recipe = recipe_for(tmp_path / "corpus")
     with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
-        found = extraction.extract(build, sources.list_source(recipe))
-    [segment] = extracts.segments(found.index, durable)
+        extracted = extraction.extract(build, sources.list_source(recipe))
+    [segment] = extracts.segments(extracted.index, durable)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     rows = pq.read_table(segment, columns=["file", "number", "blake3"])
     missing = tmp_path / "missing"
     pq.write_table(rows.rename_columns(["name", "number", "blake3"]), missing)
-    made = tokenizer.write(durable, tokenizer.train(["the text of number"], 300))
-    return tokens._Encoding(segment, (missing,), 0, made.sha256, durable, scratch)
+    tokenizer_record = tokenizer.write(durable, tokenizer.train(["the text of number"], 300))
+    return tokens._Encoding(segment, (missing,), 0, tokenizer_record.sha256, durable, scratch)
 
 
-def made(task: tokens._Encoding) -> dict[str, bytes]:
+def files_of(task: tokens._Encoding) -> dict[str, bytes]:
     """What an attempt leaves under the names by which others find it."""
     return {path.name: path.read_bytes() for path in (task.spool, task.located) if path.exists()}
 
 
 def undisturbed(task: tokens._Encoding) -> dict[str, bytes]:
     """The files of a single attempt, made elsewhere."""
-    elsewhere = dataclasses.replace(task, scratch=task.scratch.with_name("elsewhere"))
-    shutil.copytree(task.scratch, elsewhere.scratch)
-    tokens._encode(elsewhere)
-    return made(elsewhere)
+    other_task = dataclasses.replace(task, scratch=task.scratch.with_name("elsewhere"))
+    shutil.copytree(task.scratch, other_task.scratch)
+    tokens._encode(other_task)
+    return files_of(other_task)
 
 
 def test_an_attempt_that_fails_in_the_middle_leaves_no_finished_file(task, monkeypatch):
     expected = undisturbed(task)
-    whole = segments.texts
+    original = segments.texts
 
-    def broken(segment, wanted):
-        yield from itertools.islice(whole(segment, wanted), 3)
+    def broken(segment, selected):
+        yield from itertools.islice(original(segment, selected), 3)
         raise OSError("as a disk fails")
 
     with monkeypatch.context() as patch:
         patch.setattr(segments, "texts", broken)
         with pytest.raises(OSError, match="as a disk fails"):
             tokens._encode(task)
-    assert made(task) == {}
+    assert files_of(task) == {}
     tokens._encode(task)
-    assert made(task) == expected
+    assert files_of(task) == expected
 
 
 def test_an_attempt_that_ends_late_changes_no_token_that_is_read_already(task):
     located = pq.read_table(tokens._encode(task)).to_pylist()
-    first, mapped = made(task), tokens.Spool(task.spool, None).tokens("uint16")
+    first, mapped = files_of(task), tokens.Spool(task.spool, None).tokens("uint16")
     before = mapped.copy()
     tokens._encode(task)
-    assert made(task) == first
+    assert files_of(task) == first
     assert (mapped == before).all()
     assert sum(row["count"] for row in located) == len(mapped)
     assert len(located) == DOCUMENTS
@@ -89,10 +89,10 @@ def test_a_late_attempt_of_a_build_that_is_over_makes_no_folder_again(task):
 
 
 def _die_in_the_middle(task: tokens._Encoding) -> None:
-    whole = segments.texts
+    original = segments.texts
 
-    def dying(segment: Path, wanted):
-        yield from itertools.islice(whole(segment, wanted), 3)
+    def dying(segment: Path, selected):
+        yield from itertools.islice(original(segment, selected), 3)
         os.kill(os.getpid(), signal.SIGKILL)
 
     segments.texts = dying
@@ -106,6 +106,6 @@ def test_an_attempt_that_is_killed_in_the_middle_is_made_again(task):
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert made(task) == {}
+    assert files_of(task) == {}
     tokens._encode(task)
-    assert made(task) == expected
+    assert files_of(task) == expected

@@ -9,7 +9,7 @@ import pytest
 from slipway.assets.datasets.cleaning import decontamination, verdicts
 from slipway.assets.datasets.cleaning.decontamination import contaminated
 from slipway.assets.datasets.cleaning.verdicts import Verdicts
-from slipway.assets.datasets.cleaning.words import PASSAGE as PASSAGE_WORDS
+from slipway.assets.datasets.cleaning.word_hashes import PASSAGE as PASSAGE_WORDS
 from slipway.assets.datasets.documents import document_step, document_table
 from slipway.assets.datasets.texts import comparison
 from slipway.recipes.cleaning import DecontaminationSection
@@ -36,8 +36,8 @@ def search(tmp_path):
         connection = corpora.connection(scratch)
         connection.register("training", corpora.fingerprints(training))
         texts = [*training, *held_out]
-        theirs = pa.array(range(len(training), len(texts)), pa.int64())
-        connection.register("held_out", corpora.fingerprints(held_out).set_column(0, "row", theirs))
+        held_out_rows = pa.array(range(len(training), len(texts)), pa.int64())
+        connection.register("held_out", corpora.fingerprints(held_out).set_column(0, "row", held_out_rows))
         hashes = [digest.of_bytes(text.encode()) for text in texts]
         connection.register("hashes", pa.table({"row": range(len(texts)), "hash": hashes}))
 
@@ -47,8 +47,8 @@ def search(tmp_path):
             return texts[row]
 
         verdicts = Verdicts(tmp_path, scratch)
-        found = contaminated(connection, "training", "held_out", text, text, DecontaminationSection(), verdicts)
-        assert [leak.row for leak in found] == [row for row, text in enumerate(training) if PASSAGE in text]
+        leaks = contaminated(connection, "training", "held_out", text, text, DecontaminationSection(), verdicts)
+        assert [leak.row for leak in leaks] == [row for row, text in enumerate(training) if PASSAGE in text]
         verdicts.save()
         return read
 
@@ -98,8 +98,8 @@ def test_many_verdicts_are_written_in_parts(tmp_path, monkeypatch):
     for number in range(8):
         noted.note(str(number), None if number % 2 else PASSAGE)
     noted.save()
-    found = duckdb.sql(f"SELECT * FROM {Verdicts(tmp_path, scratch).known} ORDER BY key").fetchall()
-    assert found == [(str(number), None if number % 2 else PASSAGE) for number in range(8)]
+    rows_of_file = duckdb.sql(f"SELECT * FROM {Verdicts(tmp_path, scratch).known} ORDER BY key").fetchall()
+    assert rows_of_file == [(str(number), None if number % 2 else PASSAGE) for number in range(8)]
 
 
 def test_a_rebuild_reads_no_text_of_documents_that_were_compared_before(tmp_path, durable, monkeypatch):
@@ -114,15 +114,15 @@ def test_a_rebuild_reads_no_text_of_documents_that_were_compared_before(tmp_path
     read: list[int] = []
     stored = comparison._Texts._stored
 
-    def watched(texts: comparison._Texts, row: int) -> str:
+    def recording(texts: comparison._Texts, row: int) -> str:
         read.append(row)
         return stored(texts, row)
 
-    monkeypatch.setattr(comparison._Texts, "_stored", watched)
+    monkeypatch.setattr(comparison._Texts, "_stored", recording)
     write_file(corpus / "zzz.txt", "something else altogether")
     after = build(recipe, durable)
     assert read == []
-    tables = [document_table.path(durable, made.documents["blake3"]) for made in (before, after)]
+    tables = [document_table.path(durable, snapshot.documents["blake3"]) for snapshot in (before, after)]
     assert removed(tables[0]) == removed(tables[1]) != set()
     assert document_step.latest(recipe, durable).result["rows"] == 73
 

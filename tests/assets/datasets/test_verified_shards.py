@@ -25,11 +25,11 @@ def read(monkeypatch):
     """The files that are read for their hash."""
     paths, is_whole = [], verify.is_whole
 
-    def watched(path, content):
+    def recording(path, content):
         paths.append(path)
         return is_whole(path, content)
 
-    monkeypatch.setattr(verify, "is_whole", watched)
+    monkeypatch.setattr(verify, "is_whole", recording)
     return paths
 
 

@@ -34,12 +34,12 @@ def test_statistics_count_kept_documents_and_removals(tmp_path, durable):
     }.items():
         write_file(tmp_path / "corpus" / name, text)
     hold_none_out(durable)
-    found = warehouse.statistics(table_of(recipe_for(tmp_path / "corpus", validation=1e-9), durable), top=2)
-    assert (found.rows, found.documents, found.bytes, found.masked) == (5, 4, 77, 0)
-    assert found.splits == (Total("train", 4, 77),)
-    assert found.packages == (Total("c", 1, 64), Total("b", 1, 7))
-    assert found.lengths == ((1, 1), (4, 2), (64, 1))
-    assert found.removals == (RemovalCount("exact_duplicate", 1, ("b/three#0",), "b/four#0"),)
+    statistics = warehouse.statistics(table_of(recipe_for(tmp_path / "corpus", validation=1e-9), durable), top=2)
+    assert (statistics.rows, statistics.documents, statistics.bytes, statistics.masked) == (5, 4, 77, 0)
+    assert statistics.splits == (Total("train", 4, 77),)
+    assert statistics.packages == (Total("c", 1, 64), Total("b", 1, 7))
+    assert statistics.lengths == ((1, 1), (4, 2), (64, 1))
+    assert statistics.removals == (RemovalCount("exact_duplicate", 1, ("b/three#0",), "b/four#0"),)
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):

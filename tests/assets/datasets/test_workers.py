@@ -48,8 +48,8 @@ def test_a_cluster_keeps_the_tasks_that_have_no_result_yet():
             yield number
 
     begun = _Begun(tasks())
-    assert [begun.at(place) for place in (0, 1, 2)] == [(0,), (1,), (2,)]
+    assert [begun.at(position) for position in (0, 1, 2)] == [(0,), (1,), (2,)]
     begun.first_is_done()
     begun.first_is_done()
     assert taken == [0, 1, 2]  # and no more
-    assert [begun.at(place) for place in (0, 1, 2, 3)] == [(2,), (3,), (4,), ()]
+    assert [begun.at(position) for position in (0, 1, 2, 3)] == [(2,), (3,), (4,), ()]

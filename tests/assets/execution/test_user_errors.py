@@ -16,12 +16,12 @@ from dagster_shared.error import SerializableErrorInfo
 
 from slipway.assets.datasets.assets import build as build_by_hand
 from slipway.assets.datasets.assets import dataset_assets
-from slipway.assets.execution.user_errors import Advice, advised, advising, steps
+from slipway.assets.execution.user_errors import UserError, advised, advising, steps
 from slipway.definitions import build
 from slipway.recipes.load import load
 from slipway.resources.errors import Unavailable
-from slipway.resources.here import embedded_resources
 from slipway.resources.home import Home
+from slipway.resources.resource_sets import embedded_resources
 from slipway.resources.tiers import Tiers
 from slipway.sensors.support import wrap
 from tests.embedded.slipway import RECIPES
@@ -32,10 +32,10 @@ def test_a_corpus_that_is_not_there_is_one_sentence_in_the_run(tmp_path: Path):
     recipe = load(tmp_path / "recipes", {}).datasets["small-texts"]
     home = Home(tmp_path / "home")
     tiers = Tiers(durable=str(home.durable), nvme=home.nvme)
-    made = advised(dg.Definitions(assets=dataset_assets(recipe), resources={"tiers": tiers}))
-    done = made.resolve_implicit_global_asset_job_def().execute_in_process(raise_on_error=False)
+    definitions = advised(dg.Definitions(assets=dataset_assets(recipe), resources={"tiers": tiers}))
+    done = definitions.resolve_implicit_global_asset_job_def().execute_in_process(raise_on_error=False)
     sentence = f"dataset small-texts: source.path: found nothing at {tmp_path}/recipes/corpus, expected a directory"
-    assert shown(done) == [SerializableErrorInfo(sentence, [], None)] * 2  # of the step, and of the run
+    assert errors_of(done) == [SerializableErrorInfo(sentence, [], None)] * 2  # of the step, and of the run
 
 
 def test_a_build_by_hand_raises_its_error_and_leaves_one_sentence_in_the_run(
@@ -49,7 +49,7 @@ def test_a_build_by_hand_raises_its_error_and_leaves_one_sentence_in_the_run(
             build_by_hand(recipe, Tiers(durable=str(home.durable), nvme=home.nvme), instance, print)
         [run] = instance.get_run_ids()
         failed = instance.all_logs(run, of_type=DagsterEventType.STEP_FAILURE)
-    errors = [each.dagster_event.step_failure_data.error for each in failed if each.dagster_event]
+    errors = [event.dagster_event.step_failure_data.error for event in failed if event.dagster_event]
     assert errors == [SerializableErrorInfo(str(raised.value), [], None)]
     assert "Traceback" not in capfd.readouterr().err, "who types the command reads the sentence"
 
@@ -65,8 +65,8 @@ def test_an_error_for_people_is_its_sentence(error: Exception, capfd: pytest.Cap
         yield dg.Output(None)
         raise error
 
-    for each in (fails, fails_late):
-        [step, *_] = shown(executed(each))
+    for asset in (fails, fails_late):
+        [step, *_] = errors_of(executed(asset))
         assert (step.message, step.stack, step.cause) == ("what to do", [], None)
     assert "in fails" in capfd.readouterr().err or isinstance(error, dg.Failure)  # who looks deeper finds the stack
 
@@ -75,7 +75,7 @@ def test_an_error_of_the_code_keeps_its_stack():
     def fails() -> None:
         raise KeyError("an oversight")
 
-    [step, *_] = shown(executed(fails))
+    [step, *_] = errors_of(executed(fails))
     assert step.cause is not None and "in fails" in "".join(step.cause.stack)
 
 
@@ -88,16 +88,16 @@ def test_a_step_gets_what_it_asked_for_and_its_result_is_taken():
 
 def test_all_steps_of_the_platform_give_advice(tmp_path: Path):
     shutil.copytree(RECIPES, tmp_path / "recipes")
-    made = build(load(tmp_path / "recipes", {}), embedded_resources(Home(tmp_path / "home")))
-    found = {op.name: op for op in steps(made)}
+    definitions = build(load(tmp_path / "recipes", {}), embedded_resources(Home(tmp_path / "home")))
+    by_name = {op.name: op for op in steps(definitions)}
     assert {
         "small_decoder__training",
         "small_decoder_stop_training",
         "small_texts__snapshot",
         "small_decoder__sweep",
-    } <= set(found)
-    jobs = {node.name for job in made.get_repository_def().get_all_jobs() for node in job.graph.node_defs}
-    assert jobs == set(found)
+    } <= set(by_name)
+    jobs = {node.name for job in definitions.get_repository_def().get_all_jobs() for node in job.graph.node_defs}
+    assert jobs == set(by_name)
 
 
 def test_a_tick_that_a_person_can_mend_fails_with_its_sentence_and_no_stack(tmp_path: Path):
@@ -107,38 +107,38 @@ def test_a_tick_that_a_person_can_mend_fails_with_its_sentence_and_no_stack(tmp_
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         sensor = wrap.sensor(dg.sensor(name="a_sensor")(fails), advising)
         sentence = "platform.yaml: found nothing, expected a fleet"
-        with pytest.raises(Advice) as of_sensor:
+        with pytest.raises(UserError) as of_sensor:
             sensor.evaluate_tick(dg.build_sensor_context(instance))
         assert info(of_sensor) == SerializableErrorInfo(sentence, [], None)
         schedule = wrap.schedule(dg.schedule(cron_schedule="@daily", target="*")(fails), advising)
-        with pytest.raises(Advice) as of_schedule:
+        with pytest.raises(UserError) as of_schedule:
             schedule.evaluate_tick(dg.build_schedule_context(instance))
         assert info(of_schedule) == SerializableErrorInfo(sentence, [], None)
 
 
 def test_every_sensor_and_schedule_of_the_platform_gives_advice(tmp_path: Path):
     shutil.copytree(RECIPES, tmp_path / "recipes")
-    made = build(load(tmp_path / "recipes", {}), embedded_resources(Home(tmp_path / "home")))
-    ticked: list[Any] = [*(made.sensors or ()), *(made.schedules or ())]
-    functions = [getattr(each, "_evaluation_fn", None) or each._execution_fn for each in ticked]
+    definitions = build(load(tmp_path / "recipes", {}), embedded_resources(Home(tmp_path / "home")))
+    ticked: list[Any] = [*(definitions.sensors or ()), *(definitions.schedules or ())]
+    functions = [getattr(instigator, "_evaluation_fn", None) or instigator._execution_fn for instigator in ticked]
     evaluated = [getattr(function, "wrapped_fn", function) for function in functions]
-    assert len(evaluated) > 20 and all(hasattr(each, "__wrapped__") for each in evaluated)
+    assert len(evaluated) > 20 and all(hasattr(function, "__wrapped__") for function in evaluated)
 
 
 def test_definitions_that_cannot_load_show_one_sentence_in_the_ui(tmp_path: Path):
     """The UI is given what the code server says: asked as Dagster's own client asks it."""
     environ = {**os.environ, "SLIPWAY_RECIPES": str(tmp_path / "nothing"), "SLIPWAY_HOME": str(tmp_path / "home")}
-    asked = (
+    program = (
         "import sys; from dagster._utils.error import serializable_error_info_from_exc_info as told\n"
         "try:\n    import slipway.definitions\nexcept Exception:\n    info = told(sys.exc_info()); print(info)\n"
         "    assert not info.stack and info.cause is None and info.cls_name is None"
     )
-    done = subprocess.run([sys.executable, "-c", asked], env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert str(tmp_path / "nothing") in done.stdout and len(done.stdout.strip().splitlines()) == 1
 
 
-def info(raised: "pytest.ExceptionInfo[Advice]") -> SerializableErrorInfo:
+def info(raised: "pytest.ExceptionInfo[UserError]") -> SerializableErrorInfo:
     """What Dagster keeps of an error."""
     return serializable_error_info_from_exc_info((raised.type, raised.value, raised.tb))
 
@@ -152,12 +152,12 @@ def executed(function: Callable[..., object]) -> dg.ExecuteInProcessResult:
     return job.execute_in_process(raise_on_error=False)
 
 
-def shown(done: dg.ExecuteInProcessResult) -> list[SerializableErrorInfo]:
+def errors_of(done: dg.ExecuteInProcessResult) -> list[SerializableErrorInfo]:
     """The errors of a run's events, as the UI has them."""
-    found = []
+    errors = []
     for event in done.all_events:
         if event.event_type is DagsterEventType.STEP_FAILURE:
-            found.append(event.step_failure_data.error)
+            errors.append(event.step_failure_data.error)
         if event.event_type is DagsterEventType.RUN_FAILURE:
-            found.append(event.job_failure_data.error)
-    return [error for error in found if error is not None]
+            errors.append(event.job_failure_data.error)
+    return [error for error in errors if error is not None]

@@ -12,8 +12,8 @@ from slipway.serving.records import ServingRecords
 from tests.sensors.platform import Platform
 from tests.serving.models import exported
 
-MODEL, ASKED = "small", 2
-SECTION = GenerationSection(tasks=("adding",), examples=ASKED)
+MODEL, COUNT = "small", 2
+SECTION = GenerationSection(tasks=("adding",), examples=COUNT)
 
 
 def version(platform: Platform, number: int) -> Version:
@@ -29,20 +29,23 @@ def version(platform: Platform, number: int) -> Version:
 def test_two_versions_that_were_asked_other_questions_are_both_asked_anew(platform: Platform):
     generating, durable = Generating(platform.measuring, MODEL), platform.home.durable
     candidate, champion = version(platform, 1), version(platform, 2)
-    other = [AnsweredExample(n, "asked by an earlier version", "0", "0", "exact_match", 1.0) for n in range(ASKED)]
-    old = answers.keep(durable, champion.manifest, "adding", "an earlier version", other, ASKED)
-    found = gate.answers_of_rivals(generating, SECTION, candidate, champion)
-    theirs = answers.known(durable, champion.manifest, "adding", ASKED)
-    assert theirs is not None and theirs.table == found.hashes["champion_answers_adding"] != old.table
+    other = [AnsweredExample(n, "asked by an earlier version", "0", "0", "exact_match", 1.0) for n in range(COUNT)]
+    old = answers.keep(durable, champion.manifest, "adding", "an earlier version", other, COUNT)
+    task_answers = gate.answers_of_rivals(generating, SECTION, candidate, champion)
+    champion_figures = answers.known(durable, champion.manifest, "adding", COUNT)
+    assert (
+        champion_figures is not None
+        and champion_figures.table == task_answers.hashes["champion_answers_adding"] != old.table
+    )
     prompts = [[row.prompt for row in answers.examples(durable, answered_by)] for answered_by in _both(platform)]
-    assert prompts[0] == prompts[1] and len(prompts[0]) == ASKED
-    rivals = found.rivals["adding"]
-    assert rivals.champion is not None and len(rivals.candidate["exact_match"]) == ASKED
-    assert len(found.questions["adding"]) == ASKED
-    jobs = [each.name for each in (durable / "short-jobs").iterdir()]
+    assert prompts[0] == prompts[1] and len(prompts[0]) == COUNT
+    rivals = task_answers.rivals["adding"]
+    assert rivals.champion is not None and len(rivals.candidate["exact_match"]) == COUNT
+    assert len(task_answers.questions["adding"]) == COUNT
+    jobs = [job.name for job in (durable / "short-jobs").iterdir()]
     assert len(jobs) == 2 and all(name.startswith("generate-") for name in jobs)
 
 
 def _both(platform: Platform) -> list[answers.TaskFigures]:
-    found = [answers.known(platform.home.durable, str(n) * 64, "adding", ASKED) for n in (1, 2)]
-    return [each for each in found if each is not None]
+    figures_of_both = [answers.known(platform.home.durable, str(n) * 64, "adding", COUNT) for n in (1, 2)]
+    return [figures for figures in figures_of_both if figures is not None]

@@ -26,18 +26,18 @@ def test_the_same_seed_gives_the_same_interval():
 
 
 def test_the_difference_is_a_ratio_of_sums():
-    found = comparison.compare(np.array([3.0, 5.0]), np.array([2.0, 2.0]), np.array([10.0, 30.0]), seed=0)
-    assert found.mean == pytest.approx((1 + 3) / 40)
+    difference = comparison.compare(np.array([3.0, 5.0]), np.array([2.0, 2.0]), np.array([10.0, 30.0]), seed=0)
+    assert difference.mean == pytest.approx((1 + 3) / 40)
 
 
 def test_a_few_examples_have_no_interval():
-    found = comparison.compare(np.ones(7), np.zeros(7), np.ones(7), seed=0)
-    assert (found.low, found.high) == (-math.inf, math.inf)
+    difference = comparison.compare(np.ones(7), np.zeros(7), np.ones(7), seed=0)
+    assert (difference.low, difference.high) == (-math.inf, math.inf)
 
 
 def test_equal_models_differ_by_nothing():
-    found = comparison.compare(np.ones(50), np.ones(50), np.ones(50), seed=0)
-    assert (found.mean, found.low, found.high) == (0, 0, 0)
+    difference = comparison.compare(np.ones(50), np.ones(50), np.ones(50), seed=0)
+    assert (difference.mean, difference.low, difference.high) == (0, 0, 0)
 
 
 def test_a_model_that_is_worse_by_the_margin_seldom_passes():

@@ -12,55 +12,55 @@ OWN, BEFORE = "snapshot of its training", "snapshot of the weights that it began
 ALLOWED = ContaminationLimit("documents of suite held", texts=50, most=0.1)
 
 
-def seen(documents: int, **fields: Any) -> Contamination:
+def exposure(documents: int, **fields: Any) -> Contamination:
     return Contamination(frozenset(f"document {number}" for number in range(documents)), (OWN,), **fields)
 
 
 @pytest.mark.parametrize(("documents", "passes"), [(0, True), (5, True), (6, False)])
 def test_a_candidate_may_have_seen_as_much_of_the_suite_as_its_recipe_allows_and_no_more(documents: int, passes: bool):
-    found = contamination.check(seen(documents), {OWN}, None, ALLOWED)
-    assert found.passed is passes and found.figures["leaked"] == documents
-    assert found.figures["compared_with"] == [OWN]
+    check = contamination.check(exposure(documents), {OWN}, None, ALLOWED)
+    assert check.passed is passes and check.figures["leaked"] == documents
+    assert check.figures["compared_with"] == [OWN]
 
 
 def test_the_refusal_says_how_much_was_seen_of_which_suite_and_what_is_allowed():
-    broken = contamination.check(seen(6), {OWN}, None, ALLOWED).figures["broken"]
+    broken = contamination.check(exposure(6), {OWN}, None, ALLOWED).figures["broken"]
     assert broken == (
         "its training documents give away 6 of the 50 documents of suite held, expected at most a share of 0.1"
     )
 
 
 def test_a_policy_that_only_tells_it_lets_the_candidate_pass_and_the_check_says_so():
-    found = contamination.check(
-        seen(6), {OWN}, None, ContaminationLimit("documents of suite held", 50, 0.1, policy="reported")
+    check = contamination.check(
+        exposure(6), {OWN}, None, ContaminationLimit("documents of suite held", 50, 0.1, policy="reported")
     )
-    assert found.passed and "give away 6 of the 50" in found.note and "gate.leaks lets it pass" in found.note
+    assert check.passed and "give away 6 of the 50" in check.note and "gate.leaks lets it pass" in check.note
 
 
 def test_training_documents_that_cannot_be_read_are_not_taken_for_unseen_ones():
-    found = contamination.check(seen(0, unreadable={OWN: "shard 3 is gone"}), {OWN}, None, ALLOWED)
-    assert not found.passed and "shard 3 is gone" in found.figures["broken"]
+    check = contamination.check(exposure(0, unreadable={OWN: "shard 3 is gone"}), {OWN}, None, ALLOWED)
+    assert not check.passed and "shard 3 is gone" in check.figures["broken"]
 
 
 def test_a_snapshot_that_the_first_weights_were_trained_on_and_that_is_gone_is_told():
-    found = contamination.check(seen(0, unreadable={BEFORE: "it is gone"}), {OWN}, None, ALLOWED)
-    assert found.passed and found.figures["not_compared"] == {BEFORE: "it is gone"}
+    check = contamination.check(exposure(0, unreadable={BEFORE: "it is gone"}), {OWN}, None, ALLOWED)
+    assert check.passed and check.figures["not_compared"] == {BEFORE: "it is gone"}
 
 
 def test_a_champion_that_has_seen_the_suite_refuses_nobody_and_is_told():
-    found = contamination.check(seen(0), {OWN}, seen(9), ALLOWED)
-    assert found.passed and found.figures["champion_leaked"] == 9
-    assert "the champion give away 9 of the 50" in found.note and "raise the suite's edition" in found.note
-    assert contamination.check(seen(0), {OWN}, seen(5), ALLOWED).note == ""
+    check = contamination.check(exposure(0), {OWN}, exposure(9), ALLOWED)
+    assert check.passed and check.figures["champion_leaked"] == 9
+    assert "the champion give away 9 of the 50" in check.note and "raise the suite's edition" in check.note
+    assert contamination.check(exposure(0), {OWN}, exposure(5), ALLOWED).note == ""
 
 
 def of_task(leaked: int, champion: int | None = None) -> CheckOutcome:
-    allowed = ContaminationLimit("questions of task adding", 4, 0.0, advice="ask other questions")
-    return contamination.check(seen(leaked), {OWN}, None if champion is None else seen(champion), allowed)
+    allowed = ContaminationLimit("questions of task adding", 4, 0.0, remedy="ask other questions")
+    return contamination.check(exposure(leaked), {OWN}, None if champion is None else exposure(champion), allowed)
 
 
 def test_questions_of_one_task_that_were_in_its_training_documents_are_enough_to_refuse_a_candidate():
-    documents = contamination.check(seen(0), {OWN}, None, ALLOWED)
+    documents = contamination.check(exposure(0), {OWN}, None, ALLOWED)
     both = contamination.together(documents, {"copying": of_task(0), "adding": of_task(1)})
     assert not both.passed and both.figures["questions"]["adding"]["leaked"] == 1
     assert both.figures["broken"] == (
@@ -70,7 +70,7 @@ def test_questions_of_one_task_that_were_in_its_training_documents_are_enough_to
 
 
 def test_documents_and_questions_that_it_has_seen_are_both_told():
-    documents = contamination.check(seen(6), {OWN}, None, ALLOWED)
+    documents = contamination.check(exposure(6), {OWN}, None, ALLOWED)
     broken = contamination.together(documents, {"adding": of_task(1)}).figures["broken"]
     assert "6 of the 50 documents of suite held" in broken and "1 of the 4 questions of task adding" in broken
 

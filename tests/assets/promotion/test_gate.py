@@ -16,43 +16,45 @@ from slipway.recipes.gate import TaskLimit
 from slipway.recipes.suite import GenerationSection, SuiteRecipe
 from slipway.resources.mlflow.registry import CANDIDATE, Registry, Version
 from slipway.resources.promotions.promotion import NotPromoted
-from slipway.resources.trainings.records import Terms
+from slipway.resources.trainings.records import RunPolicy
 from slipway.trainer.data import shards
 from slipway.trainer.data.shards import TextSnapshot
 from slipway.trainer.record.fence import Commit
 from slipway.trainer.record.scores import Score
 from tests.sensors.platform import BY, TINY, Platform
 
-HELD = "held"
-ASKED = 4
+SUITE_NAME = "held"
+COUNT = 4
 
 
 def suite(edition: int = 1, generation: GenerationSection | None = None) -> SuiteRecipe:
     return SuiteRecipe(
-        name=HELD, dataset="texts", continuation=None, arithmetic=None, edition=edition, generation=generation
+        name=SUITE_NAME, dataset="texts", continuation=None, arithmetic=None, edition=edition, generation=generation
     )
 
 
-def gate_of(platform: Platform, held: SuiteRecipe, measuring: Measuring | None = None, **limits: TaskLimit) -> Gate:
+def gate_of(platform: Platform, held_out: SuiteRecipe, measuring: Measuring | None = None, **limits: TaskLimit) -> Gate:
     policy = platform.recipe.gate.model_copy(update={"tasks": limits})
-    recipe = platform.recipe.model_copy(update={"suite": HELD, "gate": policy})
+    recipe = platform.recipe.model_copy(update={"suite": SUITE_NAME, "gate": policy})
     measuring = measuring or platform.measuring
-    return Gate(measuring, platform.tracking, recipe.registered_model, {TINY: recipe}, {HELD: held})
+    return Gate(measuring, platform.tracking, recipe.registered_model, {TINY: recipe}, {SUITE_NAME: held_out})
 
 
 @pytest.fixture
 def candidate(tracked: Platform) -> Version:
     """The best checkpoint of the finished training, registered."""
     tracked.materialise([keys.key(TINY, "candidate")], tracked.finished().id)
-    found = Registry(tracked.tracking, tracked.home.durable).aliased("tiny-model", CANDIDATE)
-    assert found is not None
-    return found
+    version = Registry(tracked.tracking, tracked.home.durable).aliased("tiny-model", CANDIDATE)
+    assert version is not None
+    return version
 
 
-def answer(platform: Platform, version: Version, right: int, asked: str = "{} + 1 =") -> str:
+def answer(platform: Platform, version: Version, right: int, question: str = "{} + 1 =") -> str:
     """Put answers of a version on record, so many of them right; returns their hash."""
-    rows = [AnsweredExample(n, asked.format(n), str(n + 1), "?", "exact_match", float(n < right)) for n in range(ASKED)]
-    return answers.keep(platform.home.durable, version.manifest, "adding", "a test", rows, ASKED).table
+    rows = [
+        AnsweredExample(n, question.format(n), str(n + 1), "?", "exact_match", float(n < right)) for n in range(COUNT)
+    ]
+    return answers.keep(platform.home.durable, version.manifest, "adding", "a test", rows, COUNT).table
 
 
 def snapshot(platform: Platform) -> TextSnapshot:
@@ -64,7 +66,7 @@ def snapshot(platform: Platform) -> TextSnapshot:
 def test_a_candidate_whose_answers_are_below_the_floor_or_whose_questions_it_has_seen_does_not_pass(
     tracked: Platform, candidate: Version
 ):
-    section = GenerationSection(tasks=("adding",), examples=ASKED)
+    section = GenerationSection(tasks=("adding",), examples=COUNT)
     gate = gate_of(tracked, suite(generation=section), adding=TaskLimit(at_least=0.5))
     answer(tracked, candidate, right=1)
     low = gate.judge(candidate, BY)
@@ -78,9 +80,9 @@ def test_a_candidate_whose_answers_are_below_the_floor_or_whose_questions_it_has
     assert high.figures["checks"][SUITE_IS_UNSEEN]["questions"]["adding"]["leaked"] == 0
 
     learnt = next(leaks.of_split(tracked.home.durable, snapshot(tracked), "train"))
-    answer(tracked, candidate, right=ASKED, asked="{}. " + learnt.replace("{", "").replace("}", ""))
-    seen = gate.judge(candidate, BY)
-    assert seen.failed == [SUITE_IS_UNSEEN]
+    answer(tracked, candidate, right=COUNT, question="{}. " + learnt.replace("{", "").replace("}", ""))
+    judgement = gate.judge(candidate, BY)
+    assert judgement.failed == [SUITE_IS_UNSEEN]
     with pytest.raises(NotPromoted, match=r"give away 4 of the 4 questions of task adding"):
         gate.promote(candidate, BY, "asked")
 
@@ -91,26 +93,26 @@ class Changing(Measuring):
 
     suites: dict[str, SuiteRecipe] = dataclasses.field(default_factory=dict)
 
-    def measure_each(self, snapshot: str, commit: Commit, terms: Terms, calibrated: int | None = None) -> Score:
-        found = super().measure_each(snapshot, commit, terms, calibrated)
-        if self.suites[HELD].edition == 1:
-            self.suites[HELD] = suite(edition=2)
-            making.named(self.tiers.durable_path, self.suites[HELD])
-        return found
+    def measure_each(self, snapshot: str, commit: Commit, policy: RunPolicy, calibrated: int | None = None) -> Score:
+        score = super().measure_each(snapshot, commit, policy, calibrated)
+        if self.suites[SUITE_NAME].edition == 1:
+            self.suites[SUITE_NAME] = suite(edition=2)
+            making.named(self.tiers.durable_path, self.suites[SUITE_NAME])
+        return score
 
 
 @pytest.mark.slow
 def test_a_suite_that_becomes_another_one_while_models_are_measured_is_measured_on_anew(
     tracked: Platform, candidate: Version
 ):
-    suites, durable = {HELD: suite()}, tracked.home.durable
+    suites, durable = {SUITE_NAME: suite()}, tracked.home.durable
     measuring = Changing(tracked.tiers, tracked.compute, suites=suites)
-    gate = dataclasses.replace(gate_of(tracked, suites[HELD], measuring), suites=suites)
+    gate = dataclasses.replace(gate_of(tracked, suites[SUITE_NAME], measuring), suites=suites)
     before, judgement = making.named(durable, suite()).sha256, gate.judge(candidate, BY)
     after = making.named(durable, suite(edition=2)).sha256
     assert before != after == judgement.inputs["suite"]
-    found = measured.known(durable, after, candidate.manifest)
-    assert found is not None and judgement.inputs["candidate_examples"] == found.table
+    figures = measured.known(durable, after, candidate.manifest)
+    assert figures is not None and judgement.inputs["candidate_examples"] == figures.table
 
 
 @pytest.mark.slow
@@ -121,17 +123,20 @@ def test_a_candidate_that_was_trained_on_its_suite_does_not_pass_unless_the_poli
     gate = gate_of(tracked, known)
     refused = gate.judge(candidate, BY)
     assert refused.failed == [SUITE_IS_UNSEEN]
-    found = refused.figures["checks"][SUITE_IS_UNSEEN]
-    assert 0 < found["leaked"] < found["suite_documents"] and found["compared_with"] == [
+    contamination = refused.figures["checks"][SUITE_IS_UNSEEN]
+    assert 0 < contamination["leaked"] < contamination["suite_documents"] and contamination["compared_with"] == [
         tracked.finished().specification().snapshot
     ]
-    message = (
-        rf"give away {found['leaked']} of the {found['suite_documents']} documents of suite held, expected at most"
-    )
+    counts = f"{contamination['leaked']} of the {contamination['suite_documents']} documents"
+    message = f"give away {counts} of suite held, expected at most"
     with pytest.raises(NotPromoted, match=message):
         gate.promote(candidate, BY, "asked")
     policy = gate.recipes[TINY].gate.model_copy(update={"leaks": "reported"})
     recipe = gate.recipes[TINY].model_copy(update={"gate": policy})
     lenient = dataclasses.replace(gate, recipes={TINY: recipe}).judge(candidate, BY)
-    shown = lenient.figures["checks"][SUITE_IS_UNSEEN]
-    assert lenient.passed and shown["leaked"] == found["leaked"] and "gate.leaks lets it pass" in shown["note"]
+    tolerated = lenient.figures["checks"][SUITE_IS_UNSEEN]
+    assert (
+        lenient.passed
+        and tolerated["leaked"] == contamination["leaked"]
+        and "gate.leaks lets it pass" in tolerated["note"]
+    )

@@ -8,12 +8,12 @@ import pytest
 from slipway.assets.promotion import policy_checks
 from slipway.resources.promotions.model_record import FIELDS, UNRECORDED, ModelRecord, missing, not_known, verified
 
-WHOLE = ModelRecord("m", "0" * 64, **{section: dict.fromkeys(names, "known") for section, names in FIELDS.items()})
+KNOWN = ModelRecord("m", "0" * 64, **{section: dict.fromkeys(names, "known") for section, names in FIELDS.items()})
 
 
 def trained(accelerators: str, **environment: Any) -> ModelRecord:
-    found = {**WHOLE.environment, **environment}
-    return dataclasses.replace(WHOLE, hardware={**WHOLE.hardware, "accelerators": accelerators}, environment=found)
+    merged = {**KNOWN.environment, **environment}
+    return dataclasses.replace(KNOWN, hardware={**KNOWN.hardware, "accelerators": accelerators}, environment=merged)
 
 
 def test_a_record_with_every_field_lacks_nothing():
@@ -22,13 +22,13 @@ def test_a_record_with_every_field_lacks_nothing():
 
 @pytest.mark.parametrize(("section", "field"), [(s, f) for s, fields in FIELDS.items() for f in fields])
 def test_each_field_that_is_empty_is_named(section: str, field: str):
-    without: dict[str, Any] = {section: {**getattr(WHOLE, section), field: ""}}
-    assert f"{section}.{field}" in missing(dataclasses.replace(WHOLE, **without))
+    without: dict[str, Any] = {section: {**getattr(KNOWN, section), field: ""}}
+    assert f"{section}.{field}" in missing(dataclasses.replace(KNOWN, **without))
 
 
 def test_on_gpus_the_driver_and_its_libraries_belong_to_the_record():
-    wanted = ["environment.cuda", "environment.cudnn", "environment.nccl", "environment.driver"]
-    assert missing(trained("NVIDIA H200")) == wanted
+    fields = ["environment.cuda", "environment.cudnn", "environment.nccl", "environment.driver"]
+    assert missing(trained("NVIDIA H200")) == fields
 
 
 def test_an_image_without_its_digest_is_not_enough():
@@ -53,8 +53,8 @@ def test_a_training_without_any_of_the_variables_has_them_known():
 
 
 @pytest.mark.parametrize(
-    ("damage", "found"), [("", "whole"), ("model.safetensors: found 3", "model.safetensors: found 3")]
+    ("damage", "problem"), [("", "whole"), ("model.safetensors: found 3", "model.safetensors: found 3")]
 )
-def test_a_record_says_when_every_byte_was_verified_and_what_was_found(damage: str, found: str):
-    kept = verified(WHOLE, damage).state["verified"]
-    assert kept["found"] == found and kept["at"] > 1.7e9
+def test_a_record_says_when_every_byte_was_verified_and_what_was_found(damage: str, problem: str):
+    verification = verified(KNOWN, damage).state["verified"]
+    assert verification["found"] == problem and verification["at"] > 1.7e9

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.pure
 POLICY = GateSection(margin=0.02, slice_margin=0.1, slice_examples=3)
 
 
-def found(mean: float, high: float) -> PairedDifference:
+def difference_of(mean: float, high: float) -> PairedDifference:
     return PairedDifference(mean, 2 * mean - high, high, 100, 0.975)
 
 
@@ -25,21 +25,21 @@ def rivals(worse_in_the_slice: float) -> Rivals:
 
 
 def test_a_candidate_passes_that_is_better_in_the_mean_and_surely_not_worse_by_the_margin():
-    assert checks.against_champion(found(-0.01, 0.01), POLICY).passed
+    assert checks.against_champion(difference_of(-0.01, 0.01), POLICY).passed
 
 
 def test_one_that_may_be_worse_by_the_margin_does_not_pass():
-    assert not checks.against_champion(found(-0.01, 0.02), POLICY).passed
+    assert not checks.against_champion(difference_of(-0.01, 0.02), POLICY).passed
 
 
 def test_one_that_is_equal_in_the_mean_does_not_pass():
-    assert not checks.against_champion(found(0.0, 0.0), POLICY).passed
+    assert not checks.against_champion(difference_of(0.0, 0.0), POLICY).passed
 
 
 def test_one_that_gains_less_than_the_policy_asks_for_does_not_pass():
     policy = POLICY.model_copy(update={"minimum_gain": 0.05})
-    assert not checks.against_champion(found(-0.04, -0.03), policy).passed
-    assert checks.against_champion(found(-0.06, -0.05), policy).passed
+    assert not checks.against_champion(difference_of(-0.04, -0.03), policy).passed
+    assert checks.against_champion(difference_of(-0.06, -0.05), policy).passed
 
 
 def test_too_few_examples_pass_nothing_and_say_so():
@@ -78,6 +78,6 @@ def test_what_is_found_against_a_champion_can_be_kept_as_json():
     champion = sizes * draw.gamma(20.0, 0.05, 100)
     two = Rivals(champion - sizes * draw.gamma(4.0, 0.01, 100), champion, sizes, {"all": sizes > 0})
     policy = GateSection()
-    found = checks.against_champion(checks.difference(two, policy, 1), policy)
-    assert found.passed is True
-    json.dumps([found.passed, dict(found.figures), checks.slices(two, policy).passed])
+    outcome = checks.against_champion(checks.difference(two, policy, 1), policy)
+    assert outcome.passed is True
+    json.dumps([outcome.passed, dict(outcome.figures), checks.slices(two, policy).passed])

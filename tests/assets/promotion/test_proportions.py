@@ -32,17 +32,17 @@ def likelihood_score(worse: int, better: int, count: int, difference: float) -> 
 
 @pytest.mark.parametrize(("worse", "better", "count"), [(12, 2, 50), (3, 1, 44), (2, 9, 30)])
 def test_the_ends_are_where_the_score_of_the_likeliest_model_is_the_quantile(worse: int, better: int, count: int):
-    found = comparison.compare_proportions(*answers(worse, better, count), 0.975)
-    assert found.mean == pytest.approx((worse - better) / count)
-    assert likelihood_score(worse, better, count, found.low) == pytest.approx(Z, abs=1e-3)
-    assert likelihood_score(worse, better, count, found.high) == pytest.approx(-Z, abs=1e-3)
+    difference = comparison.compare_proportions(*answers(worse, better, count), 0.975)
+    assert difference.mean == pytest.approx((worse - better) / count)
+    assert likelihood_score(worse, better, count, difference.low) == pytest.approx(Z, abs=1e-3)
+    assert likelihood_score(worse, better, count, difference.high) == pytest.approx(-Z, abs=1e-3)
 
 
 def test_models_that_answer_alike_may_still_differ_by_what_so_few_questions_leave_open():
-    found = comparison.compare_proportions(*answers(0, 0, 100), 0.975)
-    assert found.mean == 0
-    assert found.high == pytest.approx(Z**2 / (100 + Z**2), abs=1e-6)
-    assert found.low == pytest.approx(-found.high)
+    difference = comparison.compare_proportions(*answers(0, 0, 100), 0.975)
+    assert difference.mean == 0
+    assert difference.high == pytest.approx(Z**2 / (100 + Z**2), abs=1e-6)
+    assert difference.low == pytest.approx(-difference.high)
 
 
 def test_a_model_that_is_worse_by_the_margin_seldom_passes():

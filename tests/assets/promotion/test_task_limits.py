@@ -22,13 +22,13 @@ def policy(**limits: TaskLimit) -> GateSection:
 
 
 def test_a_task_without_a_limit_is_shown_and_holds_nothing_back():
-    found = checks.check_tasks(GateSection(), {"adding": TaskRivals({"exact_match": right(3)})}, 0)
-    assert found.passed and found.figures["tasks"]["adding"]["mean"] == 0.03
+    outcome = checks.check_tasks(GateSection(), {"adding": TaskRivals({"exact_match": right(3)})}, 0)
+    assert outcome.passed and outcome.figures["tasks"]["adding"]["mean"] == 0.03
 
 
 def test_a_mean_below_the_floor_is_reported_with_both_numbers():
-    found = checks.check_tasks(policy(adding=TaskLimit(at_least=0.5)), {"adding": TaskRivals({"acc": right(40)})}, 0)
-    assert not found.passed and found.figures["broken"] == ["adding: acc is 0.4, expected at least 0.5"]
+    outcome = checks.check_tasks(policy(adding=TaskLimit(at_least=0.5)), {"adding": TaskRivals({"acc": right(40)})}, 0)
+    assert not outcome.passed and outcome.figures["broken"] == ["adding: acc is 0.4, expected at least 0.5"]
 
 
 def test_answers_that_may_be_worse_than_the_champions_by_the_margin_do_not_pass():
@@ -36,9 +36,9 @@ def test_answers_that_may_be_worse_than_the_champions_by_the_margin_do_not_pass(
     equal = TaskRivals({"acc": right(60)}, {"acc": right(60)})
     lower = TaskRivals({"acc": right(55)}, {"acc": right(60)})
     assert checks.check_tasks(limited, {"adding": equal}, 0).passed
-    found = checks.check_tasks(limited, {"adding": lower}, 0)
-    assert not found.passed and "the champion's 0.6: up to 0.1" in found.figures["broken"][0]
-    assert json.dumps(found.figures)
+    outcome = checks.check_tasks(limited, {"adding": lower}, 0)
+    assert not outcome.passed and "the champion's 0.6: up to 0.1" in outcome.figures["broken"][0]
+    assert json.dumps(outcome.figures)
 
 
 def test_scores_between_right_and_wrong_are_compared_by_the_bootstrap():
@@ -53,5 +53,5 @@ def test_scores_between_right_and_wrong_are_compared_by_the_bootstrap():
 
 def test_a_metric_that_the_task_lacks_is_reported_with_those_that_it_has():
     limited = policy(adding=TaskLimit(metric="f1", at_least=0.1))
-    found = checks.check_tasks(limited, {"adding": TaskRivals({"acc": right(1), "em": right(1)})}, 0)
-    assert found.figures["broken"] == ["adding: found the metrics acc, em, expected f1"]
+    outcome = checks.check_tasks(limited, {"adding": TaskRivals({"acc": right(1), "em": right(1)})}, 0)
+    assert outcome.figures["broken"] == ["adding: found the metrics acc, em, expected f1"]

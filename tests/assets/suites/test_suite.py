@@ -15,29 +15,29 @@ EXAMPLES = [
 ]
 
 
-def made(durable: Path, examples: list[Example]) -> Suite:
+def written_suite(durable: Path, examples: list[Example]) -> Suite:
     return suite.write(durable, "held", {"edition": 1}, "0" * 64, examples)
 
 
 def test_a_suite_reads_as_it_was_written_whatever_its_texts(tmp_path: Path):
-    written = made(tmp_path, EXAMPLES)
-    found = suite.read(tmp_path, written.sha256)
-    assert found == written and suite.examples(tmp_path, found) == EXAMPLES
-    assert dict(found.tasks) == {DOCUMENTS: 2, "continuation": 1}
-    assert made(tmp_path / "again", EXAMPLES).sha256 == written.sha256
+    written = written_suite(tmp_path, EXAMPLES)
+    stored = suite.read(tmp_path, written.sha256)
+    assert stored == written and suite.examples(tmp_path, stored) == EXAMPLES
+    assert dict(stored.tasks) == {DOCUMENTS: 2, "continuation": 1}
+    assert written_suite(tmp_path / "again", EXAMPLES).sha256 == written.sha256
 
 
 @pytest.mark.parametrize("examples", [[], EXAMPLES[2:]])
 def test_a_suite_without_a_document_is_refused(tmp_path: Path, examples: list[Example]):
     with pytest.raises(ValueError, match="suite held: found no held-out document"):
-        made(tmp_path, examples)
+        written_suite(tmp_path, examples)
     assert not (tmp_path / suite.FOLDER).exists()
 
 
 @pytest.mark.parametrize("part", ["manifest", "examples"])
 @pytest.mark.parametrize("fault", ["gone", "damaged"])
 def test_a_suite_that_is_gone_or_damaged_is_reported_with_what_to_do(tmp_path: Path, part: str, fault: str):
-    written = made(tmp_path, EXAMPLES)
+    written = written_suite(tmp_path, EXAMPLES)
     path = suite.manifest_path(tmp_path, written.sha256) if part == "manifest" else suite.table_path(tmp_path, written)
     if fault == "gone":
         path.unlink()

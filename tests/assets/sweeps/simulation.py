@@ -92,7 +92,7 @@ def continued(sweep: SweepState, curve: Curve) -> Iterator[Event]:
             yield event
 
 
-def whole(plan: Opened, budget: Budgeted, curve: Curve) -> list[Event]:
+def log_of(plan: Opened, budget: Budgeted, curve: Curve) -> list[Event]:
     """The log of a sweep that nothing interrupts."""
     return [plan, budget, *continued(fold([plan, budget]), curve)]
 

@@ -24,7 +24,16 @@ from slipway.assets.sweeps.events import (
 )
 from slipway.assets.sweeps.samplers import TrialSampler
 from slipway.assets.sweeps.state import Parameters, SweepState, fold
-from tests.assets.sweeps.simulation import LONG, SCHEDULERS, CrashError, begun, budgeted, continued, power_law, whole
+from tests.assets.sweeps.simulation import (
+    LONG,
+    SCHEDULERS,
+    CrashError,
+    begun,
+    budgeted,
+    continued,
+    log_of,
+    power_law,
+)
 
 pytestmark = pytest.mark.pure
 
@@ -37,9 +46,9 @@ def decide(sweep: SweepState) -> list[Event]:
 
 def after(*events: Event, **plan: Any) -> SweepState:
     """A sweep in which trials 0, 1, ... were asked and started, then these events."""
-    asked = [event for event in decide(fold(begun(**plan))) if isinstance(event, Asked)]
-    started = [Started(trial=each.trial, job=f"job-{each.trial}", nodes=("a",)) for each in asked]
-    return fold([*begun(**plan), *asked, *started, *events])
+    proposed = [event for event in decide(fold(begun(**plan))) if isinstance(event, Asked)]
+    started = [Started(trial=proposal.trial, job=f"job-{proposal.trial}", nodes=("a",)) for proposal in proposed]
+    return fold([*begun(**plan), *proposed, *started, *events])
 
 
 def reported(trial: int, step: int, value: float | None) -> Event:
@@ -56,9 +65,9 @@ def no_run(parameters: Parameters, step: int) -> float | None:
 
 def test_as_many_trials_as_may_be_parallel_are_asked_and_started():
     sweep = fold(begun(parallel=3))
-    asked = decide(sweep)
-    assert [event.trial for event in asked if isinstance(event, Asked)] == [0, 1, 2]
-    sweep = fold([*begun(parallel=3), *asked])
+    events = decide(sweep)
+    assert [event.trial for event in events if isinstance(event, Asked)] == [0, 1, 2]
+    sweep = fold([*begun(parallel=3), *events])
     assert next_actions(sweep) == [Start(number, 0, dict(sweep.trials[number].parameters), 9) for number in range(3)]
 
 
@@ -102,9 +111,9 @@ def test_a_diverged_trial_is_stopped():
 def test_a_stopped_trial_counts_as_running_until_it_has_ended():
     sweep = after(reported(0, 1, None), Decided(trial=0, step=1, verdict="stop"))
     assert decide(sweep) == []
-    (asked,) = decide(sweep.after(Ended(trial=0, outcome="stopped")))
-    assert isinstance(asked, Asked)
-    assert asked.trial == 3
+    (proposal,) = decide(sweep.after(Ended(trial=0, outcome="stopped")))
+    assert isinstance(proposal, Asked)
+    assert proposal.trial == 3
 
 
 def test_a_failed_trial_is_retried_under_its_own_number():
@@ -121,7 +130,7 @@ def test_a_trial_that_fails_after_it_was_told_to_stop_is_not_retried():
 
 
 def test_retries_count_against_the_trial_and_failures_against_the_sweep():
-    log = whole(*begun(retries=2, failed_trials=1, parallel=1), no_run)
+    log = log_of(*begun(retries=2, failed_trials=1, parallel=1), no_run)
     attempts = [event.trial for event in log if isinstance(event, Ended)]
     assert attempts == [0, 0, 0, 1, 1, 1]
     assert fold(log).failed_for_good == [fold(log).trials[0], fold(log).trials[1]]
@@ -140,14 +149,14 @@ def test_as_many_failures_as_allowed_do_not_end_the_sweep():
         return power_law(parameters, step)
 
     first = after(failed_trials=1).trials[0].parameters
-    sweep = fold(whole(*begun(failed_trials=1), rarely))
+    sweep = fold(log_of(*begun(failed_trials=1), rarely))
     assert sweep.closed is not None
     assert sweep.closed.outcome == "complete"
     assert len(sweep.failed_for_good) == 1
 
 
 def test_a_sweep_without_a_finite_value_fails():
-    closed = fold(whole(*begun(), lambda parameters, step: None)).closed
+    closed = fold(log_of(*begun(), lambda parameters, step: None)).closed
     assert closed is not None
     assert (closed.outcome, closed.reason) == ("failed", "no trial ended with a finite value")
 
@@ -183,7 +192,7 @@ def test_never_more_trials_run_than_allowed():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_halving_saves_half_of_the_steps_and_finds_a_trial_close_to_the_best(seed):
-    sweep = fold(whole(dataclasses.replace(LARGE[0], seed=seed), LARGE[1], power_law))
+    sweep = fold(log_of(dataclasses.replace(LARGE[0], seed=seed), LARGE[1], power_law))
     ends = [power_law(trial.parameters, LARGE[0].steps) for trial in sweep.trials.values()]
     assert len(ends) == LARGE[1].trials
     assert sweep.compute_saved > 0.5
@@ -194,7 +203,7 @@ def test_halving_saves_half_of_the_steps_and_finds_a_trial_close_to_the_best(see
 
 
 def test_without_rungs_every_trial_completes():
-    sweep = fold(whole(*begun(scheduler={"kind": "none"}), power_law))
+    sweep = fold(log_of(*begun(scheduler={"kind": "none"}), power_law))
     assert {trial.state for trial in sweep.trials.values()} == {"completed"}
     assert sweep.compute_saved == 0
 
@@ -207,9 +216,9 @@ def test_a_trial_goes_to_its_first_rung_and_goes_on_from_there_when_it_is_among_
     assert {trial.until for trial in sweep.running} == {1}
     for number, value in enumerate((3.0, 1.0, 2.0)):
         sweep = sweep.after(reported(number, 1, value), Paused(trial=number, step=1))
-    resumed, *asked = decide(sweep)
+    resumed, *proposals = decide(sweep)
     assert resumed == Resumed(trial=1, until=3)
-    assert [event.trial for event in asked if isinstance(event, Asked)] == [3, 4]
+    assert [event.trial for event in proposals if isinstance(event, Asked)] == [3, 4]
     assert Continue(1, 0, 1, 3) in next_actions(sweep.after(resumed))
 
 
@@ -217,8 +226,8 @@ def test_where_draws_learn_nothing_from_trials_all_come_to_their_first_rung_befo
     sweep = after(parallel=3, trials=4, scheduler=PROMOTION, sampler="random")
     for number, value in enumerate((3.0, 1.0, 2.0)):
         sweep = sweep.after(reported(number, 1, value), Paused(trial=number, step=1))
-    asked, resumed, *more = decide(sweep)
-    assert isinstance(asked, Asked) and asked.trial == 3
+    proposal, resumed, *more = decide(sweep)
+    assert isinstance(proposal, Asked) and proposal.trial == 3
     assert resumed == Resumed(trial=1, until=3) and not more
 
 
@@ -254,10 +263,10 @@ def test_a_goal_ends_the_sweep_with_the_trial_that_reached_it():
 
 
 def test_a_budget_that_asks_for_more_reopens_a_sweep_that_was_complete():
-    sweep = fold(whole(*begun(trials=3), power_law))
-    (asked,) = decide(sweep.after(budgeted(trials=4)))
-    assert isinstance(asked, Asked)
-    assert asked.trial == 3
+    sweep = fold(log_of(*begun(trials=3), power_law))
+    (proposal,) = decide(sweep.after(budgeted(trials=4)))
+    assert isinstance(proposal, Asked)
+    assert proposal.trial == 3
 
 
 def test_a_sweep_that_a_person_stopped_stays_closed():
@@ -279,7 +288,7 @@ def test_trial_0_is_the_recipe_as_it_is_written():
 
 def test_a_sweep_whose_space_has_no_further_trial_is_complete_with_those_that_it_has_and_says_why():
     constraints = ("optimiser.weight_decay < 0 or model.layers > 9",)
-    closed = fold(whole(*begun(constraints=constraints), power_law)).closed
+    closed = fold(log_of(*begun(constraints=constraints), power_law)).closed
     assert closed is not None and (closed.outcome, closed.best_trial) == ("complete", 0)
     assert closed.reason == f"after 1 trial hardly any draw fits the constraints: {constraints[0]}"
 

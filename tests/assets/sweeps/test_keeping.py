@@ -38,8 +38,8 @@ def trials(tmp_path: Path) -> SweepTrials:
     for number in range(3):
         store = trials.store(number)
         recipe = trials.subject.trial({})
-        terms = trials.subject.trial_terms(recipe, trials.sweep.sweep, number, {})
-        trials.root.propose(trials.subject.trial_specification(recipe), terms, id=store.id, by=BY)
+        policy = trials.subject.trial_terms(recipe, trials.sweep.sweep, number, {})
+        trials.root.propose(trials.subject.trial_specification(recipe), policy, id=store.id, by=BY)
         assert store.claim(1, ("node-0",), "first start", BY)
         for step in (1, 3)[: 1 if number == 2 else 2]:
             folder = f"checkpoints/{store.id}/{step:09d}.000001.0000"

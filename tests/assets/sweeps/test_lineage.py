@@ -17,7 +17,7 @@ from slipway.recipes.load import load
 from slipway.recipes.schedulers import PopulationScheduler
 from slipway.recipes.strict import validate
 from slipway.recipes.training import ModelRecipe, with_parameters
-from tests.assets.sweeps.simulation import Curve, begun, continued, opened, whole
+from tests.assets.sweeps.simulation import Curve, begun, continued, log_of, opened
 
 pytestmark = pytest.mark.pure
 
@@ -43,19 +43,19 @@ def by_branches(sweep: SweepState, trial: Trial, step: int) -> float:
 def replayed(sweep: SweepState, trial: Trial) -> float:
     """The weights of one training that begins with the first parameters and changes at the steps of the schedule."""
     stretches = schedule(sweep, trial)
-    ends = [*(each.first_step for each in stretches[1:]), sweep.plan.steps]
+    ends = [*(stretch.first_step for stretch in stretches[1:]), sweep.plan.steps]
     weights = 0.0
-    for each, end in zip(stretches, ends, strict=True):
-        weights = trained(weights, each.parameters, each.first_step, end)
+    for part, end in zip(stretches, ends, strict=True):
+        weights = trained(weights, part.parameters, part.first_step, end)
     return weights
 
 
 @pytest.fixture
 def sweep() -> SweepState:
     """A population whose best trials have ancestors."""
-    found = fold(whole(*begun(scheduler={"kind": "population", "every": 3}, trials=6, parallel=6, seed=4), rewarding))
-    assert any(trial.parent is not None for trial in found.trials.values())
-    return found
+    state = fold(log_of(*begun(scheduler={"kind": "population", "every": 3}, trials=6, parallel=6, seed=4), rewarding))
+    assert any(trial.parent is not None for trial in state.trials.values())
+    return state
 
 
 def rewarding(parameters: Mapping[str, Any], step: int) -> float:
@@ -108,13 +108,13 @@ def test_a_section_that_a_copy_draws_changes_each_field_in_which_it_differs_from
         with_parameters(subject.training, {"optimiser": section}).numbers()
         for section in ({"learning_rate": 0.01}, {"weight_decay": 0.5})
     )
-    found = changed_fields(["optimiser", "layout", "run.seed"], parent, copy)
-    assert found == {RATE: written.learning_rate, DECAY: 0.5}
+    fields = changed_fields(["optimiser", "layout", "run.seed"], parent, copy)
+    assert fields == {RATE: written.learning_rate, DECAY: 0.5}
 
 
 def test_the_schedule_of_a_section_is_replayed_by_its_fields():
     sections = [
-        {"learning_rate": place / 100, **({} if place % 2 else {"weight_decay": 0.5})} for place in range(1, 20)
+        {"learning_rate": index / 100, **({} if index % 2 else {"weight_decay": 0.5})} for index in range(1, 20)
     ]
 
     def rewarding_later(parameters: Mapping[str, Any], step: int) -> float:
@@ -122,18 +122,18 @@ def test_the_schedule_of_a_section_is_replayed_by_its_fields():
 
     subject, sweep = completed({"optimiser": {"choice": sections}}, rewarding_later, optimiser=sections[0])
     assert sweep.best is not None and sweep.best.parent is not None
-    found = led_to(subject, sweep)
-    assert found is not None and found.changes and "cannot be replayed" not in found.why
-    assert all(name in (RATE, DECAY) for _, values in found.changes for name in values)
+    training = led_to(subject, sweep)
+    assert training is not None and training.changes and "cannot be replayed" not in training.why
+    assert all(name in (RATE, DECAY) for _, values in training.changes for name in values)
 
 
 def test_the_training_at_full_scale_changes_its_parameters_at_the_same_shares_of_its_steps():
     subject, sweep = completed({RATE: {"loguniform": [1e-4, 1e-2]}}, **{RATE: 1e-3})
-    best, found = sweep.best, led_to(subject, sweep)
-    assert best is not None and found is not None
+    best, training = sweep.best, led_to(subject, sweep)
+    assert best is not None and training is not None
     stretches, steps = schedule(sweep, best), subject.training.run.steps
     assert len(stretches) > 1
-    assert found.recipe.optimiser.learning_rate == stretches[0].parameters[RATE]
-    expected = [(round(each.first_step / 9 * steps), dict(each.parameters)) for each in stretches[1:]]
-    assert list(found.changes) == expected
-    assert found.cause == f"the schedule of {sweep.plan.sweep}.{best.number}"
+    assert training.recipe.optimiser.learning_rate == stretches[0].parameters[RATE]
+    expected = [(round(stretch.first_step / 9 * steps), dict(stretch.parameters)) for stretch in stretches[1:]]
+    assert list(training.changes) == expected
+    assert training.cause == f"the schedule of {sweep.plan.sweep}.{best.number}"

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from slipway.assets.sweeps.events import Event
 from slipway.assets.sweeps.optuna_export import export
 from slipway.assets.sweeps.state import fold
-from tests.assets.sweeps.simulation import CrashError, budgeted, opened, power_law, whole
+from tests.assets.sweeps.simulation import CrashError, budgeted, log_of, opened, power_law
 
 pytestmark = pytest.mark.pure
 
@@ -32,7 +32,7 @@ def curve(parameters, step):
 
 @pytest.fixture(scope="module")
 def log() -> list[Event]:
-    return whole(opened(space=SPACE, written=WRITTEN), budgeted(trials=20, failed_trials=20), curve)
+    return log_of(opened(space=SPACE, written=WRITTEN), budgeted(trials=20, failed_trials=20), curve)
 
 
 def journal(path: Path) -> JournalStorage:
@@ -46,11 +46,11 @@ def test_optuna_loads_the_study_with_every_trial(tmp_path: Path, log: list[Event
     storage = f"sqlite:///{path}" if name.endswith(".db") else journal(path)
     study = optuna.load_study(study_name=sweep.plan.sweep, storage=storage)
     states = {"completed": TrialState.COMPLETE, "stopped": TrialState.PRUNED, "failed": TrialState.FAIL}
-    assert [each.state for each in study.trials] == [states[trial.state] for trial in sweep.trials.values()]
+    assert [frozen.state for frozen in study.trials] == [states[trial.state] for trial in sweep.trials.values()]
     assert sweep.best is not None and study.best_trial.number == sweep.best.number
     assert study.best_value == sweep.best.value
-    for each, trial in zip(study.trials, sweep.trials.values(), strict=True):
-        assert set(each.intermediate_values) == set(trial.reports)
+    for exported, trial in zip(study.trials, sweep.trials.values(), strict=True):
+        assert set(exported.intermediate_values) == set(trial.reports)
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]
 
 
@@ -58,7 +58,7 @@ def test_values_that_optuna_cannot_hold_are_reported_as_text(tmp_path: Path, log
     export(fold(log), log, tmp_path / "study.journal")
     (name,) = optuna.get_all_study_names(journal(tmp_path / "study.journal"))
     study = optuna.load_study(study_name=name, storage=journal(tmp_path / "study.journal"))
-    assert {each.params["layout"] for each in study.trials} == {'{"shard": "none"}', '{"shard": "full"}'}
+    assert {trial.params["layout"] for trial in study.trials} == {'{"shard": "none"}', '{"shard": "full"}'}
     assert study.trials[0].user_attrs["outside the space"] == '{"optimiser.learning_rate": 5.0}'
 
 

@@ -49,9 +49,9 @@ def test_too_few_trials_say_nothing():
 
 
 def test_a_rung_that_ranks_unlike_the_next_one_is_named():
-    said = warning(ranked(*[(float(number), float(-number)) for number in range(ENOUGH)]))
-    assert said is not None
-    assert said.startswith(
+    message = warning(ranked(*[(float(number), float(-number)) for number in range(ENOUGH)]))
+    assert message is not None
+    assert message.startswith(
         f"step 1 hardly ranks trials as step 3 does (rank correlation -1.00 over the {ENOUGH} trials that went on)"
     )
 

@@ -10,7 +10,7 @@ from slipway.assets.sweeps.events import Asked, Closed, Decided, Ended, Event, R
 from slipway.assets.sweeps.state import Parameters
 from slipway.assets.sweeps.store import EVENTS, SweepStore
 from slipway.trainer.base import journal
-from tests.assets.sweeps.simulation import SCHEDULERS, CrashError, begun, continued, power_law, whole
+from tests.assets.sweeps.simulation import SCHEDULERS, CrashError, begun, continued, log_of, power_law
 
 pytestmark = pytest.mark.pure
 
@@ -27,15 +27,15 @@ def fragile(parameters: Parameters, step: int) -> float | None:
 KILLS = 46
 
 
-def log_of(name: str) -> list[Event]:
+def log_of_scheduler(name: str) -> list[Event]:
     """The log of a sweep with this scheduler that nothing interrupts; trials fail in it and are retried."""
     sampler = "tpe" if name == "promotion" else "random"
-    return whole(*begun(scheduler=SCHEDULERS[name], sampler=sampler, seed=3, retries=1, failed_trials=8), fragile)
+    return log_of(*begun(scheduler=SCHEDULERS[name], sampler=sampler, seed=3, retries=1, failed_trials=8), fragile)
 
 
 @pytest.fixture(scope="module", params=SCHEDULERS)
 def undisturbed(request):
-    return log_of(request.param)
+    return log_of_scheduler(request.param)
 
 
 def log_killed_at(folder: Path, events: list[Event], index: int) -> SweepStore:
@@ -49,7 +49,7 @@ def log_killed_at(folder: Path, events: list[Event], index: int) -> SweepStore:
 
 
 def test_the_simulated_sweeps_have_every_kind_of_decision():
-    logs = {name: log_of(name) for name in SCHEDULERS}
+    logs = {name: log_of_scheduler(name) for name in SCHEDULERS}
     assert {type(event) for log in logs.values() for event in log} >= {*DECISIONS}
     assert any(event.parent is not None for event in logs["population"] if isinstance(event, Asked))
 
@@ -64,7 +64,7 @@ def test_a_sweep_killed_46_times_with_torn_tails_decides_the_same(tmp_path, undi
 
 def spread(events: int) -> list[int]:
     """As many places as there are kills, evenly along a log."""
-    return sorted({2 + place * (events - 3) // (KILLS - 1) for place in range(KILLS)})
+    return sorted({2 + index * (events - 3) // (KILLS - 1) for index in range(KILLS)})
 
 
 def test_a_sweep_killed_again_and_again_neither_loses_nor_repeats_a_trial(tmp_path, undisturbed):
@@ -80,11 +80,11 @@ def test_a_sweep_killed_again_and_again_neither_loses_nor_repeats_a_trial(tmp_pa
                 log.write(journal.frame(record(undisturbed[following]))[: following % 20])
     events = store.read()
     assert [record(event) | {"at": 0} for event in events] == [record(event) | {"at": 0} for event in undisturbed]
-    asked = Counter(event.trial for event in events if isinstance(event, Asked))
-    assert set(asked.values()) == {1}
+    proposals = Counter(event.trial for event in events if isinstance(event, Asked))
+    assert set(proposals.values()) == {1}
     attempts = Counter(event.trial for event in events if isinstance(event, Retried))
     assert Counter(event.trial for event in events if isinstance(event, Ended)) == {
-        trial: 1 + attempts[trial] for trial in asked
+        trial: 1 + attempts[trial] for trial in proposals
     }
 
 

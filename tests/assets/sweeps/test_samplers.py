@@ -77,16 +77,16 @@ def test_every_domain_gives_values_within_its_ends(sampler):
 
 @pytest.mark.parametrize("sampler", ["random", "quasi-random", "tpe", "cma-es"])
 def test_a_process_that_comes_later_draws_what_the_first_one_would_have(sampler):
-    kept = TrialSampler()
-    state = searched(sweep(sampler, **STEPPED), 14, kept)
-    assert kept.parameters(state) == TrialSampler().parameters(state) == kept.parameters(state)
+    first_sampler = TrialSampler()
+    state = searched(sweep(sampler, **STEPPED), 14, first_sampler)
+    assert first_sampler.parameters(state) == TrialSampler().parameters(state) == first_sampler.parameters(state)
 
 
 @pytest.mark.slow
 def test_a_gaussian_process_that_comes_later_draws_the_same():
-    kept = TrialSampler()
-    state = searched(sweep("gp"), 10, kept)
-    assert kept.parameters(state) == TrialSampler().parameters(state)
+    sampler = TrialSampler()
+    state = searched(sweep("gp"), 10, sampler)
+    assert sampler.parameters(state) == TrialSampler().parameters(state)
 
 
 @pytest.mark.parametrize("sampler", ["random", "quasi-random", "tpe"])
@@ -97,9 +97,9 @@ def test_another_seed_draws_others(sampler):
 
 def test_tpe_learns_where_the_good_trials_are():
     state = searched(sweep("tpe"), 40)
-    found = [loss(state.trials[number].parameters) for number in range(25, 40)]
+    losses = [loss(state.trials[number].parameters) for number in range(25, 40)]
     drawn = [loss(trial.parameters) for trial in searched(sweep("random"), 40).trials.values()][25:]
-    assert sum(found) < sum(drawn) / 2
+    assert sum(losses) < sum(drawn) / 2
 
 
 def test_a_sequence_of_quasi_random_points_fills_every_quarter_of_an_interval():

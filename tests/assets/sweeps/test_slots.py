@@ -36,10 +36,10 @@ def test_a_node_has_a_slot_for_as_many_trials_as_it_has_cores_for_their_ranks():
 
 
 def test_a_trial_on_two_nodes_takes_a_slot_of_each():
-    found = slots(Nodes(("a", "b", "c")), nodes=2, cores=3)
-    assert found.most == 1
-    assert found.free([]) == ("a", "b", "c")
-    assert found.free([("a", "b")]) == ()
+    trial_slots = slots(Nodes(("a", "b", "c")), nodes=2, cores=3)
+    assert trial_slots.most == 1
+    assert trial_slots.free([]) == ("a", "b", "c")
+    assert trial_slots.free([("a", "b")]) == ()
 
 
 def test_a_node_that_is_full_or_not_ready_has_no_room():
@@ -49,15 +49,15 @@ def test_a_node_that_is_full_or_not_ready_has_no_room():
 
 
 def test_where_a_scheduler_has_the_queue_every_ready_node_is_offered_and_nothing_is_too_many():
-    found = slots(Nodes(("a", "b", "c"), scheduled=True, lost=("c",)))
-    assert found.free([("a",), ("b",)]) == ("a", "b")
-    assert found.too_many(1000) == ""
+    trial_slots = slots(Nodes(("a", "b", "c"), scheduled=True, lost=("c",)))
+    assert trial_slots.free([("a",), ("b",)]) == ("a", "b")
+    assert trial_slots.too_many(1000) == ""
 
 
 def test_more_trials_than_the_fleet_can_ever_hold_are_reported_and_wait():
-    found = slots(Nodes(("a", "b"), lost=("b",)))
-    assert found.too_many(2) == ""
-    assert found.too_many(8) == (
+    trial_slots = slots(Nodes(("a", "b"), lost=("b",)))
+    assert trial_slots.too_many(2) == ""
+    assert trial_slots.too_many(8) == (
         "parallel: found 8, but the fleet's 2 nodes hold 2 trials at a time, 1 on a node; the others wait for a slot"
     )
 
@@ -74,8 +74,10 @@ def test_more_trials_or_nodes_than_an_embedded_fleet_can_ever_hold_are_refused_w
         return folder.problems(further=lambda recipes: faults(fleet, recipes, cores))
 
     line = folder.edit(SWEEP, "parallel: 2", "parallel: 2 ")
-    held = "the fleet's 1 nodes hold 1 trials at a time, 1 on a node"
-    assert problems(Nodes(("a",)), cores=1) == [f"{SWEEP}:{line}: parallel: found 2, expected at most 1 here: {held}"]
+    capacity = "the fleet's 1 nodes hold 1 trials at a time, 1 on a node"
+    assert problems(Nodes(("a",)), cores=1) == [
+        f"{SWEEP}:{line}: parallel: found 2, expected at most 1 here: {capacity}"
+    ]
     seed = folder.edit(SWEEP, "seed: 0", "seed: 0\nplacement: {nodes: {min: 2, max: 2}}")
     nodes = "placement.nodes.min: found 2, expected at most 1, the nodes of the fleet"
     assert problems(Nodes(("a",)), cores=4) == [f"{SWEEP}:{seed + 1}: {nodes}"]

@@ -16,24 +16,24 @@ BY, WHY = "ada", "a test"
 @pytest.fixture
 def store(tmp_path: Path) -> SweepStore:
     """An open sweep of eight trials."""
-    found = SweepStore(tmp_path / "curves-000000000000")
-    found.create({"name": "curves"})
-    found.open(opened(), budgeted())
-    return found
+    sweep_store = SweepStore(tmp_path / "curves-000000000000")
+    sweep_store.create({"name": "curves"})
+    sweep_store.open(opened(), budgeted())
+    return sweep_store
 
 
 def state(store: SweepStore) -> SweepState:
-    found = store.state()
-    assert found is not None
-    return found
+    current = store.state()
+    assert current is not None
+    return current
 
 
 def test_a_paused_sweep_is_paused_for_all_readers_until_it_is_resumed(store: SweepStore):
     steering.pause(store, BY, WHY)
-    held = state(store).held
-    assert held is not None and (held.by, held.why) == (BY, WHY)
+    pause = state(store).pause
+    assert pause is not None and (pause.by, pause.why) == (BY, WHY)
     steering.resume(store, BY, WHY)
-    assert state(store).held is None
+    assert state(store).pause is None
     with pytest.raises(ValueError, match="found it under way, expected a paused one"):
         steering.resume(store, BY, WHY)
 

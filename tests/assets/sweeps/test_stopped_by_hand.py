@@ -45,8 +45,8 @@ def trials(tmp_path: Path) -> SweepTrials:
     """The trials of a sweep, of which the first is proposed and wanted."""
     trials = searched(tmp_path)
     own, recipe = trials.store(0), trials.subject.trial({})
-    terms = trials.subject.trial_terms(recipe, trials.sweep.sweep, 0, {})
-    trials.root.propose(trials.subject.trial_specification(recipe), terms, id=own.id, by=BY)
+    policy = trials.subject.trial_terms(recipe, trials.sweep.sweep, 0, {})
+    trials.root.propose(trials.subject.trial_specification(recipe), policy, id=own.id, by=BY)
     own.want("run", BY, "attempt 1")
     return trials
 
@@ -73,7 +73,7 @@ def test_while_it_waits_at_a_rung(trials: SweepTrials):
 def test_before_it_starts_or_goes_on(trials: SweepTrials, control: TrainingControl, due: Start | Continue):
     trials.store(0).want("stop", "ada by hand", "it diverges")
     assert trials.start(due, ("node-0",), control) == [STOPPED]
-    assert not trials.store(0).read().wanted
+    assert not trials.store(0).read().should_run
 
 
 def test_what_the_sweep_itself_stops_may_go_on(trials: SweepTrials):

@@ -10,7 +10,7 @@ from slipway.assets.sweeps.events import Asked, Opened, Reported, finite_or_none
 from slipway.assets.sweeps.state import fold
 from slipway.assets.sweeps.store import EVENTS, SweepStore, sweep_id, sweeps
 from slipway.trainer.base import journal, lock
-from tests.assets.sweeps.simulation import begun, budgeted, opened, power_law, whole
+from tests.assets.sweeps.simulation import begun, budgeted, log_of, opened, power_law
 
 pytestmark = pytest.mark.pure
 
@@ -58,7 +58,7 @@ def test_a_sweep_that_was_not_opened_has_no_events_and_no_state(tmp_path):
 
 
 def test_what_is_appended_is_read_back_equal(tmp_path):
-    events = whole(*begun(), power_law)
+    events = log_of(*begun(), power_law)
     store = SweepStore(tmp_path)
     store.append(*events[:5])
     assert store.closed() is None
@@ -153,7 +153,7 @@ def test_a_sweep_that_is_cancelled_is_closed_though_another_process_holds_its_lo
 
 
 def test_a_sweep_that_is_complete_is_not_cancelled_any_more(tmp_path):
-    events = whole(*begun(), power_law)
+    events = log_of(*begun(), power_law)
     store = SweepStore(tmp_path)
     store.append(*events)
     store.cancel("a test", "too late")
@@ -161,7 +161,7 @@ def test_a_sweep_that_is_complete_is_not_cancelled_any_more(tmp_path):
 
 
 def test_each_look_reads_what_is_new_and_gives_the_same_state_while_nothing_is(tmp_path):
-    events = whole(*begun(), power_law)
+    events = log_of(*begun(), power_law)
     writer, reader = SweepStore(tmp_path), SweepStore(tmp_path)
     for count in range(2, len(events), 7):
         written = len(writer.read())
@@ -186,15 +186,15 @@ def test_a_request_counts_for_all_readers_at_once_and_its_writer_logs_it_once(tm
     for reader in (store, SweepStore(tmp_path)):
         sweep = reader.state()
         assert sweep is not None
-        assert sweep.held is not None
-        assert (sweep.held.why, sweep.budget.trials) == ("lunch", 20)
+        assert sweep.pause is not None
+        assert (sweep.pause.why, sweep.budget.trials) == ("lunch", 20)
     assert store.read() == [*begun()]
     store.log_requests()
     store.log_requests()
     assert len(store.read()) == 4
     store.ask("resume", "a test")
     sweep = store.state()
-    assert sweep is not None and sweep.held is None
+    assert sweep is not None and sweep.pause is None
 
 
 def test_a_budget_that_the_recipe_changed_is_asked_for_once_and_a_persons_stays_until_then(tmp_path):

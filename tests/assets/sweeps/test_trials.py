@@ -42,13 +42,13 @@ def test_the_sweep_says_what_is_otherwise_for_its_trials(training: ModelRecipe):
 
 
 def test_where_trials_run_is_no_part_of_what_the_sweep_is(training: ModelRecipe):
-    one, other = (SearchSubject(each, training, "a", "b") for each in (sweep(), sweep(ranks_per_node=2)))
+    one, other = (SearchSubject(recipe, training, "a", "b") for recipe in (sweep(), sweep(ranks_per_node=2)))
     assert one.specification() == other.specification()
 
 
 def test_what_a_sweep_may_spend_is_no_part_of_what_it_is(training: ModelRecipe):
     more = sweep().model_copy(update={"trials": 99, "parallel": 7})
-    one, other = (SearchSubject(each, training, "a", "b") for each in (sweep(), more))
+    one, other = (SearchSubject(recipe, training, "a", "b") for recipe in (sweep(), more))
     assert one.specification() == other.specification()
     assert (one.budget().trials, other.budget().trials) == (8, 99)
 
@@ -56,7 +56,7 @@ def test_what_a_sweep_may_spend_is_no_part_of_what_it_is(training: ModelRecipe):
 def test_another_scheduler_is_another_sweep(training: ModelRecipe):
     scheduler = load(SAMPLES, {}).sweeps["tiny-decoder"].scheduler.model_copy(update={"eta": 3})
     changed = sweep().model_copy(update={"scheduler": scheduler})
-    one, other = (SearchSubject(each, training, "a", "b") for each in (sweep(), changed))
+    one, other = (SearchSubject(recipe, training, "a", "b") for recipe in (sweep(), changed))
     assert one.specification() != other.specification()
 
 

@@ -42,7 +42,7 @@ def seed(home: Home, dagster: dg.DagsterInstance) -> TrainingStore:
     step(store, 22)
     sweep = SweepStore(home.durable / "sweeps" / "curves-000000000000")
     sweep.create({})
-    sweep.append(*simulation.whole(*simulation.begun(trials=2), simulation.power_law))
+    sweep.append(*simulation.log_of(*simulation.begun(trials=2), simulation.power_law))
     served = ServingRecords(home.durable)
     wish = ServingWish("serve", "ada", "the test", ServedVersion("3", "0" * 64, "exports/3", "1" * 64))
     assert served.wish(served.state("tiny"), wish)

@@ -116,7 +116,7 @@ def _servers(folder: Path, prometheus: str, alertmanager: str, scraped: list[str
         (prometheus, "--config.file=prometheus.yaml", "--storage.tsdb.path=series", f"--web.listen-address={own}"),
     )  # fmt: skip
     with (folder / "servers.log").open("wb") as log:
-        running = [subprocess.Popen(each, cwd=folder, stdout=log, stderr=log) for each in commands]
+        running = [subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) for command in commands]
     try:
         for address in (own, routing):
             until(lambda address=address: _ready(address), f"{address} to be ready")  # type: ignore[misc]

@@ -87,7 +87,11 @@ class TaintEviction:
         if None in tolerations:
             self._evict(key, uid)
             return
-        seconds = [each["tolerationSeconds"] for each in tolerations if each and "tolerationSeconds" in each]
+        seconds = [
+            toleration["tolerationSeconds"]
+            for toleration in tolerations
+            if toleration and "tolerationSeconds" in toleration
+        ]
         if seconds and uid not in self._timers:
             loop = asyncio.get_running_loop()
             self._timers[uid] = loop.call_later(min(seconds) / clock.HURRY, self._evict, key, uid)

@@ -19,7 +19,7 @@ def filtered(pod: Object, nodes: list[Object], others: list[Object]) -> tuple[li
     domains = _Domains(pod, nodes, placed)
     refusals = {node["metadata"]["name"]: _refusals(pod, node, placed, domains) for node in nodes}
     fitting = [node for node in nodes if not refusals[node["metadata"]["name"]]]
-    return fitting, [each for each in refusals.values() if each]
+    return fitting, [refusal for refusal in refusals.values() if refusal]
 
 
 def _refusals(pod: Object, node: Object, placed: Mapping[str, list[Object]], domains: "_Domains") -> list[str]:

@@ -95,7 +95,7 @@ def pods_of(job: Object) -> Iterator[Object]:
 def _environment(job: Object, kind: str, index: int) -> list[Object]:
     """Rank and world of pods, not of processes; where to meet only when there is a master (pkg/.../envvar.go)."""
     replicas = job["spec"]["pytorchReplicaSpecs"]
-    size = sum(each.get("replicas", 1) for each in replicas.values())
+    size = sum(replica.get("replicas", 1) for replica in replicas.values())
     values = {"PYTHONUNBUFFERED": "1", "PET_NNODES": str(size), "PET_NPROC_PER_NODE": "auto"}
     if "Master" in replicas:
         rank = str(index if kind == "Master" else index + 1)

@@ -78,7 +78,7 @@ def _why(refusals: list[list[str]]) -> str:
     """``0/2 nodes are available: 1 Insufficient cpu, 1 node(s) ...``, as FitError has it."""
     if not refusals:
         return "no nodes available to schedule pods"
-    counted = collections.Counter(reason for each in refusals for reason in each)
+    counted = collections.Counter(reason for refusal in refusals for reason in refusal)
     reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
     return f"0/{len(refusals)} nodes are available: {reasons}. {_preemption(len(refusals))}"
 

@@ -15,7 +15,7 @@ from slipway.operations.chaos.target import JobTarget
 from slipway.resources.errors import Unavailable
 from slipway.resources.home import Home
 from slipway.resources.launchers.protocol import JobState
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.record import incidents
 from tests.assets.datasets.snapshots import make_snapshot
@@ -48,7 +48,7 @@ class Stand:
         often = {"backup": {"minutes": 0.05, "last": 5}, "cost_share": 1.0} if backup else {}
         sections["optimiser"] = {"learning_rate": 3e-3}
         sections["batch"] = {"sequences": 16, "length": 64, "micro": 8}
-        terms = Terms(
+        terms = RunPolicy(
             1,
             2,
             1,
@@ -124,9 +124,9 @@ class Stand:
             try:
                 fleet, facts = self.lab.fleet.nodes(), self.store.read()
                 nodes = {node.name: node for node in fleet}
-                if facts.wanted and (fault := control.fault(facts, nodes)):
+                if facts.should_run and (fault := control.fault(facts, nodes)):
                     control.supersede(self.store, facts, fault, BY)
-                elif facts.wanted:
+                elif facts.should_run:
                     control.grow(self.store, facts, nodes, BY)
                 control.advance(self.store, BY)
             except (Unavailable, OSError) as error:

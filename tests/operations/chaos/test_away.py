@@ -113,7 +113,7 @@ def test_mlflow_that_is_away_for_the_whole_run_stops_nothing_and_has_each_step_o
         assert stand.goes_on() > reached
     assert tracking.run_of(stand.store) == "" and incidents.names(stand.store.folder) == []
     with server.running():
-        until(lambda: delivered(tracking, stand) is Delivery.WHOLE, "MLflow to have it all", 300.0)
+        until(lambda: delivered(tracking, stand) is Delivery.COMPLETE, "MLflow to have it all", 300.0)
         tracking.ship(stand.store, "tiny", {})
         run = tracking.client().get_run(tracking.run_of(stand.store))
         losses = tracking.client().get_metric_history(run.info.run_id, "loss")

@@ -15,7 +15,7 @@ from slipway.operations.metrics.platform import SweepsReader
 from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
 from slipway.operations.metrics.trainings import TrainingsReader
 from slipway.resources.errors import Unavailable
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from slipway.trainer.base import exporting, journal
 from slipway.trainer.metrics.exporter import JobExporter
 from slipway.trainer.record.fence import Token
@@ -37,7 +37,7 @@ def reader(root: Path, clock: Clock | None = None) -> tuple[TrainingsReader, Tra
 
 
 def closed(trainings: Trainings, store: TrainingStore) -> None:
-    for duty in Duty:
+    for duty in WorkQueue:
         trainings.close(store.id, duty)
 
 

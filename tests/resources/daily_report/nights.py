@@ -61,9 +61,9 @@ class SeededNight:
 
     def survived(self, recipe: str) -> None:
         store = homes.running(self.home, recipe, 50)
-        said = "the loss of step 51 is 31, far above 2.5"
+        reason = "the loss of step 51 is 31, far above 2.5"
         skipped = IncidentRecord(
-            str(Token(1)), causes.SPIKE, said, "skipped the batch", "trainer", time.time(), 51, survived=True
+            str(Token(1)), causes.SPIKE, reason, "skipped the batch", "trainer", time.time(), 51, survived=True
         )
         assert store.note_incident(skipped)
 

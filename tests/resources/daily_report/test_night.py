@@ -9,7 +9,7 @@ import pytest
 
 from slipway.resources.daily_report import page, reading, text
 from slipway.resources.daily_report import report as morning
-from slipway.resources.daily_report.report import MorningItem, MorningReport
+from slipway.resources.daily_report.report import DailyReport, ReportItem
 from slipway.resources.fleet.health.standing import Standing
 from slipway.resources.home import Home
 from slipway.resources.trainings import incidents
@@ -30,20 +30,20 @@ def night(tmp_path: Path) -> SeededNight:
     return SeededNight(Home(tmp_path))
 
 
-def report_of(night: SeededNight, since: float | None = None) -> MorningReport:
-    return morning.report(reading.night(night.durable, night.since if since is None else since))
+def report_of(night: SeededNight, since: float | None = None) -> DailyReport:
+    return morning.report(reading.read_facts(night.durable, night.since if since is None else since))
 
 
-def of(report: MorningReport, recipe: str) -> MorningItem:
-    [found] = [each for each in report.items if recipe in each.subject]
-    return found
+def of(report: DailyReport, recipe: str) -> ReportItem:
+    [item] = [item for item in report.items if recipe in item.subject]
+    return item
 
 
 def test_after_a_night_of_ten_faults_all_ten_are_named_with_their_cause_and_nothing_else_is_red(night: SeededNight):
     night.of_ten_faults()
     report = report_of(night)
     assert {
-        each.subject.removeprefix("node ").removeprefix("tier ").split("-")[0]: each.cause for each in report.items
+        item.subject.removeprefix("node ").removeprefix("tier ").split("-")[0]: item.cause for item in report.items
     } == {
         "killed": causes.KILLED,
         "lost": causes.DISRUPTED,
@@ -57,9 +57,9 @@ def test_after_a_night_of_ten_faults_all_ten_are_named_with_their_cause_and_noth
         "n7": "repair",
         "grown": "restart",
     }
-    assert [each.cause for each in report.waiting] in (["repair", "configuration"], ["configuration", "repair"])
-    assert [each.rpartition("-")[0] for each in report.succeeded] == ["finished"]
-    assert [each.rpartition("-")[0] for each in report.stopped] == ["stopped"]
+    assert [item.cause for item in report.waiting] in (["repair", "configuration"], ["configuration", "repair"])
+    assert [training.rpartition("-")[0] for training in report.succeeded] == ["finished"]
+    assert [training.rpartition("-")[0] for training in report.stopped] == ["stopped"]
     assert report.sentence.startswith("2 things wait for a person; 7 incidents, ")
     html = page.html(report, "http://localhost:3000")
     assert len(re.findall(r'<article class="red">', html)) == 2
@@ -67,13 +67,13 @@ def test_after_a_night_of_ten_faults_all_ten_are_named_with_their_cause_and_noth
 
 def test_an_incident_says_where_it_was_what_it_cost_what_was_done_and_where_the_evidence_is(night: SeededNight):
     night.interrupted("killed", causes.KILLED, "node-1: rank 1 was killed by signal 9")
-    [found] = report_of(night).items
-    assert (found.nodes, found.ranks, found.steps_lost) == (("node-1",), (1,), 2)
-    assert found.seconds_lost is not None and "2 steps lost" in found.cost
-    assert found.done == "a new incarnation goes on from the newest checkpoint; then it ran on node-0 from step 48"
-    assert found.command == f"slipway incidents show {found.subject}.000001.0000"
-    assert found.path == f"/assets/killed/incident?view=partitions&partition={found.subject}.000001.0000"
-    assert not found.needs_person
+    [incident] = report_of(night).items
+    assert (incident.nodes, incident.ranks, incident.steps_lost) == (("node-1",), (1,), 2)
+    assert incident.seconds_lost is not None and "2 steps lost" in incident.cost
+    assert incident.done == "a new incarnation goes on from the newest checkpoint; then it ran on node-0 from step 48"
+    assert incident.command == f"slipway incidents show {incident.subject}.000001.0000"
+    assert incident.path == f"/assets/killed/incident?view=partitions&partition={incident.subject}.000001.0000"
+    assert not incident.needs_person
 
 
 def test_a_training_that_failed_twice_and_was_given_up_asks_for_a_person_once(night: SeededNight):
@@ -92,7 +92,7 @@ def test_what_a_person_reads_of_a_training_that_was_given_up_is_about_the_checkp
     night: SeededNight, noted: bool
 ):
     """The trainer's own record of its end has its last step, of which there need be no checkpoint."""
-    for recipe, steps, advice in (
+    for recipe, steps, expected in (
         ("early", (), "slipway run early FIELD=VALUE"),
         ("late", (50,), "slipway branch late-"),
     ):
@@ -101,15 +101,15 @@ def test_what_a_person_reads_of_a_training_that_was_given_up_is_about_the_checkp
         fence.end(store.folder, end, Token(1))
         assert not noted or incidents.note_failure(store, end)
         store.want("stop", "job watch", "1 of 1 failed starts", by_platform=True)
-        [asks] = [each for each in report_of(night).waiting if each.subject == store.id]
-        assert advice in asks.todo and "checkpoint of step 74" not in asks.what
+        [asks] = [item for item in report_of(night).waiting if item.subject == store.id]
+        assert expected in asks.todo and "checkpoint of step 74" not in asks.what
 
 
 def test_what_waits_for_a_person_is_reported_however_old_it_is_and_what_is_over_is_not(night: SeededNight):
     night.interrupted("broken", causes.CONFIGURATION, "3 heads", goes_on=False)
     night.interrupted("killed", causes.KILLED, "rank 1 was killed")
     report = report_of(night, since=time.time() + 1)
-    assert [each.cause for each in report.items] == [causes.CONFIGURATION]
+    assert [item.cause for item in report.items] == [causes.CONFIGURATION]
     assert report.incidents == 0
 
 
@@ -118,7 +118,7 @@ def test_an_incident_that_recovers_now_comes_before_those_that_are_over(night: S
     failed(store, causes.KILLED, "rank 1 was killed")
     night.survived("spiking")
     report = report_of(night)
-    assert [each.going for each in report.items] == [True, False] and not report.waiting
+    assert [item.going for item in report.items] == [True, False] and not report.waiting
     assert [title for title, _ in text.sections(report)] == ["Recovers now", "Dealt with"]
 
 
@@ -173,7 +173,7 @@ def test_a_training_whose_records_cannot_be_read_is_reported_and_hides_no_other(
     for path in (broken.folder / "claims").iterdir():
         path.write_text("{torn")
     report = report_of(night)
-    assert {each.cause: each.needs_person for each in report.items} == {"unreadable": True, causes.SPIKE: False}
+    assert {item.cause: item.needs_person for item in report.items} == {"unreadable": True, causes.SPIKE: False}
 
 
 def test_a_training_that_a_person_paused_and_resumed_was_not_restarted_by_the_platform(night: SeededNight):
@@ -182,8 +182,8 @@ def test_a_training_that_a_person_paused_and_resumed_was_not_restarted_by_the_pl
     store.record_exit(1, "stopped", "asked to stop", "ada by hand", homes.NODES, kind=causes.ASKED)
     store.want("run", "ada by hand", "resumed")
     go_on(store)
-    found = of(report_of(night), "paused")
-    assert (found.cause, found.needs_person) == ("stopped and resumed", False) and "asked to stop" in found.what
+    item = of(report_of(night), "paused")
+    assert (item.cause, item.needs_person) == ("stopped and resumed", False) and "asked to stop" in item.what
 
 
 def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):
@@ -195,9 +195,9 @@ def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):
 
 def test_the_digest_has_each_item_with_its_link_and_what_is_to_be_done(night: SeededNight):
     night.interrupted("broken", causes.CONFIGURATION, "3 heads", goes_on=False)
-    said = text.digest(report_of(night), "https://slipway.example:3000")
-    assert "Waits for a person" in said and "to do: put right in the recipe" in said
-    assert "https://slipway.example:3000/assets/broken/incident?view=partitions" in said
+    digest = text.digest(report_of(night), "https://slipway.example:3000")
+    assert "Waits for a person" in digest and "to do: put right in the recipe" in digest
+    assert "https://slipway.example:3000/assets/broken/incident?view=partitions" in digest
 
 
 def test_the_page_shows_what_a_record_says_as_text_and_not_as_markup(night: SeededNight, tmp_path: Path):
@@ -213,8 +213,8 @@ def test_the_page_shows_what_a_record_says_as_text_and_not_as_markup(night: Seed
 def test_one_training_can_be_asked_about_alone(night: SeededNight):
     store = night.interrupted("killed", causes.KILLED, "rank 1 was killed")
     night.survived("spiking")
-    report = morning.report(reading.night(night.durable, night.since, only=store))
-    assert [each.subject for each in report.items] == [store.id]
+    report = morning.report(reading.read_facts(night.durable, night.since, only=store))
+    assert [item.subject for item in report.items] == [store.id]
 
 
 def test_a_training_that_a_person_stopped_after_a_failure_is_not_red(night: SeededNight):
@@ -230,8 +230,8 @@ def test_who_reads_one_night_after_the_other_reads_what_is_over_only_once(
     night: SeededNight, monkeypatch: pytest.MonkeyPatch
 ):
     night.of_ten_faults()
-    reader, read = reading.NightReader(night.durable), list[TrainingStore]()
-    first = reader.night(night.since)
+    reader, read = reading.ReportReader(night.durable), list[TrainingStore]()
+    first = reader.read(night.since)
     plain = TrainingStore.read
 
     def noted(store: TrainingStore) -> TrainingFacts:
@@ -239,32 +239,34 @@ def test_who_reads_one_night_after_the_other_reads_what_is_over_only_once(
         return plain(store)
 
     monkeypatch.setattr(TrainingStore, "read", noted)
-    again = reader.night(night.since, first.until)
-    assert again == first == reading.night(night.durable, night.since, first.until)
+    again = reader.read(night.since, first.until)
+    assert again == first == reading.read_facts(night.durable, night.since, first.until)
     read.clear()
-    reader.night(night.since)
+    reader.read(night.since)
     assert read and not [store.id for store in read if plain(store).over]
 
 
 def test_what_changes_of_a_training_that_is_over_is_read_again(night: SeededNight):
     store = homes.ended(night.home, "finished", "succeeded", "all steps done", 50)
-    reader = reading.NightReader(night.durable)
-    assert not reader.night(night.since).damages
+    reader = reading.ReportReader(night.durable)
+    assert not reader.read(night.since).damages
     [commit] = store.commits()
     replicas.note_fault(store.folder, commit.name, "backup", replicas.DAMAGED, "a byte differs")
-    assert [each.training for each in reader.night(night.since).damages] == [store.id]
+    assert [damage.training for damage in reader.read(night.since).damages] == [store.id]
     shutil.rmtree(store.folder)
-    assert not reader.night(night.since).ends
+    assert not reader.read(night.since).ends
 
 
 def test_a_later_night_has_less_of_what_is_over_by_the_same_reader(night: SeededNight):
     night.of_ten_faults()
-    reader = reading.NightReader(night.durable)
-    reader.night(night.since)
+    reader = reading.ReportReader(night.durable)
+    reader.read(night.since)
     later = time.time() + 60
-    found = reader.night(later)
-    assert found == reading.night(night.durable, later, found.until)
-    assert {each.id for each in found.incidents} < {each.id for each in reader.night(night.since).incidents}
+    later_facts = reader.read(later)
+    assert later_facts == reading.read_facts(night.durable, later, later_facts.until)
+    assert {incident.id for incident in later_facts.incidents} < {
+        incident.id for incident in reader.read(night.since).incidents
+    }
 
 
 def test_the_page_writes_a_cause_in_words_and_links_a_restart_to_its_training(night: SeededNight):

@@ -11,7 +11,7 @@ from slipway.assets import keys
 from slipway.resources import links
 from slipway.resources.daily_report import reading
 from slipway.resources.daily_report import report as morning
-from slipway.resources.daily_report.report import MorningItem
+from slipway.resources.daily_report.report import ReportItem
 from slipway.resources.home import Home
 from slipway.resources.mlflow.registry import Registry
 from slipway.resources.mlflow.tracking import Tracking
@@ -39,8 +39,8 @@ def judged(night: SeededNight, **fields: Any) -> Path:
     return promotions.folder
 
 
-def items(night: SeededNight) -> list[MorningItem]:
-    return list(morning.report(reading.night(night.durable, night.since)).items)
+def items(night: SeededNight) -> list[ReportItem]:
+    return list(morning.report(reading.read_facts(night.durable, night.since)).items)
 
 
 def test_a_rejection_is_reported_with_the_checks_that_were_not_passed_and_is_not_red(night: SeededNight):
@@ -93,5 +93,5 @@ def test_links_lead_to_the_keys_and_partitions_of_the_asset_graph():
 
 
 def champion(folder: Path, manifest: str = CHAMPION) -> None:
-    made = Promotion(folder.name, "1", manifest, None, "x", {}, "run 1", "it passed", time.time())
-    assert codec.create_only(folder / "promotions" / "000001.json", made, "slipway.promotion/1")
+    promotion = Promotion(folder.name, "1", manifest, None, "x", {}, "run 1", "it passed", time.time())
+    assert codec.create_only(folder / "promotions" / "000001.json", promotion, "slipway.promotion/1")

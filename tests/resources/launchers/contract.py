@@ -126,9 +126,9 @@ class LauncherContract:
         assert ended(launcher).state is JobState.SUCCEEDED
 
     def test_a_submitter_with_more_labels_adopts_the_same_job(self, launcher: Launcher, nodes: Nodes, notes: Notes):
-        wanted = dataclasses.replace(job("exits", *nodes), size=1)
-        launcher.submit(dataclasses.replace(wanted, prefer=nodes[:1]))
-        later = dataclasses.replace(wanted, environment={"INCARNATION": "7"}, prefer=nodes[1:])
+        plain = dataclasses.replace(job("exits", *nodes), size=1)
+        launcher.submit(dataclasses.replace(plain, prefer=nodes[:1]))
+        later = dataclasses.replace(plain, environment={"INCARNATION": "7"}, prefer=nodes[1:])
         launcher.submit(dataclasses.replace(later, labels={"training": "t"}))
         assert ended(launcher).state is JobState.SUCCEEDED
         assert len(notes.starts()) == 1
@@ -221,11 +221,11 @@ class LauncherContract:
 
     def test_config_and_environment_reach_the_rank(self, launcher: Launcher, nodes: Nodes, notes: Notes, monkeypatch):
         monkeypatch.setenv("SLIPWAY_CONTROL_PLANE", "1")
-        wanted = job("exits", nodes[0], steps=[1, 2.5, "drei"])
-        launcher.submit(dataclasses.replace(wanted, environment={"INCARNATION": "7"}))
+        expected_job = job("exits", nodes[0], steps=[1, 2.5, "drei"])
+        launcher.submit(dataclasses.replace(expected_job, environment={"INCARNATION": "7"}))
         ended(launcher)
         [start] = notes.starts()
-        assert start["config"] == wanted.config
+        assert start["config"] == expected_job.config
         facts = {"INCARNATION": "7", "SLIPWAY_NODE": nodes[0], "SLIPWAY_JOB": "job-1", "RANK": "0", "WORLD_SIZE": "1"}
         assert facts.items() <= start["environment"].items()
         assert "SLIPWAY_CONTROL_PLANE" not in start["environment"]
@@ -259,8 +259,8 @@ class LauncherContract:
         status = ended(launcher)
         assert (status.state, set(status.nodes)) == (JobState.SUCCEEDED, set(nodes))
         starts = [start["environment"] for start in notes.starts()]
-        places = [(start["RANK"], start["LOCAL_RANK"], start["WORLD_SIZE"]) for start in starts]
-        assert sorted(places) == [("0", "0", "2"), ("1", "0", "2")]
+        ranks = [(start["RANK"], start["LOCAL_RANK"], start["WORLD_SIZE"]) for start in starts]
+        assert sorted(ranks) == [("0", "0", "2"), ("1", "0", "2")]
         assert {start["SLIPWAY_NODE"] for start in starts} == set(launcher.logs("job-1")) == set(nodes)
 
     @pytest.mark.slow

@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-TOLD = ("SLIPWAY_", "RANK", "LOCAL_RANK", "WORLD_SIZE", "INCARNATION")
+SHOWN_VARIABLES = ("SLIPWAY_", "RANK", "LOCAL_RANK", "WORLD_SIZE", "INCARNATION")
 """The prefixes of the environment variables in a note."""
 RANK = {"rank": os.environ["RANK"], "process": uuid.uuid4().hex}
 """The author of a note. In a pod, the first process always has the same pid."""
@@ -28,7 +28,7 @@ def tell(**fact: Any) -> None:
 def start() -> dict[str, Any]:
     """Read the config, tell that this rank runs, and return the config."""
     config: dict[str, Any] = json.loads(Path(sys.argv[1]).read_bytes())
-    environment = {name: value for name, value in os.environ.items() if name.startswith(TOLD)}
+    environment = {name: value for name, value in os.environ.items() if name.startswith(SHOWN_VARIABLES)}
     tell(pid=os.getpid(), environment=environment, config=config)
     return config
 

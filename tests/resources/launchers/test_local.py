@@ -243,9 +243,9 @@ def test_ranks_die_with_a_killed_keeper_although_its_submitter_ignores_signals(
 
 def test_the_submitter_learns_that_a_keeper_cannot_start(launcher: LocalLauncher, tmp_path: Path):
     (tmp_path / "slipway.py").touch()
-    elsewhere = dataclasses.replace(launcher, code=tmp_path)
+    misplaced = dataclasses.replace(launcher, code=tmp_path)
     with pytest.raises(Unavailable, match=r"job-1.*keeper did not start.*keeper\.log"):
-        elsewhere.submit(job("exits", "node-0"))
+        misplaced.submit(job("exits", "node-0"))
 
 
 def test_a_job_that_cannot_be_set_up_fails_with_the_reason(launcher: LocalLauncher):

@@ -112,10 +112,10 @@ def test_a_supervisor_that_goes_on_in_time_is_left_alone(marked: Marked):
 
 @pytest.mark.parametrize("index", ["0", "1"])
 def test_no_machine_hosts_the_rendezvous_and_each_gives_its_address(index: str):
-    given = ["--rdzv-endpoint=job-1-store:29500", "--nnodes=2"]
-    found = arguments(given, {INDEX_VARIABLE: index, ADDRESS_VARIABLE: "10.0.0.2"})
-    assert any("is_host=0" in each for each in found)
-    assert "--local-addr=10.0.0.2" in found and found[-1] == "--nnodes=2"
+    options = ["--rdzv-endpoint=job-1-store:29500", "--nnodes=2"]
+    agent_arguments = arguments(options, {INDEX_VARIABLE: index, ADDRESS_VARIABLE: "10.0.0.2"})
+    assert any("is_host=0" in argument for argument in agent_arguments)
+    assert "--local-addr=10.0.0.2" in agent_arguments and agent_arguments[-1] == "--nnodes=2"
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_
     torchrun = ["-P", "-m", "slipway.trainer.node.agent", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    held = store(port)
+    rendezvous_store = store(port)
     alone = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
     environment = {FILE_VARIABLE: str(last_words), INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "127.0.0.1"}
     command = [sys.executable, "-m", "slipway.trainer.node.process", "agent", "", sys.executable, *torchrun, *alone]
@@ -132,13 +132,13 @@ def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_
     assert done.returncode == 42
     assert "no disk\n" in last_words.read_text()
     assert last_words.read_text().endswith("trainer: rank 1 ended with exit code 42\n")
-    assert held.wait(100) == 0, "the store ends when all have left"
+    assert rendezvous_store.wait(100) == 0, "the store ends when all have left"
 
 
 def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
     """One of two machines whose ranks run until they are stopped."""
     torchrun = ["-P", "-m", "slipway.trainer.node.agent", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
-    meeting = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
+    rendezvous = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
     last_words.touch()
     environment = {
         FILE_VARIABLE: str(last_words),
@@ -146,7 +146,16 @@ def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
         ADDRESS_VARIABLE: "127.0.0.1",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
-    command = [sys.executable, "-m", "slipway.trainer.node.process", "agent", "", sys.executable, *torchrun, *meeting]
+    command = [
+        sys.executable,
+        "-m",
+        "slipway.trainer.node.process",
+        "agent",
+        "",
+        sys.executable,
+        *torchrun,
+        *rendezvous,
+    ]
     return subprocess.Popen([*command, "sleep", "600"], env={**os.environ, **environment})
 
 
@@ -160,26 +169,26 @@ def store(port: int) -> "subprocess.Popen[bytes]":
 def test_machines_that_lose_their_rendezvous_store_end_and_say_so(tmp_path: Path, marked: Marked):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    held, machines = store(port), [agent(index, port, tmp_path / str(index)) for index in (0, 1)]
+    rendezvous_store, machines = store(port), [agent(index, port, tmp_path / str(index)) for index in (0, 1)]
     until(lambda: len([pid for pid in marked.pids() if name_of(pid) == "sleep"]) == 2, "both ranks to run")
-    held.terminate()
+    rendezvous_store.terminate()
     with pytest.raises(subprocess.TimeoutExpired):
-        held.wait(3)  # whoever asks it to stop, it stays while somebody is there
-    held.kill()
+        rendezvous_store.wait(3)  # whoever asks it to stop, it stays while somebody is there
+    rendezvous_store.kill()
     for index, machine in enumerate(machines):
         assert machine.wait(100) == 1
         assert "did not connect, or lost their rendezvous store" in (tmp_path / str(index)).read_text()
-    held.wait()
+    rendezvous_store.wait()
 
 
 @pytest.mark.slow
 def test_a_store_that_nobody_visits_ends_when_it_is_asked_to(tmp_path: Path, marked: Marked):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    held = store(port)
+    rendezvous_store = store(port)
     until(lambda: _answers(port), "the store to serve")
-    held.terminate()
-    assert held.wait(100) == 0
+    rendezvous_store.terminate()
+    assert rendezvous_store.wait(100) == 0
 
 
 def _answers(port: int) -> bool:

@@ -36,19 +36,19 @@ def test_a_lone_rank_needs_no_agent():
 
 @pytest.mark.parametrize("nodes", [("node-0",), ("node-0", "node-1")])
 def test_the_built_in_trainer_has_a_supervisor_on_each_node(nodes: tuple[str, ...]):
-    found = command(dataclasses.replace(BUILT_IN, nodes=nodes))
-    assert found[:9] == [*NODE_PROCESS, "supervisor", "", "/bin/python", "-P", "-m"]
-    assert found[9:] == [
+    arguments = command(dataclasses.replace(BUILT_IN, nodes=nodes))
+    assert arguments[:9] == [*NODE_PROCESS, "supervisor", "", "/bin/python", "-P", "-m"]
+    assert arguments[9:] == [
         "slipway.trainer.supervisor",
         *(f"--nnodes={len(nodes)}", "--nproc-per-node=1", "--rdzv-id=job-1", "--rdzv-endpoint=10.0.0.1:4242", CONFIG),
     ]
 
 
 def test_several_ranks_meet_at_the_endpoint_of_their_launcher():
-    found = command(JOB)
-    assert found[:9] == [*NODE_PROCESS, "agent", "", "/bin/python", "-P", "-m"]
-    assert {"--nnodes=2", "--nproc-per-node=1", "--rdzv-endpoint=10.0.0.1:4242", "--rdzv-id=job-1"} <= set(found)
-    assert found[-4:] == ["--no-python", "/bin/python", "train.py", CONFIG]
+    arguments = command(JOB)
+    assert arguments[:9] == [*NODE_PROCESS, "agent", "", "/bin/python", "-P", "-m"]
+    assert {"--nnodes=2", "--nproc-per-node=1", "--rdzv-endpoint=10.0.0.1:4242", "--rdzv-id=job-1"} <= set(arguments)
+    assert arguments[-4:] == ["--no-python", "/bin/python", "train.py", CONFIG]
 
 
 def test_torchrun_restarts_nothing():
@@ -77,7 +77,7 @@ def test_both_launchers_give_ranks_the_same_environment():
     [container] = pods.template("job-1", LONE, cluster)["spec"]["containers"]
     shared = rank_environment(LONE, 8, {})
     assert shared.items() <= local_environment(LONE).items()
-    assert shared.items() <= {each["name"]: each.get("value") for each in container["env"]}.items()
+    assert shared.items() <= {variable["name"]: variable.get("value") for variable in container["env"]}.items()
 
 
 def test_a_lone_rank_is_told_what_torchrun_would_tell_it():
@@ -87,15 +87,15 @@ def test_a_lone_rank_is_told_what_torchrun_would_tell_it():
 
 @pytest.mark.parametrize(("ranks", "threads"), [(1, "8"), (2, "4"), (16, "1")])
 def test_the_cores_of_a_node_are_shared_by_its_ranks(ranks: int, threads: str):
-    found = rank_environment(dataclasses.replace(JOB, ranks_per_node=ranks), 8, {})
-    assert found["OMP_NUM_THREADS"] == threads
+    environment = rank_environment(dataclasses.replace(JOB, ranks_per_node=ranks), 8, {})
+    assert environment["OMP_NUM_THREADS"] == threads
 
 
 def test_a_given_number_of_threads_is_left_alone():
-    given = {"OMP_NUM_THREADS": "3"}
-    assert rank_environment(JOB, 8, given)["OMP_NUM_THREADS"] == "3"
-    asked = dataclasses.replace(JOB, environment={"OMP_NUM_THREADS": "2"})
-    assert rank_environment(asked, 8, given)["OMP_NUM_THREADS"] == "2"
+    inherited = {"OMP_NUM_THREADS": "3"}
+    assert rank_environment(JOB, 8, inherited)["OMP_NUM_THREADS"] == "3"
+    with_threads = dataclasses.replace(JOB, environment={"OMP_NUM_THREADS": "2"})
+    assert rank_environment(with_threads, 8, inherited)["OMP_NUM_THREADS"] == "2"
 
 
 def test_the_code_comes_first_on_the_path():
@@ -108,8 +108,8 @@ def test_a_job_does_not_carry_the_mark_of_the_control_plane():
 
 
 def test_a_job_cannot_pretend_to_be_on_another_node():
-    asked = dataclasses.replace(JOB, environment={"SLIPWAY_NODE": "node-9"})
-    assert local_environment(asked)["SLIPWAY_NODE"] == "node-0"
+    pretender = dataclasses.replace(JOB, environment={"SLIPWAY_NODE": "node-9"})
+    assert local_environment(pretender)["SLIPWAY_NODE"] == "node-0"
 
 
 def test_no_node_of_a_local_job_hosts_the_store_wherever_its_submitter_runs():

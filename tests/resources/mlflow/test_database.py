@@ -36,7 +36,7 @@ def started(code: str, path: Path) -> subprocess.Popen[str]:
 
 
 def experiments(path: Path) -> list[str]:
-    return [each.name for each in Tracking(uri=f"sqlite:///{path}").client().search_experiments()]
+    return [experiment.name for experiment in Tracking(uri=f"sqlite:///{path}").client().search_experiments()]
 
 
 def tables(path: Path) -> dict[str, list[str]]:
@@ -61,8 +61,8 @@ def test_what_a_killed_process_began_two_others_finish_at_once(tmp_path: Path, m
         assert killed.wait() == -9, killed.communicate()
     assert not path.exists()
     with started(LOOKS, path) as first, started(LOOKS, path) as second:
-        found = [each.communicate() for each in (first, second)]
-    assert [out for out, _ in found] == ["1\n", "1\n"], found
+        outputs = [process.communicate() for process in (first, second)]
+    assert [out for out, _ in outputs] == ["1\n", "1\n"], outputs
     assert not list((tmp_path / "home" / ".mlflow.db.making").iterdir())
 
 

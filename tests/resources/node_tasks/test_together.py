@@ -21,9 +21,9 @@ SLOW_ON_NODE_2 = ("python", "-m", "tests.resources.node_tasks.slow_node")
 def test_a_slow_node_among_four_is_found_in_two_rounds(tmp_path: Path, marked: Marked):
     launcher = LocalLauncher(tmp_path / "jobs", CODE, EmbeddedFleet(tmp_path / "nodes", NODES, 60))
     task = CollectiveTask(largest=2**20, seconds=5)
-    said: list[str] = []
+    messages: list[str] = []
     together = Together(launcher, tmp_path / "durable" / "run", task, 1, 0.2, command=SLOW_ON_NODE_2, expected=EXPECTED)
-    state = together.bisect(NODES, (), said.append)
+    state = together.bisect(NODES, (), messages.append)
     assert (state.bad, set(state.good), state.unresolved) == (("node-2",), {"node-0", "node-1", "node-3"}, ())
     assert len(together.rates) == 4, "two halves, then two nodes with a good one each"
-    assert [line for line in said if line.endswith("not good") and "node-2" in line]
+    assert [line for line in messages if line.endswith("not good") and "node-2" in line]

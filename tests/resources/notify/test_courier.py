@@ -59,7 +59,7 @@ def test_what_stands_in_the_outbox_and_is_no_notice_is_passed_over(tmp_path: Pat
     (outbox.folder / "outbox" / "a folder.json").mkdir()
     os.mkfifo(outbox.folder / "outbox" / "a pipe.json")
     (outbox.folder / "outbox" / "a damaged notice.json").write_text("{")
-    assert [each.notice.id for each in outbox.noted()] == ["rank 1 was killed"]
+    assert [entry.notice.id for entry in outbox.noted()] == ["rank 1 was killed"]
 
 
 def test_an_endpoint_that_is_away_gets_everything_later_and_the_other_one_at_once(

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.pure
 
 
 def notices_of(night: SeededNight, after: float = 0.0) -> list[Notice]:
-    found = reading.night(night.durable, night.since)
-    return notices.of_report(morning.report(replace(found, until=found.until + after)))
+    night_facts = reading.read_facts(night.durable, night.since)
+    return notices.of_report(morning.report(replace(night_facts, until=night_facts.until + after)))
 
 
 def some(kind: NoticeKind, id: str = "x") -> Notice:
@@ -62,7 +62,7 @@ def test_a_notice_says_what_happened_what_was_done_what_to_do_and_where_to_look(
 def test_of_a_night_of_ten_faults_two_need_a_person_and_a_stop_or_a_restart_tells_nobody(tmp_path: Path):
     night = SeededNight(Home(tmp_path))
     night.of_ten_faults()
-    kinds = [each.kind for each in notices_of(night)]
+    kinds = [notice.kind for notice in notices_of(night)]
     assert (kinds.count(NoticeKind.PERSON), kinds.count(NoticeKind.INCIDENT), len(kinds)) == (2, 8, 10)
 
 
@@ -76,9 +76,9 @@ def test_an_incident_that_recovers_is_reported_when_it_has_or_when_it_takes_long
 
 def test_several_notices_are_one_message_and_what_needs_a_person_comes_first():
     several = [some(NoticeKind.INCIDENT, "first"), some(NoticeKind.PERSON, "second"), some(NoticeKind.GATE, "third")]
-    made = notices.message(several)
-    assert made.title == "Slipway: 3 notices, 1 needs a person" and made.is_urgent
-    assert made.body.startswith("second happened") and made.body.count("What to do") == 3
+    message = notices.message(several)
+    assert message.title == "Slipway: 3 notices, 1 needs a person" and message.is_urgent
+    assert message.body.startswith("second happened") and message.body.count("What to do") == 3
     many = notices.message([some(NoticeKind.INCIDENT, str(number)) for number in range(50)])
     assert "and 30 more" in many.body and not many.is_urgent
 
@@ -95,9 +95,9 @@ def test_notices_wait_for_others_of_their_group_unless_a_person_is_needed():
 def test_in_quiet_hours_only_what_needs_a_person_comes_through_and_the_rest_follows_after_them():
     chosen = wanted(quiet_hours="22:00-07:00", group_seconds=0)
     pending = [(some(NoticeKind.INCIDENT, "a"), at(1)), (some(NoticeKind.PERSON, "b"), at(1))]
-    assert [each.id for each in notices.due(pending, chosen, at(2))] == ["b"]
-    assert [each.id for each in notices.due(pending[:1], chosen, at(2))] == []
-    assert [each.id for each in notices.due(pending[:1], chosen, at(7))] == ["a"]
+    assert [notice.id for notice in notices.due(pending, chosen, at(2))] == ["b"]
+    assert [notice.id for notice in notices.due(pending[:1], chosen, at(2))] == []
+    assert [notice.id for notice in notices.due(pending[:1], chosen, at(7))] == ["a"]
 
 
 def test_quiet_hours_are_those_of_the_time_zone():
@@ -129,7 +129,7 @@ def test_a_damaged_notice_stops_no_other(tmp_path: Path):
     outbox.note(some(NoticeKind.GATE, "torn"))
     (tmp_path / "outbox" / "torn.json").write_text("{torn")
     outbox.note(some(NoticeKind.GATE, "whole"))
-    assert [each.notice.id for each in outbox.pending("json://one")] == ["whole"]
+    assert [entry.notice.id for entry in outbox.pending("json://one")] == ["whole"]
     assert outbox.note(some(NoticeKind.GATE, "torn"))
 
 

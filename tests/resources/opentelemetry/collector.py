@@ -30,7 +30,12 @@ class Collector(http.server.ThreadingHTTPServer):
 
     @property
     def spans(self) -> list[Span]:
-        scopes = [scope for request in self.requests for each in request.resource_spans for scope in each.scope_spans]
+        scopes = [
+            scope
+            for request in self.requests
+            for resource_span in request.resource_spans
+            for scope in resource_span.scope_spans
+        ]
         return [span for scope in scopes for span in scope.spans]
 
 
@@ -59,17 +64,17 @@ def listening() -> Iterator[Collector]:
 
 def above(span: Span, spans: list[Span]) -> list[str]:
     """The names of the spans around this one, from the outermost to its own."""
-    by_id = {each.span_id: each for each in spans}
+    by_id = {exported_span.span_id: exported_span for exported_span in spans}
     path = [span]
     while path[0].parent_span_id:
         path.insert(0, by_id[path[0].parent_span_id])
-    return [each.name for each in path]
+    return [parent_span.name for parent_span in path]
 
 
 def _with_bytes(value: Any) -> Any:
     """Ids as protobuf's own JSON has bytes: OTLP's JSON differs from it in them alone."""
     if isinstance(value, list):
-        return [_with_bytes(each) for each in value]
+        return [_with_bytes(item) for item in value]
     if isinstance(value, dict):
         return {
             name: base64.b64encode(bytes.fromhex(each)).decode() if name in IDS else _with_bytes(each)

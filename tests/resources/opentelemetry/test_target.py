@@ -26,8 +26,10 @@ def test_a_collector_reads_every_field_of_a_span():
     assert (span.name, span.start_time_unix_nano, span.end_time_unix_nano) == ("step 7", 1500000000, 2250000000)
     assert (span.status.code, span.status.message) == (2, "why")
     assert (span.attributes[0].key, span.attributes[0].value.int_value) == ("slipway.step", 7)
-    assert [each.string_value for each in span.attributes[1].value.array_value.values] == ["a", "b"]
-    resource = {each.key: each.value.string_value for each in request.resource_spans[0].resource.attributes}
+    assert [value.string_value for value in span.attributes[1].value.array_value.values] == ["a", "b"]
+    resource = {
+        attribute.key: attribute.value.string_value for attribute in request.resource_spans[0].resource.attributes
+    }
     assert resource == {"service.name": "lab", "team": "x y"}
 
 
@@ -36,7 +38,10 @@ def test_many_spans_go_in_several_requests():
         where = target.of(environ(collector.address))
         assert where is not None
         where.send([SPAN] * (target.AT_ONCE + 1))
-        assert [len(each.resource_spans[0].scope_spans[0].spans) for each in collector.requests] == [target.AT_ONCE, 1]
+        assert [len(export.resource_spans[0].scope_spans[0].spans) for export in collector.requests] == [
+            target.AT_ONCE,
+            1,
+        ]
 
 
 def test_a_key_is_sent_and_never_shown():
@@ -88,7 +93,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_what_is_expected(more: dict
 
 
 def test_the_address_for_traces_is_taken_whole_and_the_general_one_gets_their_path():
-    whole = target.of({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://there/otlp"})
+    of_traces = target.of({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://there/otlp"})
     general = target.of({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there/"})
-    assert whole and general and (whole.url, general.url) == ("http://there/otlp", "http://there/v1/traces")
+    assert of_traces and general and (of_traces.url, general.url) == ("http://there/otlp", "http://there/v1/traces")
     assert target.of({}) is None and target.of(environ("http://there", OTEL_SDK_DISABLED="true")) is None

@@ -13,10 +13,10 @@ from slipway.resources.mlflow.tracking import Tracking
 @pytest.fixture
 def home(database: Path, tmp_path: Path) -> Home:
     """A home in which MLflow knows nothing yet."""
-    made = Home(tmp_path / "home")
-    made.root.mkdir()
-    shutil.copyfile(database, made.root / "mlflow.db")
-    return made
+    home_folder = Home(tmp_path / "home")
+    home_folder.root.mkdir()
+    shutil.copyfile(database, home_folder.root / "mlflow.db")
+    return home_folder
 
 
 @pytest.fixture

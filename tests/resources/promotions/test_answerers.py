@@ -21,23 +21,23 @@ def version(number: int) -> Version:
 
 def judged(durable: Path, number: int, against: int = 0, passed: bool = True, undecided: str = "", hours: float = 0):
     champion = str(against) * 64 if against else ""
-    made = Judgement(
+    judgement = Judgement(
         MODEL, str(number) * 64, champion, {"leaks": passed}, BY, undecided=undecided, approval_hours=hours
     )
-    codec.replace(promotion_log.judgement_path(durable, MODEL, made.candidate), made, JUDGEMENT)
+    codec.replace(promotion_log.judgement_path(durable, MODEL, judgement.candidate), judgement, JUDGEMENT)
 
 
 def promoted(durable: Path, *numbers: int) -> None:
     """Promotions one after the other; 0 demotes, and a negative number comes back because the one before it failed."""
-    held = 0
+    current = 0
     for number in numbers:
-        name, before = str(abs(number)), str(held) if held else None
-        judgement = Judgement(MODEL, name * 64, str(held) * 64, {SENT_BACK: True}, BY) if number < 0 else None
+        name, before = str(abs(number)), str(current) if current else None
+        judgement = Judgement(MODEL, name * 64, str(current) * 64, {SENT_BACK: True}, BY) if number < 0 else None
         empty = Promotion(MODEL, "", "", before, "", {}, "anna", "it leaks", 1.0)
-        made = Promotion(MODEL, name, name * 64, before, "", {}, "anna", "why not", 1.0, judgement)
+        promotion = Promotion(MODEL, name, name * 64, before, "", {}, "anna", "why not", 1.0, judgement)
         next = promotion_log.next_number(durable, MODEL)
-        assert promotion_log.add(durable, next, made if number else empty)
-        held = abs(number)
+        assert promotion_log.add(durable, next, promotion if number else empty)
+        current = abs(number)
 
 
 @pytest.mark.parametrize("numbers", [(1,), (2, 1), (1, 2), (1, 0, 1)])
@@ -52,9 +52,9 @@ def test_what_was_demoted_or_sent_back_may_not_answer_and_it_says_what_to_do(
     tmp_path: Path, numbers: Sequence[int], again: bool
 ):
     promoted(tmp_path, *numbers)
-    said = refusal_to_answer(tmp_path, version(1), again)
-    assert said.startswith("version 1 may not answer: it is the champion no more, by anna: ")
-    assert said.endswith("slipway models rollback tiny 1")
+    refusal = refusal_to_answer(tmp_path, version(1), again)
+    assert refusal.startswith("version 1 may not answer: it is the champion no more, by anna: ")
+    assert refusal.endswith("slipway models rollback tiny 1")
 
 
 def test_a_version_that_was_rejected_may_not_answer_again_either(tmp_path: Path):

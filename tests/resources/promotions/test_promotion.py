@@ -44,16 +44,16 @@ def registered(model: Promotions, name: str) -> Version:
 
 def judge(model: Promotions, version: Version, passed: bool = True, undecided: str = "") -> None:
     """Judge against the champion of now."""
-    held = model.champion()
-    found = Judgement(
-        MODEL, version.manifest, held.manifest if held else "", {"check": passed}, BY, undecided=undecided
+    current = model.champion()
+    judgement = Judgement(
+        MODEL, version.manifest, current.manifest if current else "", {"check": passed}, BY, undecided=undecided
     )
-    model.record(found)
+    model.record(judgement)
 
 
 def champion(model: Promotions) -> str | None:
-    held = model.registry.aliased(MODEL, CHAMPION)
-    return held.manifest if held else None
+    version_held = model.registry.aliased(MODEL, CHAMPION)
+    return version_held.manifest if version_held else None
 
 
 def promoted(model: Promotions, name: str) -> Version:
@@ -72,8 +72,8 @@ def test_a_version_that_was_not_judged_is_not_promoted(model: Promotions):
 def test_the_champion_is_the_version_promoted_last_wherever_mlflows_alias_was_moved(model: Promotions):
     promoted(model, "first"), promoted(model, "second")
     model.registry.point(MODEL, CHAMPION, "1")
-    held = model.champion_version()
-    assert held is not None and (held.number, held.manifest) == ("2", "second")
+    current = model.champion_version()
+    assert current is not None and (current.number, current.manifest) == ("2", "second")
 
 
 def test_a_version_that_failed_a_check_is_not_promoted(model: Promotions):
@@ -107,10 +107,10 @@ def test_what_waits_is_outdated_once_there_is_another_champion(model: Promotions
     promoted(model, "damaged")
     waiting = registered(model, "waiting")
     judge(model, waiting, undecided="the champion is damaged")
-    found = undecided(model.durable, "waiting")
-    assert found is not None and not is_outdated(model.durable, found)
+    undecided_judgement = undecided(model.durable, "waiting")
+    assert undecided_judgement is not None and not is_outdated(model.durable, undecided_judgement)
     promoted(model, "another")
-    assert is_outdated(model.durable, found)
+    assert is_outdated(model.durable, undecided_judgement)
 
 
 @pytest.mark.parametrize("name", ["bob's-model", 'bob"s-model', "bob`s-model", "bob%s_model"])
@@ -145,8 +145,8 @@ def test_of_many_promotions_at_one_moment_each_was_judged_against_the_one_before
 
     def run_for_it(version: Version) -> None:
         while True:
-            held = model.champion()
-            compared = held.manifest if held else ""
+            current = model.champion()
+            compared = current.manifest if current else ""
             passed = not compared or version.manifest < compared
             model.record(Judgement(MODEL, version.manifest, compared, {"lower": passed}, BY))
             with contextlib.suppress(NotJudged):
@@ -157,9 +157,13 @@ def test_of_many_promotions_at_one_moment_each_was_judged_against_the_one_before
         monkeypatch.setattr(lock, "at_once", contextlib.nullcontext)
     results = at_once(*(lambda version=version: run_for_it(version) for version in candidates))
     assert all(result is None or type(result) is NotPromoted for result in results), results
-    chain = [each.manifest for each in history(model.durable, MODEL)]
+    chain = [promotion_record.manifest for promotion_record in history(model.durable, MODEL)]
     assert chain == sorted(chain, reverse=True) and chain[-1] == "1" == champion(model)
-    assert [each.judgement.champion for each in history(model.durable, MODEL) if each.judgement] == ["", *chain[:-1]]
+    assert [
+        promotion_record.judgement.champion
+        for promotion_record in history(model.durable, MODEL)
+        if promotion_record.judgement
+    ] == ["", *chain[:-1]]
 
 
 def test_two_writers_that_ignore_locks_can_set_a_new_alias_at_one_moment(
@@ -171,10 +175,10 @@ def test_two_writers_that_ignore_locks_can_set_a_new_alias_at_one_moment(
     looks = iter(range(2))
 
     def looked(session: Session, row: object) -> object:
-        found = merge(session, row)
+        row_merged = merge(session, row)
         if next(looks, None) is not None:
             both_looked.wait(30)
-        return found
+        return row_merged
 
     monkeypatch.setattr(Session, "merge", looked)
     calls = (lambda number=version.number: model.registry.point(MODEL, CHAMPION, number) for version in versions)
@@ -200,8 +204,8 @@ def test_a_promotion_while_mlflow_is_away_holds_and_the_alias_follows_when_it_is
         taken.bind(("127.0.0.1", 0))
         gone = Registry(Tracking(uri=f"http://127.0.0.1:{taken.getsockname()[1]}"), home.durable)
         Promotions(gone, home.durable, MODEL).promote(second, BY, "it passed")
-    held = champion_on_record(home.durable, MODEL)
-    assert held is not None and (held.manifest, held.before) == ("b", "1")
+    on_record = champion_on_record(home.durable, MODEL)
+    assert on_record is not None and (on_record.manifest, on_record.before) == ("b", "1")
     assert champion(model) == "a" and not is_mirrored(home.durable, MODEL)
     assert model.mirror()
     assert champion(model) == "b" and is_mirrored(home.durable, MODEL)
@@ -239,7 +243,9 @@ def test_the_promotions_of_an_earlier_version_are_the_beginning_of_the_history(m
         record.append(event)
     model.registry.point(MODEL, CHAMPION, version.number)
     promoted(model, "new")
-    assert [(each.manifest, each.before) for each in history(model.durable, MODEL)] == [("old", None), ("new", "1")]
+    assert [
+        (promotion_record.manifest, promotion_record.before) for promotion_record in history(model.durable, MODEL)
+    ] == [("old", None), ("new", "1")]
 
 
 def test_the_alias_is_moved_in_one_place():
@@ -251,5 +257,5 @@ def test_the_alias_is_moved_in_one_place():
     ]
 
 
-def _with(words: str, texts: dict[Path, str]) -> list[str]:
-    return [path.relative_to(CODE).as_posix() for path, text in texts.items() if words in text]
+def _with(expression: str, texts: dict[Path, str]) -> list[str]:
+    return [path.relative_to(CODE).as_posix() for path, text in texts.items() if expression in text]

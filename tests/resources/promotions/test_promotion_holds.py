@@ -25,13 +25,13 @@ class Passed:
 
 
 @dataclass(frozen=True)
-class Made:
+class DatedPromotion:
     """A promotion."""
 
     at: float
 
 
-def held(folder: Path, judgement: Passed, *promotions: Made) -> str:
+def hold_reason(folder: Path, judgement: Passed, *promotions: DatedPromotion) -> str:
     return promotion_holds.reason(folder, judgement, promotions, NOW)
 
 
@@ -42,14 +42,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_nothing_holds_a_candidate_that_needs_nothing(folder: Path):
-    assert held(folder, Passed(), Made(NOW - 1)) == ""
+    assert hold_reason(folder, Passed(), DatedPromotion(NOW - 1)) == ""
 
 
 def test_a_freeze_holds_every_promotion_and_says_by_whom_and_why(folder: Path):
     promotion_holds.set_freeze(folder, "anna", "the launch")
-    assert held(folder, Passed()).startswith("model tiny is frozen by anna: the launch")
+    assert hold_reason(folder, Passed()).startswith("model tiny is frozen by anna: the launch")
     promotion_holds.thaw(folder)
-    assert held(folder, Passed()) == ""
+    assert hold_reason(folder, Passed()) == ""
 
 
 def test_a_second_freeze_keeps_the_first_reason(folder: Path):
@@ -60,19 +60,19 @@ def test_a_second_freeze_keeps_the_first_reason(folder: Path):
 def test_a_damaged_freeze_is_no_permission(folder: Path):
     (folder / "freeze.json").write_bytes(b"{")
     with pytest.raises(codec.UndecodableRecord):
-        held(folder, Passed())
+        hold_reason(folder, Passed())
 
 
 def test_nothing_holds_a_rollback(folder: Path):
     promotion_holds.set_freeze(folder, "anna", "the launch")
-    assert held(folder, Passed(approval_hours=1, cool_down_hours=5, rollback=True), Made(NOW)) == ""
+    assert hold_reason(folder, Passed(approval_hours=1, cool_down_hours=5, rollback=True), DatedPromotion(NOW)) == ""
 
 
 def test_a_candidate_that_needs_an_approval_waits_for_it_and_then_for_no_longer_than_it_counts(folder: Path):
     needs = Passed(approval_hours=2)
-    assert "a person must approve it: slipway models approve tiny VERSION" in held(folder, needs)
+    assert "a person must approve it: slipway models approve tiny VERSION" in hold_reason(folder, needs)
     promotion_holds.approve(folder, needs.candidate, Approval(True, "anna", "read it", NOW - HOUR))
-    assert held(folder, needs) == ""
+    assert hold_reason(folder, needs) == ""
     assert promotion_holds.reason(folder, needs, [], NOW + 2 * HOUR).startswith(
         "the approval by anna is older than 2 h"
     )
@@ -82,17 +82,17 @@ def test_what_a_person_says_last_counts(folder: Path):
     needs = Passed(approval_hours=2)
     promotion_holds.approve(folder, needs.candidate, Approval(True, "anna", "read it", NOW))
     promotion_holds.approve(folder, needs.candidate, Approval(False, "ben", "it swears", NOW))
-    assert held(folder, needs) == "ben refused it: it swears"
+    assert hold_reason(folder, needs) == "ben refused it: it swears"
 
 
 def test_an_approval_of_another_checkpoint_does_not_count(folder: Path):
     promotion_holds.approve(folder, "b" * 64, Approval(True, "anna", "read it", NOW))
-    assert "a person must approve it" in held(folder, Passed(approval_hours=2))
+    assert "a person must approve it" in hold_reason(folder, Passed(approval_hours=2))
 
 
 def test_a_cool_down_holds_the_next_promotion_for_its_hours(folder: Path):
-    assert "0.5 h are left" in held(folder, Passed(cool_down_hours=1), Made(NOW - HOUR / 2))
-    assert held(folder, Passed(cool_down_hours=1), Made(NOW - HOUR)) == ""
+    assert "0.5 h are left" in hold_reason(folder, Passed(cool_down_hours=1), DatedPromotion(NOW - HOUR / 2))
+    assert hold_reason(folder, Passed(cool_down_hours=1), DatedPromotion(NOW - HOUR)) == ""
 
 
 @dataclass(frozen=True)

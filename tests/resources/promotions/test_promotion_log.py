@@ -51,8 +51,8 @@ def test_a_promotion_that_was_lost_is_an_error_that_names_it_and_no_older_champi
 
 def test_a_promotion_of_which_the_copy_is_left_still_holds(durable: Path):
     (durable / "models" / MODEL / "promotions" / "000003.json").unlink()
-    held = promotion_log.champion(durable, MODEL)
-    assert held is not None and held.version == "3"
+    current = promotion_log.champion(durable, MODEL)
+    assert current is not None and current.version == "3"
     assert promotion_log.next_number(durable, MODEL) == 4
 
 
@@ -67,10 +67,10 @@ def test_a_promotion_that_is_damaged_without_a_good_copy_is_named(durable: Path)
 def test_a_loss_that_a_person_acknowledges_is_no_error_any_more(durable: Path, number: int, champion: str | None):
     lose(durable, number)
     assert promotion_log.acknowledge(durable, MODEL, "anna", "the disk was full") == [number]
-    held = promotion_log.champion(durable, MODEL)
-    assert (held.version if held else None) == champion
-    said = promotion_log.history(durable, MODEL)[number - 1]
-    assert (said.by, said.version) == ("anna", "") and f"promotion {number} was lost" in said.why
+    current = promotion_log.champion(durable, MODEL)
+    assert (current.version if current else None) == champion
+    record = promotion_log.history(durable, MODEL)[number - 1]
+    assert (record.by, record.version) == ("anna", "") and f"promotion {number} was lost" in record.why
     assert promotion_log.withdrawals(promotion_log.history(durable, MODEL)) == {}
     assert promotion_log.acknowledge(durable, MODEL, "anna", "again") == []
 
@@ -88,8 +88,12 @@ def test_what_was_demoted_or_sent_back_is_withdrawn_until_it_is_promoted_again()
 
 def test_a_refusal_that_was_lost_lets_no_older_approval_count(tmp_path: Path):
     folder, manifest = tmp_path / MODEL, "c" * 64
-    for said in (Approval(True, "anna", "read it"), Approval(False, "ben", "it leaks"), Approval(False, "eve", "no")):
-        promotion_holds.approve(folder, manifest, said)
+    for approval in (
+        Approval(True, "anna", "read it"),
+        Approval(False, "ben", "it leaks"),
+        Approval(False, "eve", "no"),
+    ):
+        promotion_holds.approve(folder, manifest, approval)
     for suffix in ("json", "copy"):
         (folder / "approvals" / manifest / f"000002.{suffix}").unlink()
     with pytest.raises(Unreadable, match=r"found no 000002\.json"):

@@ -31,10 +31,10 @@ def jobs(root: Path) -> ShortJobs:
     return ShortJobs(LocalLauncher(root / "jobs", CODE, fleet), fleet, root / "durable", poll_seconds=0.05)
 
 
-def wanted(root: Path, **request: str) -> ShortJob:
+def short_job(root: Path, **request: str) -> ShortJob:
     request = {"starts": str(root / "starts"), "go": str(root / "go"), **request}
     return ShortJob("evaluate", "a checkpoint", {"checkpoint": "one"}, ("python", "-c", PROGRAM), request)
 
 
 if __name__ == "__main__":
-    print(json.dumps(jobs(Path(sys.argv[1])).run(wanted(Path(sys.argv[1])), lambda _: None)))
+    print(json.dumps(jobs(Path(sys.argv[1])).run(short_job(Path(sys.argv[1])), lambda _: None)))

@@ -14,7 +14,7 @@ from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.growth import GROWTHS, GrowthWatch
 from slipway.resources.trainings.job import Paths, job_name
 from slipway.resources.trainings.quotas import Quotas
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.resources.trainings.watch import WATCH, ProgressWatch
 from slipway.trainer.base.journal import JournalEvent
@@ -59,7 +59,7 @@ class Lab:
         growths: GrowthWatch = GROWTHS,
         quotas: Quotas | None = None,
     ) -> TrainingControl:
-        made = functools.partial(
+        make_control = functools.partial(
             TrainingControl,
             launcher or self.launcher,
             self.fleet,
@@ -69,7 +69,7 @@ class Lab:
             growths=growths,
             quotas=quotas,
         )
-        return made(clock=clock) if clock else made()
+        return make_control(clock=clock) if clock else make_control()
 
     @property
     def paths(self) -> Paths:
@@ -81,7 +81,7 @@ class Lab:
         """A training that should run."""
         # No checkpoint by the clock; a script makes its own.
         operation = {} if "script" in configuration else {"storage": {"nvme": {"minutes": 0, "last": 1}}}
-        terms = Terms(
+        run_policy = RunPolicy(
             1,
             nodes,
             1,
@@ -90,7 +90,9 @@ class Lab:
             hang_seconds=self.hang_seconds,
             operation=operation,
         )
-        store = self.trainings.propose(Specification("tiny", configuration, snapshot or self.snapshot, "0" * 64), terms)
+        store = self.trainings.propose(
+            Specification("tiny", configuration, snapshot or self.snapshot, "0" * 64), run_policy
+        )
         store.want("run", BY, "the test wants it")
         return store
 

@@ -12,8 +12,8 @@ import pytest
 from slipway.resources.trainings import account_tables, accounts
 from slipway.resources.trainings.accounts import Prices, cost_if_any, cost_subject
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.quotas import Quota, QuotaStanding
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.quotas import Quota, QuotaStatus
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.base import journal
 from slipway.trainer.record import fence
@@ -58,7 +58,7 @@ def test_a_long_ledger_is_read_once_and_then_only_what_is_new(tmp_path: Path, mo
     store = homes.running(homes.home(tmp_path), "tiny")
     write(store.folder, Token(1), *({"event": "step", "t": 1e9 + at, "step": at, "loss": 1.0} for at in range(1, 6000)))
     before = accounts.folded(store.folder)
-    assert (store.folder / accounts.KEPT).exists()
+    assert (store.folder / accounts.ACCOUNTS_FILE).exists()
     offsets, read = [], journal.read
 
     def noted(path: Path, offset: int = 0, at_most: int = -1) -> journal.JournalReading:
@@ -69,7 +69,7 @@ def test_a_long_ledger_is_read_once_and_then_only_what_is_new(tmp_path: Path, mo
     assert accounts.folded(store.folder) == before
     assert 0 not in offsets
     write(store.folder, Token(1), {"event": "step", "t": 1e9 + 6000, "step": 6000, "loss": 1.0})
-    (leader,) = [each for name, each in accounts.folded(store.folder).segments.items() if "rank-0" in name]
+    (leader,) = [segment for name, segment in accounts.folded(store.folder).segments.items() if "rank-0" in name]
     assert leader.fold.stretches[-1].last == 6000
 
 
@@ -77,7 +77,7 @@ def test_a_damaged_cache_costs_a_reading_and_nothing_else(tmp_path: Path) -> Non
     store = homes.running(homes.home(tmp_path), "tiny")
     write(store.folder, Token(1), *({"event": "step", "t": 1e9 + at, "step": at, "loss": 1.0} for at in range(1, 6000)))
     before = accounts.folded(store.folder)
-    (store.folder / accounts.KEPT).write_bytes(b"{}")
+    (store.folder / accounts.ACCOUNTS_FILE).write_bytes(b"{}")
     assert accounts.folded(store.folder) == before
 
 
@@ -120,36 +120,36 @@ def test_costs_are_reported_by_team_and_cause_and_interruptions_by_why_they_happ
     ended = store.exit_of(1, "failed", "a test", "watch", ("node-1",), True, "disrupted")
     assert fence.claim(store.folder, Token(2), nodes=(), cause="a test", by="watch", ended=ended)
     owners, prices = {store.specification().recipe: "team:ours"}, Prices("EUR", on_demand=2.0, spot=0.5)
-    asked = "SELECT team, recipe, cause, sweep, trial, sum(rank_hours), sum(money) FROM cost GROUP BY ALL"
-    [(team, recipe, cause, sweep, trial, hours, money)] = account_tables.ask([store], asked, prices, owners)[1]
+    query = "SELECT team, recipe, cause, sweep, trial, sum(rank_hours), sum(money) FROM cost GROUP BY ALL"
+    [(team, recipe, cause, sweep, trial, hours, money)] = account_tables.ask([store], query, prices, owners)[1]
     assert (team, recipe, cause, sweep, trial) == ("team:ours", "tiny", "", "", None)
     assert hours > 0 and money == pytest.approx(2 * hours)
-    asked = "SELECT team, cause, sum(rank_hours), sum(money) FROM lost GROUP BY ALL"
-    [(team, cause, hours, money)] = account_tables.ask([store], asked, prices, owners)[1]
+    query = "SELECT team, cause, sum(rank_hours), sum(money) FROM lost GROUP BY ALL"
+    [(team, cause, hours, money)] = account_tables.ask([store], query, prices, owners)[1]
     assert (team, cause) == ("team:ours", "disrupted")
     assert money == pytest.approx(2 * hours)
 
 
 def test_quotas_are_a_table_beside_what_was_spent() -> None:
     day, end = datetime.date(2026, 11, 1), datetime.date(2026, 12, 1)
-    held = QuotaStanding("team:ours", Quota(5.0, "month"), day, end, used=2.0)
-    asked = "SELECT team, per, ends, rank_hours, used, remaining FROM quotas"
-    assert account_tables.ask([], asked, quotas=[held])[1] == [("team:ours", "month", end, 5.0, 2.0, 3.0)]
+    quota = QuotaStatus("team:ours", Quota(5.0, "month"), day, end, used=2.0)
+    query = "SELECT team, per, ends, rank_hours, used, remaining FROM quotas"
+    assert account_tables.ask([], query, quotas=[quota])[1] == [("team:ours", "month", end, 5.0, 2.0, 3.0)]
 
 
 def test_a_trials_cost_is_its_sweeps_and_of_the_sweeps_team(tmp_path: Path) -> None:
     store = homes.running(homes.home(tmp_path), "tiny")
-    moved = tmp_path / "sweeps" / "search-0123" / "trials" / "search-0123.7"
-    moved.parent.mkdir(parents=True)
-    store.folder.rename(moved)
-    subject = cost_subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
+    moved_folder = tmp_path / "sweeps" / "search-0123" / "trials" / "search-0123.7"
+    moved_folder.parent.mkdir(parents=True)
+    store.folder.rename(moved_folder)
+    subject = cost_subject(TrainingStore(moved_folder), {"search": "team:theirs", "tiny": "team:ours"})
     assert (subject.recipe, subject.sweep, subject.trial, subject.team) == ("tiny", "search-0123", 7, "team:theirs")
 
 
-def held(root: Trainings, recipe: str, cause: str = "", **origin: str) -> TrainingStore:
+def stored_training(root: Trainings, recipe: str, cause: str = "", **origin: str) -> TrainingStore:
     """A training of two ranks that has succeeded."""
-    terms = Terms(1, 2, 1, 60.0, 3, origin=origin)
-    store = root.propose(Specification(recipe, {"run": {"steps": 9}}, "0" * 64, "1" * 64, cause), terms)
+    run_policy = RunPolicy(1, 2, 1, 60.0, 3, origin=origin)
+    store = root.propose(Specification(recipe, {"run": {"steps": 9}}, "0" * 64, "1" * 64, cause), run_policy)
     root.start(store, "ada", "the test wants it")
     assert store.claim(1, ("node-0", "node-1"), "first start", "ada")
     begun = accounts.of(store.folder).end
@@ -161,20 +161,23 @@ def held(root: Trainings, recipe: str, cause: str = "", **origin: str) -> Traini
 
 def test_costs_add_up_by_training_trial_team_and_cause(tmp_path: Path) -> None:
     own, sweep = Trainings(tmp_path / "trainings"), Trainings(tmp_path / "sweeps" / "search-0123" / "trials")
-    ticks = [held(own, "tiny", f"2026-01-{day}T03:00:00+00:00", schedule=day) for day in ("04", "11")]
-    by_hand, again = held(own, "tiny"), held(own, "tiny", "to be sure")
-    fall, trial = held(own, "other", "quality 0123456789ab", renewal="quality"), held(sweep, "tiny", sweep="search")
+    ticks = [stored_training(own, "tiny", f"2026-01-{day}T03:00:00+00:00", schedule=day) for day in ("04", "11")]
+    by_hand, again = stored_training(own, "tiny"), stored_training(own, "tiny", "to be sure")
+    fall, trial = (
+        stored_training(own, "other", "quality 0123456789ab", renewal="quality"),
+        stored_training(sweep, "tiny", sweep="search"),
+    )
     trial = TrainingStore(trial.folder.rename(trial.folder.with_name("search-0123.7")))
     owners, prices = {"tiny": "team:a", "other": "team:b", "search": "team:c"}, Prices("EUR", on_demand=2.0, spot=0.5)
 
     def sums(column: str) -> dict[str | int | None, float]:
         query = f"SELECT {column}, sum(rank_hours), sum(money) FROM cost GROUP BY ALL"
-        found = account_tables.ask([*ticks, by_hand, again, fall, trial], query, prices, owners)[1]
-        assert all(money == pytest.approx(2 * hours) for _, hours, money in found)
-        return {name: hours for name, hours, _ in found}
+        rows = account_tables.ask([*ticks, by_hand, again, fall, trial], query, prices, owners)[1]
+        assert all(money == pytest.approx(2 * hours) for _, hours, money in rows)
+        return {name: hours for name, hours, _ in rows}
 
     def of(*stores: TrainingStore) -> Any:
-        hours = [found.rank_hours for each in stores if (found := cost_if_any(each.folder)) is not None]
+        hours = [cost.rank_hours for store in stores if (cost := cost_if_any(store.folder)) is not None]
         assert len(hours) == len(stores) and min(hours) > 0
         return pytest.approx(sum(hours))
 
@@ -187,7 +190,7 @@ def test_costs_add_up_by_training_trial_team_and_cause(tmp_path: Path) -> None:
     }
     assert sums("team") == {"team:a": of(*ticks, by_hand, again), "team:b": of(fall), "team:c": of(trial)}
     assert sums("trial") == {None: of(*ticks, by_hand, again, fall), 7: of(trial)}
-    assert sums("training") == {each.id: of(each) for each in (*ticks, by_hand, again, fall, trial)}
+    assert sums("training") == {store.id: of(store) for store in (*ticks, by_hand, again, fall, trial)}
 
 
 @pytest.mark.slow
@@ -195,7 +198,7 @@ def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: La
     """The wall clock is this test's own: from when it wants the training to when it sees the end."""
     before = time.time()
     store = lab.wanted(numbers(ENDLESS))
-    wanted = time.time()
+    begun = time.time()
     lab.advance(store, Action.SUBMIT)
     for start in (1, 2, 3):  # the supervisor or the control plane starts it again
         until(lambda start=start: len(happened(store, "stepped")) >= start, f"step of start {start}")  # type: ignore[misc]
@@ -204,12 +207,12 @@ def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: La
             [rank] = marked.running("slipway.trainer")
             os.kill(rank, signal.SIGKILL)
     lab.stopped(store)
-    seen, account = time.time(), accounts.of(store.folder)
+    looked_at, account = time.time(), accounts.of(store.folder)
     assert sum(account.seconds.values()) == pytest.approx(account.wall, rel=1e-3)
-    assert before <= account.begin <= wanted and wanted < account.end <= seen
+    assert before <= account.begin <= begun and begun < account.end <= looked_at
     assert len(account.interruptions) == 2
-    kept = {event["step"]: event["incarnation"] for event in happened(store, "step")}
-    assert (account.seconds.get("repeated", 0.0) > 0) == (len(happened(store, "step")) > len(kept))
+    incarnation_by_step = {event["step"]: event["incarnation"] for event in happened(store, "step")}
+    assert (account.seconds.get("repeated", 0.0) > 0) == (len(happened(store, "step")) > len(incarnation_by_step))
     assert {"steps", "starting"} <= set(account.seconds)
     # None is in the queue where the process began before the control plane had written that it was submitted.
     imports = account.seconds.get("queue", 0.0) + account.seconds["starting"]

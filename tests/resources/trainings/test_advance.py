@@ -297,7 +297,7 @@ def test_a_training_whose_snapshot_is_away_goes_on_by_itself_when_the_snapshot_i
     store = lab.wanted(numbers(BRIEF), failures=1)
     lab.advance(store, Action.RECORD)
     [failed] = store.read().failures
-    assert str(manifest) in failed.reason and store.read().wanted
+    assert str(manifest) in failed.reason and store.read().should_run
     (lab.root / "away").rename(manifest)
     assert lab.advance(store)[-1] is Action.DONE
     ended = store.exit()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipway.resources.trainings import branching
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.checkpoint.retention import holds
 from slipway.trainer.elastic import skipped_batches
@@ -18,7 +18,7 @@ from slipway.trainer.record.changes import AppliedChange
 from slipway.trainer.record.fence import Commit, Token
 from tests.resources.trainings.lab import numbers
 
-TERMS = Terms(1, 1, 1, 60.0, 3)
+RUN_POLICY = RunPolicy(1, 1, 1, 60.0, 3)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> Trainings:
 @pytest.fixture
 def parent(root: Trainings) -> TrainingStore:
     """A training with checkpoints at steps 10 and 20."""
-    store = root.propose(Specification("tiny", numbers(100), "0" * 64, "1" * 64), TERMS)
+    store = root.propose(Specification("tiny", numbers(100), "0" * 64, "1" * 64), RUN_POLICY)
     fence.claim(store.folder, Token(1), nodes=("node-0",), cause="a test", by="test")
     for step in (10, 20):
         fence.commit(store.folder, Commit(step, Token(1), f"checkpoints/{store.id}/{step}", f"{step:064d}"))
@@ -38,7 +38,7 @@ def parent(root: Trainings) -> TrainingStore:
 
 def branch(root: Trainings, parent: TrainingStore, step: int = 10, name: str = "", **given: Any) -> TrainingStore:
     fields = {field.replace("__", "."): value for field, value in given.items()}
-    return branching.branch(root, parent, branching.commit_at(parent, step), fields, TERMS, "ada", name, "abc")
+    return branching.branch(root, parent, branching.commit_at(parent, step), fields, RUN_POLICY, "ada", name, "abc")
 
 
 def test_a_branch_is_a_training_of_its_own_that_names_the_parents_commit_by_its_digest(
@@ -49,8 +49,8 @@ def test_a_branch_is_a_training_of_its_own_that_names_the_parents_commit_by_its_
     assert specification.branch is not None and child.id != parent.id
     assert (specification.branch.training, specification.branch.step) == (parent.id, 10)
     assert specification.branch.manifest == f"{10:064d}" and specification.branch.revision == "abc"
-    assert specification.numbers["optimiser"]["learning_rate"] == 0.5
-    assert child.terms().origin["changed"] == {"optimiser.learning_rate": [0.01, 0.5]}
+    assert specification.identity_config["optimiser"]["learning_rate"] == 0.5
+    assert child.run_policy().origin["changed"] == {"optimiser.learning_rate": [0.01, 0.5]}
 
 
 def test_the_same_branch_is_the_same_training_and_another_commit_change_or_name_is_another(
@@ -58,7 +58,7 @@ def test_the_same_branch_is_the_same_training_and_another_commit_change_or_name_
 ):
     same = {branch(root, parent).id for _ in range(2)}
     others = [branch(root, parent, 20), branch(root, parent, run__steps=200), branch(root, parent, name="again")]
-    assert len(same) == 1 and len(same | {each.id for each in others}) == 4
+    assert len(same) == 1 and len(same | {other.id for other in others}) == 4
 
 
 def test_a_training_that_is_no_branch_has_the_id_that_it_always_had():
@@ -118,7 +118,9 @@ def test_a_branch_has_what_its_parent_had_changed_by_that_step_and_not_what_came
     for number, step, rate in ((1, 15, 0.5), (2, 30, 0.25)):
         pairs = {"optimiser.learning_rate": (0.01, rate)}
         changes.record(parent.folder, AppliedChange(number, step, Token(1), pairs))
-    rates = [branch(root, parent, step).specification().numbers["optimiser"]["learning_rate"] for step in (10, 20)]
+    rates = [
+        branch(root, parent, step).specification().identity_config["optimiser"]["learning_rate"] for step in (10, 20)
+    ]
     assert rates == [0.01, 0.5]
 
 
@@ -144,10 +146,10 @@ def test_the_parents_checkpoint_is_held_until_the_branch_has_one_that_lasts(root
 
 def test_a_trial_that_continues_another_one_has_the_id_that_its_sweep_gives_it(root: Trainings, parent: TrainingStore):
     commit = branching.commit_at(parent, 10)
-    given = dataclasses.replace(TERMS, origin={"sweep": "search-1", "trial": 4})
-    child = branching.branch(root, parent, commit, {}, given, "sweep", id="search-1.4")
+    run_policy = dataclasses.replace(RUN_POLICY, origin={"sweep": "search-1", "trial": 4})
+    child = branching.branch(root, parent, commit, {}, run_policy, "sweep", id="search-1.4")
     assert child.id == "search-1.4" and child.specification().branch is not None
-    assert {**given.origin, "branch": f"{parent.id}@10"}.items() <= dict(child.terms().origin).items()
+    assert {**run_policy.origin, "branch": f"{parent.id}@10"}.items() <= dict(child.run_policy().origin).items()
     assert holds.reasons(parent.folder, commit.name, time.time())
 
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from slipway.resources.trainings.budgets import LONGEST_HELD_REST, LONGEST_REST, exhausted, held, rest_seconds
+from slipway.resources.trainings.budgets import (
+    LONGEST_HELD_REST,
+    LONGEST_REST,
+    exceeded_budget,
+    exhausted,
+    rest_seconds,
+)
 from slipway.trainer.record import causes
 
 pytestmark = pytest.mark.pure
@@ -78,7 +84,7 @@ def test_a_training_with_a_checkpoint_is_ended_only_for_what_lies_in_itself(kind
 
 @EVERY
 def test_what_does_not_end_a_training_holds_it_back_where_it_is_counted(kind: str):
-    assert bool(held(MANY * [kind], 3, {})) is (causes.cause(kind).factor is not None)
+    assert bool(exceeded_budget(MANY * [kind], 3, {})) is (causes.cause(kind).factor is not None)
 
 
 @EVERY

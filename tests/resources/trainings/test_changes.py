@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from slipway.resources.trainings.records import Terms, changes_sentence, takes_effect, term_changes
+from slipway.resources.trainings.records import RunPolicy, changes_sentence, policy_changes, takes_effect
 
 pytestmark = pytest.mark.pure
 
-TERMS = Terms(
+RUN_POLICY = RunPolicy(
     1,
     2,
     8,
@@ -20,26 +20,26 @@ TERMS = Terms(
 )
 
 
-def changed(**fields: Any) -> Terms:
-    return dataclasses.replace(TERMS, **fields)
+def changed(**fields: Any) -> RunPolicy:
+    return dataclasses.replace(RUN_POLICY, **fields)
 
 
 def test_equal_terms_have_no_changes_whatever_their_origin_and_their_edition():
-    assert term_changes(TERMS, changed(origin={"sweep": "s"}, edition=7, fields=[])) == {}
+    assert policy_changes(RUN_POLICY, changed(origin={"sweep": "s"}, edition=7, fields=[])) == {}
 
 
 def test_a_change_is_named_by_the_way_to_it():
     storage = {"storage": {"nvme": {"minutes": 5, "last": 2}, "key_file": ""}}
-    assert term_changes(TERMS, changed(operation=storage)) == {"operation.storage.nvme.minutes": (15, 5)}
-    assert term_changes(TERMS, changed(kubernetes={"resources": {"nvidia.com/gpu": "1"}})) == {
+    assert policy_changes(RUN_POLICY, changed(operation=storage)) == {"operation.storage.nvme.minutes": (15, 5)}
+    assert policy_changes(RUN_POLICY, changed(kubernetes={"resources": {"nvidia.com/gpu": "1"}})) == {
         "kubernetes.queue": ("night", None),
         "kubernetes.resources.nvidia.com/gpu": ("8", "1"),
     }
 
 
 def test_changes_are_said_in_one_line():
-    found = term_changes(TERMS, changed(max_nodes=4, kubernetes={"resources": {"nvidia.com/gpu": "8"}}))
-    assert changes_sentence(found) == 'max_nodes: 2 to 4, kubernetes.queue: "night" to nothing'
+    differences = policy_changes(RUN_POLICY, changed(max_nodes=4, kubernetes={"resources": {"nvidia.com/gpu": "8"}}))
+    assert changes_sentence(differences) == 'max_nodes: 2 to 4, kubernetes.queue: "night" to nothing'
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_changes_are_said_in_one_line():
     ],
 )
 def test_what_a_job_was_started_with_holds_until_the_next_one(fields: dict[str, Any], said: str):
-    assert takes_effect(term_changes(TERMS, changed(**fields))) == said
+    assert takes_effect(policy_changes(RUN_POLICY, changed(**fields))) == said

@@ -32,8 +32,8 @@ def numbers(code: str) -> dict[str, Any]:
 def test_code_is_kept_by_its_content_alone(code: Path, tmp_path: Path):
     first = keep_code(code, tmp_path / "durable")
     assert keep_code(code.rename(tmp_path / "elsewhere"), tmp_path / "durable") == first
-    kept = code_folder(first, tmp_path / "durable")
-    assert {str(path.relative_to(kept)) for path in kept.rglob("*.py")} == {"train.py", "parts/model.py"}
+    code_copy = code_folder(first, tmp_path / "durable")
+    assert {str(path.relative_to(code_copy)) for path in code_copy.rglob("*.py")} == {"train.py", "parts/model.py"}
 
 
 def test_an_edit_is_other_code_and_leaves_what_was_kept(code: Path, tmp_path: Path):
@@ -61,10 +61,10 @@ def test_a_folder_that_holds_more_than_code_is_refused(code: Path, tmp_path: Pat
 
 
 def test_kept_code_that_was_changed_is_not_run(code: Path, tmp_path: Path):
-    kept = code_folder(keep_code(code, tmp_path), tmp_path)
-    (kept / "train.py").write_text("print('there')\n")
-    with pytest.raises(ValueError, match=f"{kept}: found code of the digest "):
-        code_folder(kept.name, tmp_path)
+    code_copy = code_folder(keep_code(code, tmp_path), tmp_path)
+    (code_copy / "train.py").write_text("print('there')\n")
+    with pytest.raises(ValueError, match=f"{code_copy}: found code of the digest "):
+        code_folder(code_copy.name, tmp_path)
 
 
 def test_a_symbolic_link_is_refused_and_nothing_of_what_it_points_to_is_kept(code: Path, tmp_path: Path):
@@ -83,35 +83,35 @@ def test_a_symbolic_link_is_refused_and_nothing_of_what_it_points_to_is_kept(cod
 
 
 def test_a_symbolic_link_among_the_kept_code_is_not_run(code: Path, tmp_path: Path):
-    kept = code_folder(keep_code(code, tmp_path), tmp_path)
-    (kept / "train.py").rename(tmp_path / "train.py")
-    (kept / "train.py").symlink_to(tmp_path / "train.py")
+    code_copy = code_folder(keep_code(code, tmp_path), tmp_path)
+    (code_copy / "train.py").rename(tmp_path / "train.py")
+    (code_copy / "train.py").symlink_to(tmp_path / "train.py")
     with pytest.raises(ValueError, match="found a symbolic link"):
-        code_folder(kept.name, tmp_path)
+        code_folder(code_copy.name, tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["torn", "missing", "more", "a link", "a file", "gone", "not executable"])
 def test_kept_code_that_is_torn_is_made_again(code: Path, tmp_path: Path, damage: str):
     (code / "train.py").chmod(0o755)
     name = keep_code(code, tmp_path)
-    kept = code_folder(name, tmp_path)
+    code_copy = code_folder(name, tmp_path)
     match damage:
         case "torn":
-            os.truncate(kept / "train.py", 3)
+            os.truncate(code_copy / "train.py", 3)
         case "missing":
-            (kept / "parts" / "model.py").unlink()
+            (code_copy / "parts" / "model.py").unlink()
         case "more":
-            (kept / "more.py").touch()
+            (code_copy / "more.py").touch()
         case "a link":
-            kept.rename(tmp_path / "elsewhere").joinpath("x").touch()
-            kept.symlink_to(tmp_path / "elsewhere")
+            code_copy.rename(tmp_path / "elsewhere").joinpath("x").touch()
+            code_copy.symlink_to(tmp_path / "elsewhere")
         case "a file":
-            shutil.rmtree(kept)
-            kept.touch()
+            shutil.rmtree(code_copy)
+            code_copy.touch()
         case "gone":
-            shutil.rmtree(kept)
+            shutil.rmtree(code_copy)
         case "not executable":
-            (kept / "train.py").chmod(0o644)
+            (code_copy / "train.py").chmod(0o644)
     with pytest.raises(ValueError, match=name):
         code_folder(name, tmp_path)
     assert keep_code(code, tmp_path) == name
@@ -144,6 +144,6 @@ def test_a_script_is_launched_and_taken_to_its_end(lab: Lab):
 def test_without_its_code_no_rank_starts_and_the_exit_has_the_reason(lab: Lab):
     training = lab.wanted(numbers("0" * 64))
     lab.advance(training)
-    assert not training.read().wanted
+    assert not training.read().should_run
     assert all("found nothing, expected the code of the training" in ended.reason for ended in training.read().failures)
     assert lab.launcher.poll(lab.job(training)).state is JobState.MISSING

@@ -22,8 +22,8 @@ def test_ranks_are_those_of_the_incarnation_of_the_moment():
         Stretch(0, 3600, {buckets.STEPS: 3600.0}),
         Stretch(3600, 7200, {buckets.STEPS: 1800.0, buckets.REPEATED: 1800.0}),
     )
-    found = cost_shares(known, [(0.0, 8), (3600.0, 4)])
-    assert {each.bucket: each.rank_hours for each in found} == {buckets.STEPS: 10.0, buckets.REPEATED: 2.0}
+    shares = cost_shares(known, [(0.0, 8), (3600.0, 4)])
+    assert {share.bucket: share.rank_hours for share in shares} == {buckets.STEPS: 10.0, buckets.REPEATED: 2.0}
 
 
 def test_waiting_for_nodes_a_queue_and_a_stop_cost_nothing():
@@ -33,7 +33,7 @@ def test_waiting_for_nodes_a_queue_and_a_stop_cost_nothing():
 
 def test_hours_are_reported_by_day():
     known = account(Stretch(0, 3600, {buckets.STEPS: 3600.0}), Stretch(3600 + DAY, 7200 + DAY, {buckets.STEPS: 3600.0}))
-    days = [each.day for each in cost_shares(known, [(0.0, 1)])]
+    days = [share.day for share in cost_shares(known, [(0.0, 1)])]
     assert days == [datetime.date(1970, 1, 1), datetime.date(1970, 1, 2)]
 
 

@@ -40,13 +40,13 @@ def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_i
     until(lambda: lab.control().supersede(store, store.read(), HUNG, BY), "the nodes to answer")
     lab.advance(store, Action.SUBMIT)
     lab.launcher.release(lab.job(store, 1))
-    found = folder.manifests(store.folder, INCIDENT)
-    assert [each.node for each in found] == ["node-0", "node-1"]
-    frozen, waits = (seen(found, each) for each in (pid, other))
-    assert frozen.rank.state == "stopped" and waits.rank.exchange
-    written = folder.text(store.folder, INCIDENT, waits.node, "stacks.txt")
+    manifests = folder.manifests(store.folder, INCIDENT)
+    assert [manifest.node for manifest in manifests] == ["node-0", "node-1"]
+    frozen, waiting_rank = (seen_rank(manifests, process) for process in (pid, other))
+    assert frozen.rank.state == "stopped" and waiting_rank.rank.exchange
+    written = folder.text(store.folder, INCIDENT, waiting_rank.node, "stacks.txt")
     assert "loop.py" in written and "train_step" in written
-    assert "MemTotal" in folder.text(store.folder, INCIDENT, waits.node, "health.txt")
+    assert "MemTotal" in folder.text(store.folder, INCIDENT, waiting_rank.node, "health.txt")
     assert '"heartbeats"' in folder.text(store.folder, INCIDENT, frozen.node, "figures.json")
     assert "it is stopped" in frozen.lacking[f"stacks of rank {frozen.rank.rank}"]
     [suspect] = incidents.suspected(store.folder, INCIDENT)
@@ -54,7 +54,7 @@ def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_i
     record = records.read(store.folder, INCIDENT)
     assert (record.kind, record.ranks, record.nodes) == (causes.HUNG, (frozen.rank.rank,), (frozen.node,))
     assert [event["id"] for event in happened(store, "incident")] == [INCIDENT]
-    assert sum(sum(each.files.values()) for each in found) < 2 * folder.MOST_BYTES
+    assert sum(sum(manifest.files.values()) for manifest in manifests) < 2 * folder.MOST_BYTES
     lab.stopped(store)
 
 
@@ -66,7 +66,7 @@ def test_a_rank_that_crashes_leaves_its_stack_while_the_ranks_start_anew(lab: La
     [rank] = marked.running("slipway.trainer")
     os.kill(rank, signal.SIGSEGV)
     [manifest] = until(lambda: folder.manifests(store.folder, INCIDENT), "the evidence")
-    assert [(each.pid, each.state) for each in manifest.ranks] == [(rank, "ended")]
+    assert [(seen_rank.pid, seen_rank.state) for seen_rank in manifest.ranks] == [(rank, "ended")]
     assert "Fatal Python error: Segmentation fault" in folder.text(store.folder, INCIDENT, manifest.node, "stacks.txt")
     record = records.read(store.folder, INCIDENT)
     assert "SIGSEGV" in record.reason and record.ranks == (0,)
@@ -91,9 +91,14 @@ class SeenRank:
     lacking: Mapping[str, str]
 
 
-def seen(found: list[folder.DiagnosisManifest], pid: int) -> SeenRank:
+def seen_rank(manifests: list[folder.DiagnosisManifest], pid: int) -> SeenRank:
     """The rank of this process."""
-    [only] = [SeenRank(rank, each.node, each.lacking) for each in found for rank in each.ranks if rank.pid == pid]
+    [only] = [
+        SeenRank(rank, manifest.node, manifest.lacking)
+        for manifest in manifests
+        for rank in manifest.ranks
+        if rank.pid == pid
+    ]
     return only
 
 

@@ -26,7 +26,7 @@ from slipway.resources.trainings.control import MISSING_GRACE_SECONDS, TrainingC
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.faults import TrainingFault
 from slipway.resources.trainings.job import Paths, job_name, keep_code
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from tests.conftest import Marked, until
 from tests.kubernetes.simulated.cluster import Cluster
@@ -66,7 +66,7 @@ class Lab:
         chosen = {"no_progress_seconds": 600, "failures_without_checkpoint": 1, **terms}
         # The cluster outlives the test: each has a training, and so jobs, of its own.
         specification = Specification("tiny", numbers, SNAPSHOT, "", cause=self.durable.name)
-        store = Trainings(self.durable / "trainings").propose(specification, Terms(1, 1, 1, **chosen))  # type: ignore[arg-type]
+        store = Trainings(self.durable / "trainings").propose(specification, RunPolicy(1, 1, 1, **chosen))  # type: ignore[arg-type]
         store.want("run", BY, "the test wants it")
         return store
 
@@ -92,9 +92,9 @@ class Lab:
         return names.object_name(job_of(store, 1))
 
     def fault(self, store: TrainingStore) -> TrainingFault:
-        found = until(lambda: self.control.fault(store.read(), self.fleet.nodes()), "the fault to be seen")
-        assert found is not None
-        return found
+        observed_fault = until(lambda: self.control.fault(store.read(), self.fleet.nodes()), "the fault to be seen")
+        assert observed_fault is not None
+        return observed_fault
 
     def superseded(self, store: TrainingStore) -> TrainingFault:
         """Give up what is at fault, and see the next incarnation at work."""
@@ -250,7 +250,7 @@ def test_a_training_that_fits_nowhere_is_reported_after_a_while_and_not_given_up
     waiting = lab.control.overdue(store.read())
     assert waiting is not None and "Insufficient nvidia.com/gpu" in waiting.reason
     assert waiting.incarnation == 1 and waiting.seconds > 600
-    assert lab.control.advance(store, BY) is Action.WAIT and store.read().wanted
+    assert lab.control.advance(store, BY) is Action.WAIT and store.read().should_run
 
 
 def test_a_job_offered_to_nodes_that_have_gone_since_is_offered_to_those_that_came(lab: Lab):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slipway.resources.trainings.decision import Action
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.record import causes, fence, heartbeat
 from tests.accesses import accesses
@@ -15,8 +15,8 @@ from tests.resources.trainings.lab import BRIEF, BY, ENDLESS, Lab, numbers, unti
 
 @pytest.fixture
 def store(tmp_path: Path) -> TrainingStore:
-    terms = Terms(1, 1, 1, no_progress_seconds=60, failures_without_checkpoint=3)
-    return Trainings(tmp_path / "trainings").propose(Specification("tiny", numbers(20), "a" * 64, "b" * 64), terms)
+    run_policy = RunPolicy(1, 1, 1, no_progress_seconds=60, failures_without_checkpoint=3)
+    return Trainings(tmp_path / "trainings").propose(Specification("tiny", numbers(20), "a" * 64, "b" * 64), run_policy)
 
 
 def fail(store: TrainingStore, incarnation: int) -> None:
@@ -28,9 +28,9 @@ def commit(store: TrainingStore, step: int, incarnation: int) -> None:
     fence.commit(store.folder, fence.Commit(step, fence.Token(incarnation), f"checkpoints/{step}", "c" * 64))
 
 
-def assert_read_once(found: Counter[str]) -> None:
-    assert found, "nothing was read"
-    assert {path: count for path, count in found.items() if count > 1} == {}
+def assert_read_once(read_counts: Counter[str]) -> None:
+    assert read_counts, "nothing was read"
+    assert {path: count for path, count in read_counts.items() if count > 1} == {}
 
 
 @pytest.mark.slow
@@ -38,10 +38,10 @@ def test_a_running_training_is_read_once_in_an_advance(lab: Lab):
     store = lab.wanted(numbers(ENDLESS))
     lab.started(store)
     until_committed(store, 2)
-    with accesses.below(store.folder) as found:
+    with accesses.below(store.folder) as read_counts:
         assert lab.control().advance(store, BY) is Action.WAIT
-    assert_read_once(found)
-    assert len(found) <= 7
+    assert_read_once(read_counts)
+    assert len(read_counts) <= 7
     lab.stopped(store)
 
 
@@ -51,9 +51,9 @@ def test_a_training_that_failed_is_read_once_in_an_advance_that_finds_no_node(la
         fail(store, incarnation)
     for node in lab.fleet.names:
         lab.fleet.mark_lost(node, "a test")
-    with accesses.below(store.folder) as found:
+    with accesses.below(store.folder) as read_counts:
         assert lab.control().advance(store, BY) is Action.WAIT
-    assert_read_once(found)
+    assert_read_once(read_counts)
 
 
 def test_a_part_that_is_asked_for_twice_is_read_once(store: TrainingStore):
@@ -61,14 +61,14 @@ def test_a_part_that_is_asked_for_twice_is_read_once(store: TrainingStore):
     store.claim(2, ("node-0",), "a test", "test")
     commit(store, 10, incarnation=2)
     heartbeat.Heartbeat(store.folder, fence.Token(2), rank=0).beat("training", 1)
-    with accesses.below(store.folder) as found:
+    with accesses.below(store.folder) as read_counts:
         facts = store.read()
         for _ in range(2):
-            assert facts.specification.recipe == "tiny" and facts.terms.min_nodes == 1
-            assert [each.step for each in facts.commits_on("durable")] == [10]
+            assert facts.specification.recipe == "tiny" and facts.run_policy.min_nodes == 1
+            assert [durable_commit.step for durable_commit in facts.commits_on("durable")] == [10]
             assert facts.beats
             assert not facts.reported and facts.failures_without_checkpoint == 0
-    twice = {path for path, count in found.items() if count > 1}
+    twice = {path for path, count in read_counts.items() if count > 1}
     assert {path for path in twice if path.endswith((".json", ".jsonl"))} == set()
 
 

@@ -44,8 +44,8 @@ def test_a_dead_node_under_a_job_is_lost():
 
 
 def test_a_node_that_left_the_fleet_is_lost_too():
-    found = lost(ON_TWO, by_name(READY[:1]))
-    assert found is not None and found.cause == "node b is lost: it left the fleet"
+    fault = lost(ON_TWO, by_name(READY[:1]))
+    assert fault is not None and fault.cause == "node b is lost: it left the fleet"
 
 
 def test_a_cordoned_node_is_not_lost():
@@ -71,9 +71,9 @@ def test_a_job_that_does_not_run_loses_no_node(state: JobState):
 
 
 def test_a_job_that_waits_again_after_its_trainers_had_begun_was_pre_empted():
-    waits = Status(JobState.PENDING, reason="suspended: queue gpus has not admitted it")
-    assert pre_empted(waits, begun=True) == TrainingFault(
-        f"pre-empted: {waits.reason}", (), disrupted=True, kind=causes.DISRUPTED
+    suspended = Status(JobState.PENDING, reason="suspended: queue gpus has not admitted it")
+    assert pre_empted(suspended, begun=True) == TrainingFault(
+        f"pre-empted: {suspended.reason}", (), disrupted=True, kind=causes.DISRUPTED
     )
 
 
@@ -83,8 +83,8 @@ def test_a_job_that_waits_for_the_first_time_was_not_pre_empted():
 
 
 def test_a_job_that_waits_for_nodes_that_are_not_ready_any_more_is_stranded():
-    found = stranded(Status(JobState.PENDING), ("a", "b"), [READY[0], DEAD, READY[2]], needed=2)
-    assert found == TrainingFault(
+    fault = stranded(Status(JobState.PENDING), ("a", "b"), [READY[0], DEAD, READY[2]], needed=2)
+    assert fault == TrainingFault(
         "found 1 of the nodes that it may run on ready, expected 2 or more", (), disrupted=True, kind=causes.DISRUPTED
     )
 
@@ -94,39 +94,39 @@ def test_a_job_that_waits_for_occupied_nodes_is_not_stranded():
     assert stranded(Status(JobState.RUNNING), ("a", "b"), [DEAD], needed=2) is None
 
 
-def seen(phase: str, age: float, rank: int = 0, step: int = 3, done: int = 0) -> Sight:
+def sight(phase: str, age: float, rank: int = 0, step: int = 3, done: int = 0) -> Sight:
     return Sight(rank, RankPlace(phase, step, done), age)
 
 
-def found(sights: list[Sight], **given: float) -> TrainingFault | None:
+def fault_of(sights: list[Sight], **given: float) -> TrainingFault | None:
     return stuck(ON_TWO, sights, lambda phase: phases.deadline(phase, 60.0, given))
 
 
 def test_ranks_that_stay_at_a_step_past_its_deadline_have_hung_and_that_is_their_own_fault():
-    assert found([seen("training", 59)]) is None
+    assert fault_of([sight("training", 59)]) is None
     cause = "no progress for 61 s (the deadline is 60 s): rank 0 is training after step 3"
-    assert found([seen("training", 61)]) == TrainingFault(cause, ("a", "b"), kind=causes.HUNG)
+    assert fault_of([sight("training", 61)]) == TrainingFault(cause, ("a", "b"), kind=causes.HUNG)
 
 
 def test_only_a_job_that_runs_has_hung():
-    late = [seen("training", 61)]
+    late = [sight("training", 61)]
     assert stuck(Status(JobState.PENDING), late, lambda _: 60.0) is None
 
 
 def test_one_rank_that_moves_is_a_sign_of_life_of_all():
-    assert found([seen("training", 900), seen("training", 5, rank=1)]) is None
+    assert fault_of([sight("training", 900), sight("training", 5, rank=1)]) is None
 
 
 @pytest.mark.parametrize(
     "phase", ["staging", "building", "restoring", "compiling", "validating", "committing", "copying"]
 )
 def test_what_takes_long_beside_the_steps_has_a_deadline_of_its_own(phase: str):
-    assert found([seen(phase, 120)]) is None
-    assert found([seen(phase, 10_000)]) is not None
+    assert fault_of([sight(phase, 120)]) is None
+    assert fault_of([sight(phase, 10_000)]) is not None
 
 
 def test_the_fault_names_phase_progress_and_deadline():
-    fault = found([seen("restoring", 901, rank=3, step=0, done=1_250_000_000)])
+    fault = fault_of([sight("restoring", 901, rank=3, step=0, done=1_250_000_000)])
     assert fault is not None
     assert (
         fault.cause == "no progress for 901 s (the deadline is 900 s): rank 3 is restoring after step 0, 1.25 GB done"
@@ -134,17 +134,17 @@ def test_the_fault_names_phase_progress_and_deadline():
 
 
 def test_a_recipe_may_give_a_phase_another_deadline():
-    assert found([seen("compiling", 5000)], compiling=7200.0) is None
-    assert found([seen("compiling", 50)], compiling=40.0) is not None
+    assert fault_of([sight("compiling", 5000)], compiling=7200.0) is None
+    assert fault_of([sight("compiling", 50)], compiling=40.0) is not None
 
 
 def test_no_phase_has_less_time_than_a_step():
-    assert stuck(ON_TWO, [seen("staging", 3000)], lambda phase: phases.deadline(phase, 3600.0, {})) is None
+    assert stuck(ON_TWO, [sight("staging", 3000)], lambda phase: phases.deadline(phase, 3600.0, {})) is None
 
 
 def test_before_the_first_heartbeat_the_job_has_time_to_start():
-    assert found([Sight(None, RankPlace("starting", 0), 120.0)]) is None
-    fault = found([Sight(None, RankPlace("starting", 0), 1201.0)])
+    assert fault_of([Sight(None, RankPlace("starting", 0), 120.0)]) is None
+    fault = fault_of([Sight(None, RankPlace("starting", 0), 1201.0)])
     assert fault is not None and fault.cause.endswith("starting, no rank has written a heartbeat")
 
 
@@ -166,12 +166,12 @@ def test_the_sentence_about_many_missing_nodes_names_some_of_them():
 FAILED = Status(JobState.FAILED, reason="node a ended with exit code 1")
 
 
-def said(kind: str, reason: str = "a reason") -> RankEnd:
+def rank_end(kind: str, reason: str = "a reason") -> RankEnd:
     return RankEnd(1, kind, reason, 57, "b", 0.0)
 
 
 def test_a_rank_that_was_asked_to_stop_makes_no_failure_of_its_job():
-    end = said(causes.ASKED, "asked to stop by SIGTERM")
+    end = rank_end(causes.ASKED, "asked to stop by SIGTERM")
     assert verdict(True, FAILED, False, end) == EndVerdict(
         "stopped", "b was asked to stop by SIGTERM, at step 57", causes.ASKED, disrupted=True
     )
@@ -179,7 +179,7 @@ def test_a_rank_that_was_asked_to_stop_makes_no_failure_of_its_job():
 
 @pytest.mark.parametrize("kind", [causes.CONFIGURATION, causes.MACHINE, causes.ANSWERED, causes.OUT_OF_MEMORY])
 def test_a_failure_has_the_class_that_its_ranks_gave(kind: str):
-    assert verdict(True, FAILED, False, said(kind)) == EndVerdict("failed", FAILED.reason, kind)
+    assert verdict(True, FAILED, False, rank_end(kind)) == EndVerdict("failed", FAILED.reason, kind)
 
 
 def test_a_failure_of_which_no_rank_said_anything_is_of_unknown_class():
@@ -189,17 +189,19 @@ def test_a_failure_of_which_no_rank_said_anything_is_of_unknown_class():
 def test_what_the_launcher_has_seen_counts_where_the_ranks_have_no_word_or_were_only_asked_to_end():
     store_died = replace(FAILED, kind=causes.NETWORK)
     assert verdict(True, store_died, False, None).kind == causes.NETWORK
-    assert verdict(True, store_died, False, said(causes.ASKED)) == EndVerdict("failed", FAILED.reason, causes.NETWORK)
-    assert verdict(True, store_died, False, said(causes.PROGRAM)).kind == causes.PROGRAM
+    assert verdict(True, store_died, False, rank_end(causes.ASKED)) == EndVerdict(
+        "failed", FAILED.reason, causes.NETWORK
+    )
+    assert verdict(True, store_died, False, rank_end(causes.PROGRAM)).kind == causes.PROGRAM
 
 
 def test_an_eviction_is_a_disruption_whatever_the_ranks_said():
-    found = verdict(True, FAILED, True, said(causes.ASKED))
-    assert (found.outcome, found.kind, found.disrupted) == ("failed", causes.DISRUPTED, True)
+    end = verdict(True, FAILED, True, rank_end(causes.ASKED))
+    assert (end.outcome, end.kind, end.disrupted) == ("failed", causes.DISRUPTED, True)
 
 
 def test_what_is_not_wanted_any_more_was_stopped():
-    assert verdict(False, FAILED, False, said(causes.PROGRAM)).kind == causes.ASKED
+    assert verdict(False, FAILED, False, rank_end(causes.PROGRAM)).kind == causes.ASKED
 
 
 def test_a_job_deleted_by_hand_is_a_class_of_its_own():
@@ -300,7 +302,7 @@ def test_the_ranks_for_which_the_others_wait_are_those_behind_or_not_in_an_excha
 
 
 def test_a_tier_that_does_not_answer_is_no_fault_of_the_program():
-    fault = found([seen("restoring", 901)])
+    fault = fault_of([sight("restoring", 901)])
     assert fault is not None and fault.kind == causes.STORAGE
 
 

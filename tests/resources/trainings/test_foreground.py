@@ -50,8 +50,13 @@ def test_the_mark_that_a_generation_is_over_is_reported_with_its_reason_or_not_a
 
 def test_an_incident_is_reported_with_its_class_its_nodes_and_what_was_done(tmp_path: Path):
     store = homes.ended(Home(tmp_path), "tiny", "succeeded", "all steps done", 100)
-    seen = {"kind": causes.OUT_OF_MEMORY, "cause": "no memory\nat step 51", "nodes": ["node-1"], "action": "went on"}
-    note(store, "rank-0", "incident", id="x", step=51, **seen)
+    incident = {
+        "kind": causes.OUT_OF_MEMORY,
+        "cause": "no memory\nat step 51",
+        "nodes": ["node-1"],
+        "action": "went on",
+    }
+    note(store, "rank-0", "incident", id="x", step=51, **incident)
     assert "incident (out of memory) on node-1: no memory; went on" in lines_of(store)
 
 

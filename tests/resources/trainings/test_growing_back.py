@@ -64,7 +64,7 @@ def test_a_training_takes_back_a_node_that_has_returned_and_goes_on_from_its_che
 def test_a_running_job_takes_a_lost_node_back_without_a_new_start(lab: Lab, marked: Marked, survivors: str):
     operation = {"recovery": {"survivors": survivors}, "storage": {"nvme": {"minutes": 0, "last": 1}}}
     store, watcher = lab.wanted(numbers(ENDLESS), nodes=2), Watcher(lab)
-    store.change_terms(dataclasses.replace(store.terms(), operation=operation), BY)
+    store.change_run_policy(dataclasses.replace(store.run_policy(), operation=operation), BY)
     lab.started(store)
     until_committed(store)
     kill(lab.fleet.folder, "node-1")
@@ -80,7 +80,7 @@ def test_a_running_job_takes_a_lost_node_back_without_a_new_start(lab: Lab, mark
     until(lambda: happened(store, "stepped")[-1]["step"] > 1 and len(happened(store, "divided")) == 3, "a step by both")
     facts, divided = store.read(), happened(store, "divided")
     assert facts.incarnation == 1 and not happened(store, "grown")
-    assert [{node for node, *_ in each["ranks"].values()} for each in divided] == [
+    assert [{node for node, *_ in event["ranks"].values()} for event in divided] == [
         {"node-0", "node-1"},
         {"node-0"},
         {"node-0", "node-1"},
@@ -92,7 +92,7 @@ def test_a_running_job_takes_a_lost_node_back_without_a_new_start(lab: Lab, mark
 @pytest.mark.slow
 def test_a_training_whose_recipe_forbids_it_does_not_grow(lab: Lab, marked: Marked):
     store, watcher = on_one_of_two(lab), Watcher(lab)
-    store.change_terms(dataclasses.replace(store.terms(), grow=False), BY)
+    store.change_run_policy(dataclasses.replace(store.run_policy(), grow=False), BY)
     lab.fleet.restore("node-1")
     assert not any(watcher.look(store) for _ in range(30))
     lab.stopped(store)

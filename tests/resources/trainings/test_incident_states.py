@@ -120,7 +120,7 @@ def test_the_post_mortem_has_the_whole_cause_and_no_frames_of_c_in_its_logs(lab:
 
 def began_with(tmp_path: Path, *sights: Sight) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The ranks and nodes that the incident of a hang names, where the nodes left no evidence."""
-    nodes = tuple(dict.fromkeys(each.node for each in sights))
+    nodes = tuple(dict.fromkeys(sight.node for sight in sights))
     hang = faults.stuck(Status(JobState.RUNNING, nodes=nodes), sights, lambda _: 600.0, 10.0)
     assert hang is not None
     ended = Exit(1, "failed", hang.cause, 41, "the sensor", 0.0, hang.nodes, kind=hang.kind)

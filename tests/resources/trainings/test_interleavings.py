@@ -17,7 +17,7 @@ from slipway.resources.trainings.control import TrainingControl
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.faults import TrainingFault
 from slipway.resources.trainings.job import Paths
-from slipway.resources.trainings.records import Desired, Specification, Terms
+from slipway.resources.trainings.records import Desired, RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings
 from slipway.trainer.base import codec
 from slipway.trainer.record import fence, files
@@ -27,7 +27,7 @@ from tests.schedule import Actor, Schedule
 pytestmark = pytest.mark.pure
 
 STEPS = 4
-WATCHED = {files.CLAIMS, files.COMMITS, files.EXITS, files.DESIRED, files.JOBS}
+OBSERVED_FOLDERS = {files.CLAIMS, files.COMMITS, files.EXITS, files.DESIRED, files.JOBS}
 FAULT = TrainingFault("no progress", ("node-0",))
 
 
@@ -40,10 +40,10 @@ class World:
     scheduled = False
 
     def __init__(self, seed: int, root: Path, kills: float) -> None:
-        self.schedule = Schedule(seed, WATCHED, kills)
+        self.schedule = Schedule(seed, OBSERVED_FOLDERS, kills)
         self.chance = self.schedule.chance
-        terms = Terms(1, 1, 1, no_progress_seconds=60.0, failures_without_checkpoint=1_000)
-        self.store = Trainings(root).propose(Specification("tiny", {}, "0" * 64, "0" * 64), terms)
+        run_policy = RunPolicy(1, 1, 1, no_progress_seconds=60.0, failures_without_checkpoint=1_000)
+        self.store = Trainings(root).propose(Specification("tiny", {}, "0" * 64, "0" * 64), run_policy)
         self.later = 0.0
         """Seconds by which the clock of the control plane is ahead: no rest before a start is waited for."""
         self.control = TrainingControl(self, self, Paths(root, "nvme"), clock=lambda: time.time() + self.later)
@@ -155,10 +155,10 @@ def check(world: World) -> None:
     folder = world.store.folder
     counts = {commit.name for commit in fence.commits(folder)}
     assert {commit.name for commit in world.acknowledged} <= counts
-    holder = fence.newest_claim(folder)
-    assert holder is not None
-    assert [token.incarnation for token in world.succeeded] in ([], [holder.token.incarnation])
-    ended = fence.read_exit(folder, holder.token.incarnation)
+    newest_claim = fence.newest_claim(folder)
+    assert newest_claim is not None
+    assert [token.incarnation for token in world.succeeded] in ([], [newest_claim.token.incarnation])
+    ended = fence.read_exit(folder, newest_claim.token.incarnation)
     assert ended is not None and ended.outcome == "succeeded"
     wants = [codec.read(path, Desired, "slipway.training/1").want for path in sorted(folder.glob("desired/*.json"))]
     assert all(one != next for one, next in itertools.pairwise(wants))

@@ -62,7 +62,7 @@ def test_of_a_long_ledger_the_beginning_the_end_and_a_sample_between_are_read(tm
     of_steps(tmp_path, 3000)
     read = metric_series.read_sample(tmp_path)
     steps = [event["step"] for event in read.steps]
-    assert read.events[0]["event"] == "started" and read.advice == "buy disks"
+    assert read.events[0]["event"] == "started" and read.bound == "buy disks"
     assert steps[:5] == [1, 2, 3, 4, 5] and steps[-5:] == [2996, 2997, 2998, 2999, 3000]
     assert steps == sorted(set(steps)) and 100 < len(steps) < 300
     between = [after - before for before, after in itertools.pairwise(steps)]

@@ -75,16 +75,16 @@ def test_what_was_read_is_kept_and_only_what_is_new_is_read(tmp_path: Path):
     path = tmp_path / files.LEDGER / f"{FIRST}.rank-0.jsonl"
     with journal.Journal(path, durable=False) as log:
         log.append(*(step(number) for number in range(1, 4)))
-    fold = metric_series.kept(tmp_path)
+    fold = metric_series.stored_curves(tmp_path)
     assert metric_series.read_on(tmp_path, fold) == path.stat().st_size
     metric_series.keep(tmp_path, fold)
     with journal.Journal(path, durable=False) as log:
         log.append(step(4, loss=0.5))
-    again = metric_series.kept(tmp_path)
+    again = metric_series.stored_curves(tmp_path)
     assert again == fold and 0 < metric_series.read_on(tmp_path, again) < 200
     assert again.steps == [1, 2, 3, 4]
 
 
 def test_folds_that_are_damaged_cost_a_reading_and_nothing_else(tmp_path: Path):
-    (tmp_path / metric_series.KEPT).write_bytes(b"{")
-    assert metric_series.kept(tmp_path) == CurveFold()
+    (tmp_path / metric_series.CURVES_FILE).write_bytes(b"{")
+    assert metric_series.stored_curves(tmp_path) == CurveFold()

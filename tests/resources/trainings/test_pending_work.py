@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.resources.trainings.records import Specification, Terms
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.resources.trainings.records import RunPolicy, Specification
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from slipway.trainer.record import files
 
 pytestmark = pytest.mark.pure
@@ -18,32 +18,32 @@ def known(tmp_path: Path) -> Trainings:
 
 @pytest.fixture
 def store(known: Trainings) -> TrainingStore:
-    return known.propose(Specification("tiny", {}, "a" * 64, "b" * 64), Terms(1, 1, 1, 60.0, 3))
+    return known.propose(Specification("tiny", {}, "a" * 64, "b" * 64), RunPolicy(1, 1, 1, 60.0, 3))
 
 
-def life(store: TrainingStore) -> int:
-    return store.read().life
+def desired_generation(store: TrainingStore) -> int:
+    return store.read().desired_generation
 
 
 def test_a_duty_that_is_closed_for_one_life_stays_open_for_the_next(known: Trainings, store: TrainingStore):
     known.start(store, "test", "because")
     store.want("stop", "test", "because")
-    judged = life(store)
+    judged = desired_generation(store)
     known.start(store, "test", "after all")
-    [duty] = known.with_open(Duty.RUN)
+    [duty] = known.pending_work(WorkQueue.RUN)
     duty.close(judged)
-    assert known.opened(Duty.RUN) == [store.id] and life(store) == 3
-    [duty] = known.with_open(Duty.RUN)
-    duty.close(life(store))
-    assert known.opened(Duty.RUN) == []
+    assert known.pending(WorkQueue.RUN) == [store.id] and desired_generation(store) == 3
+    [duty] = known.pending_work(WorkQueue.RUN)
+    duty.close(desired_generation(store))
+    assert known.pending(WorkQueue.RUN) == []
 
 
 def test_what_is_opened_after_the_look_up_stays_open(known: Trainings, store: TrainingStore):
     known.start(store, "test", "because")
-    [duty] = known.with_open(Duty.CHECKPOINTS)
-    known.open(store.id, Duty.CHECKPOINTS)
-    duty.close(life(store))
-    assert known.opened(Duty.CHECKPOINTS) == [store.id]
+    [duty] = known.pending_work(WorkQueue.CHECKPOINTS)
+    known.open(store.id, WorkQueue.CHECKPOINTS)
+    duty.close(desired_generation(store))
+    assert known.pending(WorkQueue.CHECKPOINTS) == [store.id]
 
 
 def test_a_starter_that_dies_before_it_wants_the_training_leaves_the_duty_of_the_life_to_come(
@@ -59,19 +59,19 @@ def test_a_starter_that_dies_before_it_wants_the_training_leaves_the_duty_of_the
         patched.setattr(TrainingStore, "want", die)
         with pytest.raises(KeyboardInterrupt):
             known.start(store, "test", "after all")
-    [duty] = known.with_open(Duty.RUN)
-    duty.close(life(store))
-    assert known.opened(Duty.RUN) == [store.id]
+    [duty] = known.pending_work(WorkQueue.RUN)
+    duty.close(desired_generation(store))
+    assert known.pending(WorkQueue.RUN) == [store.id]
 
 
 def test_a_duty_of_the_format_before_is_open_and_is_closed(known: Trainings, store: TrainingStore):
     before = known.root / ".open" / "run" / store.id
     before.parent.mkdir(parents=True)
     before.write_bytes(b"")
-    assert known.opened(Duty.RUN) == [store.id]
-    [duty] = known.with_open(Duty.RUN)
-    duty.close(life(store))
-    assert known.opened(Duty.RUN) == []
+    assert known.pending(WorkQueue.RUN) == [store.id]
+    [duty] = known.pending_work(WorkQueue.RUN)
+    duty.close(desired_generation(store))
+    assert known.pending(WorkQueue.RUN) == []
 
 
 def test_a_training_without_terms_is_not_started_and_nothing_is_owed_to_it(known: Trainings, store: TrainingStore):
@@ -79,7 +79,7 @@ def test_a_training_without_terms_is_not_started_and_nothing_is_owed_to_it(known
         path.unlink()
     with pytest.raises((ValueError, files.Unreadable), match=r"terms\.json"):
         known.start(store, "test", "because")
-    assert known.owed() == set() and store.desired() is None
+    assert known.with_pending_work() == set() and store.desired() is None
 
 
 def test_a_proposal_that_broke_off_before_its_end_is_no_training_yet(known: Trainings, monkeypatch: pytest.MonkeyPatch):
@@ -87,7 +87,7 @@ def test_a_proposal_that_broke_off_before_its_end_is_no_training_yet(known: Trai
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
         patched.setattr(records, "create", lambda *_: (_ for _ in ()).throw(OSError("full")))
-        known.propose(Specification("tiny", {}, "a" * 64, "b" * 64), Terms(1, 1, 1, 60.0, 3))
+        known.propose(Specification("tiny", {}, "a" * 64, "b" * 64), RunPolicy(1, 1, 1, 60.0, 3))
     assert known.ids() == []
 
 
@@ -96,4 +96,4 @@ def test_duties_that_cannot_be_listed_are_not_none(known: Trainings):
     folder.mkdir()
     (folder / "run").write_text("a file")
     with pytest.raises(OSError, match="cannot be listed"):
-        known.opened(Duty.RUN)
+        known.pending(WorkQueue.RUN)

@@ -50,7 +50,7 @@ def test_a_killed_supervisor_leads_to_the_next_incarnation_from_the_newest_check
     assert [action for action in lab.advance(store, Action.SUBMIT) if action is not Action.WAIT] == AGAIN
     first, second = happened(store, "claimed")
     assert "SIGKILL" in second["cause"] and first["cause"] == "first start"
-    assert [each.kind for each in incidents_of(store)] == [causes.KILLED]
+    assert [incident.kind for incident in incidents_of(store)] == [causes.KILLED]
     sealed = fence.newest_claim(store.folder).sealed  # type: ignore[union-attr]
     until(lambda: steps_done(store, 2), "the next step")
     lab.stopped(store)
@@ -81,13 +81,15 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_continued_from(lab
 
 @pytest.mark.nightly
 def test_an_interrupted_training_learns_exactly_what_one_without_interruption_does(lab: Lab, marked: Marked):
-    interrupted, whole = lab.wanted(numbers(LONG, every=50)), lab.wanted(numbers(LONG, every=LONG))
+    interrupted, uninterrupted = lab.wanted(numbers(LONG, every=50)), lab.wanted(numbers(LONG, every=LONG))
     lab.started(interrupted)
     until_committed(interrupted)
     kill_supervisor(marked)
     lab.advance(interrupted)
-    lab.advance(whole)
-    last = [[event for event in happened(store, "step") if event["step"] == LONG] for store in (interrupted, whole)]
+    lab.advance(uninterrupted)
+    last = [
+        [event for event in happened(store, "step") if event["step"] == LONG] for store in (interrupted, uninterrupted)
+    ]
     assert last[0][0]["loss"] == last[1][0]["loss"]
 
 
@@ -100,7 +102,7 @@ def test_a_killed_keeper_leads_to_the_next_incarnation(lab: Lab, marked: Marked)
     os.kill(keeper, signal.SIGKILL)
     lab.advance(store, Action.SUBMIT)
     assert happened(store, "claimed")[1]["cause"] == "incarnation 1 failed: its keeper died"
-    assert [each.kind for each in incidents_of(store)] == [causes.KILLED]
+    assert [incident.kind for incident in incidents_of(store)] == [causes.KILLED]
     until(lambda: len(marked.running("slipway.trainer")) == 1, "the one trainer")
     lab.stopped(store)
 
@@ -110,7 +112,7 @@ def test_failures_with_checkpoints_between_them_do_not_count_against_a_training(
     store = lab.wanted(numbers(ENDLESS, every=20), failures=1)
     for incarnation in (1, 2):
         lab.started(store)
-        until(lambda: incarnation in {each.token.incarnation for each in store.commits()}, "a checkpoint")  # noqa: B023
+        until(lambda: incarnation in {commit.token.incarnation for commit in store.commits()}, "a checkpoint")  # noqa: B023
         kill_supervisor(marked)
         lab.advance(store, Action.RECORD)
     assert store.read().failures_without_checkpoint == 0
@@ -149,7 +151,7 @@ def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_
     stopped = marked.running("slipway.trainer")[-1]
     os.kill(stopped, signal.SIGSTOP)
     environment = Path(f"/proc/{stopped}/environ").read_bytes().decode().split("\0")
-    [node] = [each.partition("=")[2] for each in environment if each.startswith("SLIPWAY_NODE=")]
+    [node] = [variable.partition("=")[2] for variable in environment if variable.startswith("SLIPWAY_NODE=")]
     now, written = 0.0, 0.0
     control = lab.control(watch=ProgressWatch(clock=lambda: now))
 
@@ -265,7 +267,9 @@ def test_a_trainer_that_slept_through_its_supersession_commits_nothing_that_coun
     sealed = [commit.name for commit in store.commits()]
     assert lab.control().supersede(store, store.read(), TrainingFault("no progress", ("node-0",)), BY)
     os.kill(rank, signal.SIGCONT)
-    status = until(lambda: (seen := lab.launcher.poll(lab.job(store))).state.terminal and seen, "the trainer to end")
+    status = until(
+        lambda: (job_status := lab.launcher.poll(lab.job(store))).state.terminal and job_status, "the trainer to end"
+    )
     assert status and status.state is JobState.FAILED and "exit code 3" in status.reason
     assert [commit.name for commit in store.commits()] == sealed
     assert lab.control().advance(store, BY) is Action.SUBMIT

@@ -50,8 +50,8 @@ class Lab(test_disruptions.Lab):
         return store.read().refusal is not None
 
     def waits_for(self, store: TrainingStore) -> str:
-        found = self.control.waiting(store.read())
-        return found.reason if found else ""
+        wait = self.control.waiting(store.read())
+        return wait.reason if wait else ""
 
 
 @pytest.fixture
@@ -66,7 +66,11 @@ def lab(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path, marked
 
 def incident(store: TrainingStore) -> incident_reports.IncidentReport:
     """The one incident of the platform."""
-    [report] = [each for each in incident_reports.of(store, store.read()) if each.kind == causes.PLATFORM]
+    [report] = [
+        incident_report
+        for incident_report in incident_reports.of(store, store.read())
+        if incident_report.kind == causes.PLATFORM
+    ]
     return report
 
 
@@ -76,7 +80,7 @@ def test_a_training_whose_right_is_revoked_while_its_job_is_replaced_waits_and_g
     lab.evict()
     until(lambda: lab.is_refused(store), "the refusal")
     facts = store.read()
-    assert (facts.wanted, facts.running, facts.incarnation) == (True, True, 2)
+    assert (facts.should_run, facts.running, facts.incarnation) == (True, True, 2)
     assert lab.waits_for(store).startswith("it waits for a person: ") and RULE in lab.waits_for(store)
     report = incident(store)
     assert report.state == incident_reports.WAITING and RULE in report.cause
@@ -97,10 +101,10 @@ def test_a_first_start_waits_too_with_growing_pauses_and_one_incident(lab: Lab):
         lab.step(store)
     refusal = store.read().refusal
     assert refusal is not None and refusal.count == 4
-    asked = lab.cluster.requests()["create", "configmaps"]
+    creations = lab.cluster.requests()["create", "configmaps"]
     assert lab.control.advance(store, BY) is Action.WAIT, "the pause has not passed"
-    assert lab.cluster.requests()["create", "configmaps"] == asked
-    assert store.read().wanted and incident(store).state == incident_reports.WAITING
+    assert lab.cluster.requests()["create", "configmaps"] == creations
+    assert store.read().should_run and incident(store).state == incident_reports.WAITING
     lab.cluster.allow()
     until(lambda: lab.begins(store), "the trainer")
     assert store.read().incarnation == 1
@@ -112,7 +116,7 @@ def test_a_training_whose_operator_is_being_upgraded_waits_for_it(lab: Lab):
     try:
         store = lab.wanted()
         until(lambda: lab.is_refused(store), "the refusal")
-        assert "the cluster has no jobsets.jobset.x-k8s.io" in lab.waits_for(store) and store.read().wanted
+        assert "the cluster has no jobsets.jobset.x-k8s.io" in lab.waits_for(store) and store.read().should_run
     finally:
         lab.cluster.install("jobset")
     until(lambda: lab.begins(store), "the trainer")
@@ -139,4 +143,4 @@ def test_a_start_whose_nodes_left_the_fleet_before_it_was_submitted_is_claimed_a
     claim = store.newest_claim()
     assert claim is not None and claim.nodes == NODES_OF_THE_FLEET
     [ended] = store.read().failures
-    assert ended.disrupted and "found the nodes node-7" in ended.reason and store.read().wanted
+    assert ended.disrupted and "found the nodes node-7" in ended.reason and store.read().should_run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slipway.resources.trainings.checkpoints import UNKNOWN_KEY, Resealed, reseal_all, resealing_sentences
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings
 from slipway.trainer.checkpoint.disk import encryption, publication
 from slipway.trainer.checkpoint.disk.encryption import Key, WrongKey
@@ -38,8 +38,10 @@ class Sealed:
         self.root, self.key_file = root, root / "key"
         self.has(OLD)
         operation = {"storage": {"key_file": str(self.key_file)}}
-        terms = Terms(1, 1, 1, 60.0, 3, operation=operation)
-        self.store = Trainings(root / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, ""), terms)
+        run_policy = RunPolicy(1, 1, 1, 60.0, 3, operation=operation)
+        self.store = Trainings(root / "durable" / "trainings").propose(
+            Specification("tiny", {}, "0" * 64, ""), run_policy
+        )
         self.store.want("run", "test", "the test wants it")
         assert self.store.claim(1, ("node-0",), "first start", "test")
         (root / "backup").mkdir()
@@ -140,10 +142,10 @@ def test_a_run_that_is_killed_after_any_copy_is_finished_by_the_next_one(
 ):
     commits = [sealed.saved(step) for step in (1, 2)]
     sealed.has(NEW, OLD)
-    amend, left = FolderTier.amend, iter(range(written))
+    amend, countdown = FolderTier.amend, iter(range(written))
 
     def killed(tier: FolderTier, folder: str, name: str, data: bytes) -> None:
-        if next(left, None) is None:
+        if next(countdown, None) is None:
             raise KeyboardInterrupt
         amend(tier, folder, name, data)
 
@@ -204,5 +206,5 @@ def test_wrapped_keys_of_another_checkpoint_or_that_were_changed_open_nothing(se
 
 def test_checkpoints_of_a_training_that_encrypts_no_more_need_their_key(sealed: Sealed):
     sealed.saved(1, backup=False)
-    sealed.store.change_terms(Terms(1, 1, 1, 60.0, 3), "test")
+    sealed.store.change_run_policy(RunPolicy(1, 1, 1, 60.0, 3), "test")
     assert sealed.resealed().needed == {OLD.id: [f"{sealed.store.id}@1 on durable"]}

@@ -10,7 +10,7 @@ import pytest
 
 from slipway.resources.trainings import accounts, spending
 from slipway.resources.trainings.accounts import CostSubject, Prices, RankPrice
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.spending import SpendingReader, SpentLine
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.record import files, ledger
@@ -28,15 +28,15 @@ def line(hours: float, team: str = "team:a", spot: bool = False, **fields: Any) 
 
 def test_a_sum_has_hours_of_both_kinds_of_nodes_and_what_all_would_have_cost_on_either():
     lines = [line(10.0), line(4.0, spot=True), line(8.0, "team:b"), line(1.0, "")]
-    [first, second] = spending.sums(lines, lambda each: each.subject.team, PRICES)
+    [first, second] = spending.sums(lines, lambda spent: spent.subject.team, PRICES)
     assert (first.what, first.on_demand, first.spot) == ("team:a", 10.0, 4.0)
     assert (first.money, first.all_on_demand, first.all_on_spot) == (22.0, 28.0, 7.0)
     assert (second.what, second.money, second.all_on_spot) == ("team:b", 8.0, 2.0)
 
 
 def test_without_prices_no_money_is_told():
-    [found] = spending.sums([line(10.0)], lambda each: each.subject.recipe, None)
-    assert (found.rank_hours, found.money, found.all_on_spot) == (10.0, None, None)
+    [total] = spending.sums([line(10.0)], lambda spent: spent.subject.recipe, None)
+    assert (total.rank_hours, total.money, total.all_on_spot) == (10.0, None, None)
 
 
 def soon() -> float:
@@ -45,8 +45,8 @@ def soon() -> float:
 
 
 def used(root: Trainings, cause: str, hours: float, owner: str = "team:a") -> TrainingStore:
-    terms = Terms(1, 1, ledgers.RANKS, 60.0, 3, owner=owner)
-    store = root.propose(Specification("tiny", {"run": {"steps": 9}}, "0" * 64, "1" * 64, cause), terms)
+    run_policy = RunPolicy(1, 1, ledgers.RANKS, 60.0, 3, owner=owner)
+    store = root.propose(Specification("tiny", {"run": {"steps": 9}}, "0" * 64, "1" * 64, cause), run_policy)
     root.start(store, "ada", "the test wants it")
     ledgers.spent(store, hours)
     return store
@@ -56,14 +56,16 @@ def test_trainings_and_trials_are_read_with_their_team_and_their_sweep(tmp_path:
     own = used(Trainings(tmp_path / "trainings"), "", 2.0)
     trial = used(Trainings(tmp_path / "sweeps" / "search-0123" / "trials"), "", 3.0)
     trial.folder.rename(trial.folder.with_name("search-0123.7"))
-    found = SpendingReader(tmp_path).since(DAY, soon())
-    hours = {each.what: each.rank_hours for each in spending.sums(found.lines, lambda each: each.training, None)}
+    spending_read = SpendingReader(tmp_path).since(DAY, soon())
+    hours = {
+        each.what: each.rank_hours for each in spending.sums(spending_read.lines, lambda each: each.training, None)
+    }
     assert hours == {own.id: pytest.approx(2.0, rel=0.01), "search-0123.7": pytest.approx(3.0, rel=0.01)}
-    assert {(each.subject.team, each.subject.sweep) for each in found.lines} == {
+    assert {(spent.subject.team, spent.subject.sweep) for spent in spending_read.lines} == {
         ("team:a", ""),
         ("team:a", "search-0123"),
     }
-    assert found.unreadable == ()
+    assert spending_read.unreadable == ()
 
 
 def test_what_ended_before_the_day_is_not_read_and_what_has_not_changed_is_read_once(
@@ -73,25 +75,25 @@ def test_what_ended_before_the_day_is_not_read_and_what_has_not_changed_is_read_
     old, new = used(root, "old", 1.0), used(root, "new", 1.0)
     for path in ledger.segments(old.folder):
         os.utime(path, (1.6e9, 1.6e9))
-    read, asked = list[Path](), accounts.of_if_any
+    read, of_if_any = list[Path](), accounts.of_if_any
 
     def noted(folder: Path, now: float | None = None) -> Any:
         read.append(folder)
-        return asked(folder, now)
+        return of_if_any(folder, now)
 
     monkeypatch.setattr(accounts, "of_if_any", noted)
     reader = SpendingReader(tmp_path)
     for _ in range(3):
-        found = reader.since(DAY, soon())
-        assert {each.training for each in found.lines} == {new.id}
+        spending_read = reader.since(DAY, soon())
+        assert {spent.training for spent in spending_read.lines} == {new.id}
     assert read == [new.folder]
 
 
 def test_what_cannot_be_read_is_told_and_the_others_are_counted(tmp_path: Path):
     root = Trainings(tmp_path / "trainings")
-    whole, damaged = used(root, "whole", 1.0), used(root, "damaged", 1.0)
+    readable, damaged = used(root, "whole", 1.0), used(root, "damaged", 1.0)
     (damaged.folder / files.LEDGER).rename(damaged.folder / "elsewhere")
     (damaged.folder / files.LEDGER).write_bytes(b"")
-    found = SpendingReader(tmp_path).since(DAY, soon())
-    assert {each.training for each in found.lines} == {whole.id}
-    assert [each.startswith(f"{damaged.id}: ") for each in found.unreadable] == [True]
+    spending_read = SpendingReader(tmp_path).since(DAY, soon())
+    assert {spent.training for spent in spending_read.lines} == {readable.id}
+    assert [problem.startswith(f"{damaged.id}: ") for problem in spending_read.unreadable] == [True]

@@ -51,10 +51,10 @@ def test_an_embedded_training_that_cannot_fit_this_machine_is_refused_before_its
     monkeypatch.setattr(
         submission, "MEASURE_SECONDS", 500.0
     )  # a plan that a busy machine has not made in time refuses nothing
-    asked = job_of_model(tmp_path)
+    job = job_of_model(tmp_path)
     size = {"layers": 2, "width": 2**17, "heads": 8, "kv_heads": 8, "hidden": 2**17}
-    model: Any = asked.config["model"]
-    huge = dataclasses.replace(asked, config={**asked.config, "model": {**model, **size}})
+    model: Any = job.config["model"]
+    huge = dataclasses.replace(job, config={**job.config, "model": {**model, **size}})
     with pytest.raises(ValueError, match=r"^it does not fit 1 ranks on this machine: a rank needs .* GiB, and has "):
         submission.check_layout_here(huge, tmp_path)
 
@@ -106,12 +106,12 @@ def job_of_snapshot(folder: Path, format: str = resolved.FORMAT, snapshot: str =
 def test_a_recipe_that_allows_too_little_room_is_refused_with_the_sizes(
     tmp_path: Path, staging: str, kilobytes: float, message: str
 ) -> None:
-    asked = job_of_snapshot(tmp_path, staging=staging, nvme_gigabytes=kilobytes / 1e6)
+    job = job_of_snapshot(tmp_path, staging=staging, nvme_gigabytes=kilobytes / 1e6)
     if message:
         with pytest.raises(ValueError, match=message):
-            submission.check_staging(asked, tmp_path, None, sees_nodes=False)
+            submission.check_staging(job, tmp_path, None, sees_nodes=False)
     else:
-        submission.check_staging(asked, tmp_path, None, sees_nodes=False)
+        submission.check_staging(job, tmp_path, None, sees_nodes=False)
 
 
 def test_the_clusters_nvme_counts_where_the_recipe_says_nothing(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_a_disk_that_is_seen_counts_whole_as_others_may_leave_it(tmp_path: Path)
 def test_a_script_needs_a_shard_for_each_rank_of_a_node(
     tmp_path: Path, staging: str, kilobytes: float, message: str
 ) -> None:
-    asked = job_of_snapshot(tmp_path, SCRIPT, staging=staging, nvme_gigabytes=kilobytes / 1e6)
+    job = job_of_snapshot(tmp_path, SCRIPT, staging=staging, nvme_gigabytes=kilobytes / 1e6)
     with pytest.raises(ValueError, match=message):
-        submission.check_staging(asked, tmp_path, None, sees_nodes=False)
+        submission.check_staging(job, tmp_path, None, sees_nodes=False)
     submission.check_staging(job_of_snapshot(tmp_path, SCRIPT, nvme_gigabytes=5e-6), tmp_path, None, sees_nodes=False)
 
 
@@ -154,7 +154,7 @@ def test_nothing_is_refused_where_no_size_is_known_or_the_manifest_cannot_be_rea
 
 def test_the_control_refuses_it_and_submits_nothing(lab: Lab) -> None:
     store = lab.wanted(numbers(BRIEF))
-    store.change_terms(dataclasses.replace(store.terms(), nvme_gigabytes=1e-6), BY)
+    store.change_run_policy(dataclasses.replace(store.run_policy(), nvme_gigabytes=1e-6), BY)
     control = lab.control()
     assert [control.advance(store, BY) for _ in range(2)] == [Action.CLAIM, Action.SUBMIT]
     ended = store.exit()

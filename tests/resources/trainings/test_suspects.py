@@ -54,6 +54,6 @@ def test_the_suspects_of_a_hang_are_those_of_its_fault() -> None:
 
 
 def test_suspects_are_left_out_only_where_a_training_loses_no_node_by_it() -> None:
-    assert training_incidents.avoiding_suspects(NODES, {"b"}, wanted=2) == ["a", "c"]
-    assert training_incidents.avoiding_suspects(NODES, {"b"}, wanted=3) == ["a", "b", "c"]
-    assert training_incidents.avoiding_suspects(NODES, {"b"}, wanted=100) == ["a", "b", "c"]
+    assert training_incidents.avoiding_suspects(NODES, {"b"}, node_count=2) == ["a", "c"]
+    assert training_incidents.avoiding_suspects(NODES, {"b"}, node_count=3) == ["a", "b", "c"]
+    assert training_incidents.avoiding_suspects(NODES, {"b"}, node_count=100) == ["a", "b", "c"]

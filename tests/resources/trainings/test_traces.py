@@ -21,9 +21,9 @@ def traces(tmp_path: Path, clock: Clock) -> TrainingTraces:
     """Of a training that runs, and has been looked at."""
     fence.claim(tmp_path, Token(1), nodes=("a",), cause="a test", by="test")
     ledger.note(tmp_path, Token(1), "rank-0", "step", step=1)
-    found = TrainingTraces(clock)
-    assert found.is_new(tmp_path) and not found.is_new(tmp_path)
-    return found
+    training_traces = TrainingTraces(clock)
+    assert training_traces.is_new(tmp_path) and not training_traces.is_new(tmp_path)
+    return training_traces
 
 
 def test_what_ranks_and_the_control_plane_write_is_a_trace(traces: TrainingTraces, tmp_path: Path):

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from slipway.resources.trainings.records import Specification, Terms
-from slipway.resources.trainings.store import Duty, Trainings, TrainingStore
+from slipway.resources.trainings.records import RunPolicy, Specification
+from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from slipway.trainer.base import codec
 from tests.resources.trainings.lab import at_once, numbers
 
 pytestmark = pytest.mark.pure
 
 SPECIFICATION = Specification("tiny", numbers(20), "a" * 64, "b" * 64)
-TERMS = Terms(1, 1, 1, no_progress_seconds=60, failures_without_checkpoint=3)
+RUN_POLICY = RunPolicy(1, 1, 1, no_progress_seconds=60, failures_without_checkpoint=3)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def known(tmp_path: Path) -> Trainings:
 
 @pytest.fixture
 def store(known: Trainings) -> TrainingStore:
-    return known.propose(SPECIFICATION, TERMS)
+    return known.propose(SPECIFICATION, RUN_POLICY)
 
 
 def fail(store: TrainingStore, incarnation: int) -> None:
@@ -34,25 +34,29 @@ def fail(store: TrainingStore, incarnation: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"numbers": numbers(21)}, {"snapshot": "c" * 64}, {"tokenizer": "c" * 64}, {"cause": "again"}]
+    "change", [{"identity_config": numbers(21)}, {"snapshot": "c" * 64}, {"tokenizer": "c" * 64}, {"cause": "again"}]
 )
 def test_whatever_decides_a_trainings_numbers_is_in_its_id(change: dict[str, object]):
     assert dataclasses.replace(SPECIFICATION, **change).id != SPECIFICATION.id  # type: ignore[arg-type]
 
 
 def test_the_same_training_proposed_twice_is_one(known: Trainings, store: TrainingStore):
-    again = known.propose(SPECIFICATION, dataclasses.replace(TERMS, max_nodes=2))
+    again = known.propose(SPECIFICATION, dataclasses.replace(RUN_POLICY, max_nodes=2))
     assert known.ids() == [store.id] == [again.id]
     assert store.specification().id == store.id
-    assert store.terms().max_nodes == 2
+    assert store.run_policy().max_nodes == 2
 
 
 def test_a_training_proposed_again_keeps_its_origin_and_the_ledger_has_what_changed(known: Trainings):
-    store = known.propose(SPECIFICATION, dataclasses.replace(TERMS, origin={"sweep": "s"}, init="/weights"))
+    store = known.propose(SPECIFICATION, dataclasses.replace(RUN_POLICY, origin={"sweep": "s"}, init="/weights"))
     store.claim(1, ("node-0",), "a test", "test")
     for _ in range(2):
-        known.propose(SPECIFICATION, dataclasses.replace(TERMS, max_nodes=2), by="ada")
-    assert (store.terms().origin, store.terms().init, store.terms().edition) == ({"sweep": "s"}, "/weights", 2)
+        known.propose(SPECIFICATION, dataclasses.replace(RUN_POLICY, max_nodes=2), by="ada")
+    assert (store.run_policy().origin, store.run_policy().init, store.run_policy().edition) == (
+        {"sweep": "s"},
+        "/weights",
+        2,
+    )
     [event] = [event for event in store.events() if event["event"] == "terms_changed"]
     assert (event["changed"], event["by"]) == ({"max_nodes": [1, 2]}, "ada")
 
@@ -60,8 +64,8 @@ def test_a_training_proposed_again_keeps_its_origin_and_the_ledger_has_what_chan
 def test_terms_that_are_damaged_on_both_copies_are_made_again_by_a_proposal(known: Trainings, store: TrainingStore):
     for path in store.folder.glob("terms.*"):
         path.write_text("{")
-    known.propose(SPECIFICATION, TERMS)
-    assert store.terms().max_nodes == TERMS.max_nodes
+    known.propose(SPECIFICATION, RUN_POLICY)
+    assert store.run_policy().max_nodes == RUN_POLICY.max_nodes
 
 
 def test_terms_that_an_earlier_version_wrote_are_read(store: TrainingStore):
@@ -71,7 +75,7 @@ def test_terms_that_an_earlier_version_wrote_are_read(store: TrainingStore):
         del written[field]
     path.write_text(json.dumps(written))
     path.with_suffix(".copy").unlink()
-    assert store.terms() == dataclasses.replace(TERMS, fields=(), edition=1)
+    assert store.run_policy() == dataclasses.replace(RUN_POLICY, fields=(), edition=1)
 
 
 def test_a_training_that_was_never_proposed_is_refused(known: Trainings):
@@ -98,19 +102,19 @@ def test_an_id_that_leaves_the_root_is_refused(known: Trainings, id: str):
 
 def test_a_folder_of_another_format_is_refused(store: TrainingStore):
     path = store.folder / "terms.json"
-    path.write_bytes(codec.encode({**codec.document(store.terms()), "format": "slipway.training/9"}))
+    path.write_bytes(codec.encode({**codec.document(store.run_policy()), "format": "slipway.training/9"}))
     with pytest.raises(ValueError, match=r"terms\.json: field format: found .*, expected .slipway\.training/1."):
-        store.terms()
+        store.run_policy()
 
 
 def test_terms_keep_the_first_key_of_a_renamed_field_on_disk(store: TrainingStore):
     record = json.loads((store.folder / "terms.json").read_text())
-    assert record["fruitless_incarnations"] == store.terms().failures_without_checkpoint == 3
+    assert record["fruitless_incarnations"] == store.run_policy().failures_without_checkpoint == 3
     assert "failures_without_checkpoint" not in record
 
 
 def test_the_last_record_of_what_is_desired_holds(store: TrainingStore):
-    assert not store.read().wanted and store.desired() is None
+    assert not store.read().should_run and store.desired() is None
     store.want("run", "a", "because")
     store.want("stop", "b", "enough")
     desired = store.desired()
@@ -148,11 +152,11 @@ def test_the_first_record_of_an_end_stands(store: TrainingStore):
 def test_duties_are_opened_and_closed_one_by_one(known: Trainings, store: TrainingStore):
     known.start(store, "test", "because")
     known.start(store, "test", "because")
-    assert store.read().wanted
-    assert [known.opened(duty) for duty in Duty] == [[store.id]] * len(Duty)
-    known.close(store.id, Duty.PROMOTION)
-    known.close(store.id, Duty.PROMOTION)
-    assert known.opened(Duty.PROMOTION) == [] and known.opened(Duty.RUN) == [store.id]
+    assert store.read().should_run
+    assert [known.pending(duty) for duty in WorkQueue] == [[store.id]] * len(WorkQueue)
+    known.close(store.id, WorkQueue.PROMOTION)
+    known.close(store.id, WorkQueue.PROMOTION)
+    assert known.pending(WorkQueue.PROMOTION) == [] and known.pending(WorkQueue.RUN) == [store.id]
 
 
 def test_a_mark_of_what_was_shown_is_kept(store: TrainingStore):

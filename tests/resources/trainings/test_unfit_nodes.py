@@ -29,7 +29,7 @@ def test_a_training_whose_node_is_full_goes_on_on_another_one(full: Path, lab: L
     store = lab.wanted(numbers(ENDLESS))
     lab.advance(store, Action.RECORD)
     [ended] = store.read().failures
-    assert (ended.kind, store.read().wanted) == (causes.NODE, True), ended.reason
+    assert (ended.kind, store.read().should_run) == (causes.NODE, True), ended.reason
     lab.started(store)
     claim = store.newest_claim()
     assert claim is not None and (claim.token.incarnation, claim.nodes) == (2, ("node-1",))
@@ -61,7 +61,7 @@ def test_a_training_with_a_checkpoint_is_held_back_and_says_so_where_others_were
     facts = store.read()
     assert budgets.exhausted_by(facts) == "" and budgets.held_by(facts)
     control = lab.control()
-    assert control.advance(store, BY) is Action.WAIT and store.read().wanted
+    assert control.advance(store, BY) is Action.WAIT and store.read().should_run
     waiting = control.waiting(store.read())
     assert waiting is not None and "it waits for a person" in waiting.reason
     *_, last = incident_reports.of(store, store.read())

@@ -7,12 +7,12 @@ import pytest
 
 from slipway.operations import references
 from slipway.resources.tiers import Tiers
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore, all_trials
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Commit, Token, Unreadable
 
-TERMS = Terms(1, 1, 1, no_progress_seconds=60.0, failures_without_checkpoint=3)
+RUN_POLICY = RunPolicy(1, 1, 1, no_progress_seconds=60.0, failures_without_checkpoint=3)
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def trainings(tmp_path: Path) -> Trainings:
 
 @pytest.fixture
 def store(trainings: Trainings) -> TrainingStore:
-    return wanted(trainings, "one")
+    return started_training(trainings, "one")
 
 
-def wanted(trainings: Trainings, recipe: str) -> TrainingStore:
+def started_training(trainings: Trainings, recipe: str) -> TrainingStore:
     """A training that runs and has committed once; its snapshot is named after its recipe."""
-    store = trainings.propose(Specification(recipe, {}, f"snapshot-{recipe}", "0" * 64), TERMS)
+    store = trainings.propose(Specification(recipe, {}, f"snapshot-{recipe}", "0" * 64), RUN_POLICY)
     store.want("run", "test", "the test wants it")
     store.claim(1, ("node-0",), "first start", "test")
     fence.commit(store.folder, Commit(5, Token(1), "folder", "0" * 64))
@@ -52,7 +52,7 @@ def test_a_training_that_cannot_be_read_leaves_unknown_which_snapshots_are_in_us
     trainings: Trainings, store: TrainingStore
 ):
     tiers = Tiers(durable=str(trainings.root.parent), nvme="{node}")
-    done = wanted(trainings, "two")
+    done = started_training(trainings, "two")
     done.want("stop", "test", "")
     assert references.snapshots_in_use(tiers) == {"snapshot-one", "snapshot-two"}, "it may go on"
     put_a_file_at(done.folder / "claims")
@@ -88,13 +88,13 @@ def test_sweeps_that_cannot_be_listed_are_not_no_sweeps(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["specification.json", "terms.json", "desired/000001.json"])
 def test_a_damaged_record_of_what_should_be_is_read_from_its_copy(store: TrainingStore, name: str):
-    before = (store.specification(), store.terms(), store.desired())
+    before = (store.specification(), store.run_policy(), store.desired())
     for size in (0, 30):
         os.truncate(store.folder / name, size)
-        assert (store.specification(), store.terms(), store.desired()) == before
+        assert (store.specification(), store.run_policy(), store.desired()) == before
     (store.folder / name).with_suffix(".copy").unlink()
     with pytest.raises(Unreadable, match=f"{name}.*restore {Path(name).name} from a backup"):
-        print(store.specification(), store.terms(), store.desired())
+        print(store.specification(), store.run_policy(), store.desired())
 
 
 def test_a_gap_in_what_is_desired_holds_nobody_up(store: TrainingStore):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slipway.resources.trainings import updates
-from slipway.resources.trainings.records import Specification, Terms
+from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.record import changes, fence
 from slipway.trainer.record.changes import AppliedChange
@@ -14,13 +14,13 @@ from slipway.trainer.record.fence import Exit, Token
 from slipway.trainer.record.heartbeat import Heartbeat
 from tests.resources.trainings.lab import numbers
 
-TERMS = Terms(1, 1, 1, 60.0, 3)
+RUN_POLICY = RunPolicy(1, 1, 1, 60.0, 3)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> TrainingStore:
     """A training that is claimed."""
-    store = Trainings(tmp_path).propose(Specification("tiny", numbers(100), "0" * 64, "1" * 64), TERMS)
+    store = Trainings(tmp_path).propose(Specification("tiny", numbers(100), "0" * 64, "1" * 64), RUN_POLICY)
     store.want("run", "ada", "a test")
     assert store.claim(1, ("node-0",), "a test", "ada")
     return store
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> TrainingStore:
 
 def update(store: TrainingStore, **given: Any) -> list[updates.FieldUpdate]:
     fields = {field.replace("__", "."): value for field, value in given.items()}
-    return updates.update(store, fields, store.terms(), "ada", "the loss rises")
+    return updates.update(store, fields, store.run_policy(), "ada", "the loss rises")
 
 
 def test_a_field_that_ranks_can_take_over_is_recorded_under_the_next_number(store: TrainingStore):
@@ -36,7 +36,10 @@ def test_a_field_that_ranks_can_take_over_is_recorded_under_the_next_number(stor
     assert (first.old, first.new, first.takes_effect) == (0.01, 0.5, "in place, between two steps")
     [second] = update(store, optimiser__learning_rate=0.25)
     assert second.old == 0.5  # what was asked for before holds already
-    assert [(each.number, each.fields, each.by, each.why) for each in updates.known(store.folder)] == [
+    assert [
+        (known_update.number, known_update.fields, known_update.by, known_update.why)
+        for known_update in updates.known(store.folder)
+    ] == [
         (1, {"optimiser.learning_rate": 0.5}, "ada", "the loss rises"),
         (2, {"optimiser.learning_rate": 0.25}, "ada", "the loss rises"),
     ]
@@ -46,9 +49,9 @@ def test_another_number_of_steps_is_taken_over_in_place_and_says_what_becomes_of
     store: TrainingStore,
 ):
     Heartbeat(store.folder, Token(1), 0).beat("training", 50)
-    [found] = update(store, run__steps=200)
-    assert (found.old, found.new, found.takes_effect) == (100, 200, "in place, between two steps")
-    assert found.means == (
+    [field_update] = update(store, run__steps=200)
+    assert (field_update.old, field_update.new, field_update.takes_effect) == (100, 200, "in place, between two steps")
+    assert field_update.means == (
         "the learning rate is 0.008669 at step 51, and not 0.005429; it comes to 0.001 at step 200, and not at step 100"
     )
     assert updates.steps_now(store.read()) == 200
@@ -67,7 +70,7 @@ def test_a_change_is_reported_as_waiting_held_or_refused(store: TrainingStore):
         update(store, optimiser__learning_rate=rate)
     changes.record(store.folder, AppliedChange(1, 41, Token(1), {"optimiser.learning_rate": (0.01, 0.5)}))
     changes.record(store.folder, AppliedChange(2, 42, Token(1), refused="a test"))
-    states = [each.state for each in updates.known(store.folder)]
+    states = [known_update.state for known_update in updates.known(store.folder)]
     assert states == ["since step 42", "refused: a test", "it waits for the next step"]
 
 

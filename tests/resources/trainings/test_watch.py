@@ -37,8 +37,8 @@ def test_an_age_begins_when_a_place_is_first_seen(watch: ProgressWatch, clock: C
 def test_the_clock_of_the_node_does_not_matter(watch: ProgressWatch, clock: Clock, skew: float):
     for passed in (0, 10, 20):
         clock.now = 5000.0 + passed
-        seen = age(watch, beat(5, at=clock.now + skew))
-    assert seen == 20.0
+        sight_age = age(watch, beat(5, at=clock.now + skew))
+    assert sight_age == 20.0
 
 
 def test_a_step_and_work_inside_a_phase_are_progress(watch: ProgressWatch, clock: Clock):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slipway.trainer.base import digest, verify
-from slipway.trainer.base.progress import MOVED
+from slipway.trainer.base.progress import BYTE_COUNT
 from slipway.trainer.base.verify import Measured, Mismatch
 
 pytestmark = pytest.mark.pure
@@ -91,8 +91,8 @@ def test_a_manifest_of_another_sha256_is_refused() -> None:
 
 
 def test_each_block_that_is_hashed_is_progress_of_the_process() -> None:
-    before = MOVED()
+    before = BYTE_COUNT()
     tally = verify.RunningDigest()
     for _ in tally.passing([b"12345", b"678"]):
         pass
-    assert MOVED() - before == 8
+    assert BYTE_COUNT() - before == 8

@@ -57,12 +57,12 @@ def save(world: World, folder: Path) -> dict[str, str]:
     engine.clip()
     engine.update(0.1)
     with saving(folder, world=world) as saver:
-        world.gather(None)
+        world.all_gather(None)
         saver.prepare(engine)
         saver.save(engine, progress(5))
         events = outcomes(saver)
-        world.gather(None)
-    assert [event["event"] for event in events] == (["committed"] if world.leads else [])
+        world.all_gather(None)
+    assert [event["event"] for event in events] == (["committed"] if world.is_rank_zero else [])
     return digests(engine)
 
 

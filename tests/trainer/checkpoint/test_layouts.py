@@ -95,19 +95,19 @@ def digests(engine: LaidOutEngine, world: World) -> dict[str, str]:
         tensors |= {f"{name}/{key}": value for key, value in engine.optimiser.state.get(parameter, {}).items()}
     whole = {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in tensors.items()}
     found = {name: digest.of_bytes(t.detach().contiguous().numpy().tobytes()) for name, t in whole.items()}
-    return {name: value for mine in world.gather(found) for name, value in mine.items()}
+    return {name: value for mine in world.all_gather(found) for name, value in mine.items()}
 
 
 def save(world: World, layout: str, folder: Path) -> dict[str, str]:
     """Save a checkpoint in this layout; the digests of its tensors."""
     engine = LaidOutEngine(layout, world, seed=len(layout))
     with saving(folder, world=world) as saver:
-        world.gather(None)
+        world.all_gather(None)
         saver.prepare(engine)
         saver.save(engine, progress(5))
         events = outcomes(saver)
-        world.gather(None)
-    assert [event["event"] for event in events] == (["committed"] if world.leads else [])
+        world.all_gather(None)
+    assert [event["event"] for event in events] == (["committed"] if world.is_rank_zero else [])
     return digests(engine, world)
 
 
@@ -175,7 +175,7 @@ def test_every_element_is_written_once(places: Path, held: Any, layout: str) -> 
 def damage_seen_by_one(world: World, folder: Path) -> tuple[int | None, dict[str, str]]:
     """The step that the ranks restore when a file that one of them verifies is damaged."""
     found = restore.newest_verified(folder / "store", world, TOKEN, durable(folder), lambda *_: None, print)
-    world.gather(None)
+    world.all_gather(None)
     return found[0].step if found else None, fence.set_aside_reasons(folder / "store")
 
 
@@ -198,7 +198,7 @@ def killed_writer(world: World, folder: Path) -> list[str]:
     """Rank 1's writer is killed before the save; rank 0 gets the reason why nothing is committed."""
     engine = LaidOutEngine("sharded", world, seed=1)
     with saving(folder, Token(1), world) as saver:
-        world.gather(None)
+        world.all_gather(None)
         saver.prepare(engine)
         if world.rank == 1:
             os.kill(saver.writer, signal.SIGSTOP)
@@ -206,10 +206,10 @@ def killed_writer(world: World, folder: Path) -> list[str]:
         if world.rank == 1:
             os.kill(saver.writer, signal.SIGKILL)
         events = outcomes(saver)
-        world.gather(None)
+        world.all_gather(None)
         saver.save(engine, progress(6))
         events += outcomes(saver)
-        world.gather(None)
+        world.all_gather(None)
     return [f"{event['event']} {event['step']}: {event.get('reason')}" for event in events]
 
 

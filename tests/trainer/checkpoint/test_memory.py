@@ -61,8 +61,8 @@ def test_a_rank_has_one_more_buffer_where_states_are_held_between_saves() -> Non
 
 
 def test_a_rank_finds_its_buffers_in_its_environment() -> None:
-    assert slots.given(slots.named([7, 9])) == (7, 9)
-    assert slots.given({}) == ()
+    assert slots.from_environment(slots.named([7, 9])) == (7, 9)
+    assert slots.from_environment({}) == ()
 
 
 def test_nothing_goes_on_in_memory_after_an_end_that_casts_doubt_on_it() -> None:

@@ -125,7 +125,7 @@ def test_a_checkpoint_that_a_process_holds_stays_until_it_is_released(home: Path
     pruned = committed(home, 5)
     committed(home, 10)
     fence.prune(home / "tiny", pruned, "a test")
-    with holds.held(home / "tiny", [pruned.name], "a replay", "a test"):
+    with holds.holding(home / "tiny", [pruned.name], "a replay", "a test"):
         assert remover(home).remove(pruned.folder) == "a replay holds it: a test"
     assert remover(home).remove(pruned.folder) == ""
 
@@ -133,14 +133,14 @@ def test_a_checkpoint_that_a_process_holds_stays_until_it_is_released(home: Path
 def test_a_node_withdraws_nothing_that_is_held(home: Path):
     """Who reads it looks for the tiers that hold it on record."""
     first, *_ = (committed(home, step, "nvme") for step in (5, 10, 15))
-    with holds.held(home / "tiny", [first.name], "a replay", "a test"):
+    with holds.holding(home / "tiny", [first.name], "a replay", "a test"):
         nvme.remove_surplus(home / "tiny", home / "nvme" / UNDER, RetentionRule(minutes=0, last=1), [], Token(1))
         held = replicas.holders(home / "tiny", fence.commits(home / "tiny"))
         assert held[first.name] == ("nvme",) and 5 in there(home, "nvme")
 
 
 def test_a_hold_that_a_killed_process_left_ends(home: Path):
-    with holds.held(home / "tiny", ["a"], "a replay", "a test"):
+    with holds.holding(home / "tiny", ["a"], "a replay", "a test"):
         [path] = (home / "tiny" / "holds").iterdir()
         assert holds.reasons(home / "tiny", "a", path.stat().st_mtime + 1)
         assert holds.reasons(home / "tiny", "a", path.stat().st_mtime + 8 * 86_400) == []

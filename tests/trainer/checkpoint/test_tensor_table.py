@@ -111,7 +111,7 @@ class Sharded(SmallEngine):
 
 def save(world: World, folder: Path) -> None:
     with saving(folder, TOKEN, world) as saver:
-        world.gather(None)
+        world.all_gather(None)
         saver.save(Sharded(world, seed=1), progress(1))
         outcomes(saver)
 
@@ -129,7 +129,7 @@ def tables_read(world: World, folder: Path) -> list[str]:
     TensorTable._decoded = spied  # type: ignore[method-assign, assignment]
     kept = contents.Contents(found[1].folder, found[1].manifest)
     restore.load(Sharded(world, seed=2), kept, world)
-    world.gather(None)
+    world.all_gather(None)
     return sorted(read)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from slipway.trainer.diagnosis import collection, folder, health, stacks
 from slipway.trainer.diagnosis.collection import DiagnosedNode
-from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import NoEvidence
 from tests.conftest import until
 
 ID = "000001.0000"
@@ -106,7 +106,7 @@ def test_a_source_that_hangs_is_lacking_and_keeps_no_other_back(node: DiagnosedN
 
 def test_a_tool_that_is_not_there_is_said_to_be_lacking(node: DiagnosedNode, monkeypatch: pytest.MonkeyPatch):
     def missing(seconds: float) -> bytes:
-        raise Lacking("nvidia-smi is not installed")
+        raise NoEvidence("nvidia-smi is not installed")
 
     monkeypatch.setattr(health, "parts", lambda disks: {"gpus": missing})
     assert collection.collect(node, ID, "a test", 0.5)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipway.trainer.diagnosis import kernel
-from slipway.trainer.diagnosis.commands import Lacking
+from slipway.trainer.diagnosis.commands import NoEvidence
 
 pytestmark = pytest.mark.pure
 
@@ -67,7 +67,7 @@ def test_records_that_are_no_records_are_passed_over():
 
 
 def test_a_log_that_cannot_be_read_is_lacking_and_not_empty(tmp_path: Path):
-    with pytest.raises(Lacking, match="No such file"):
+    with pytest.raises(NoEvidence, match="No such file"):
         kernel.recent(1.0, tmp_path / "kmsg")
 
 
@@ -75,6 +75,6 @@ def test_the_log_of_this_machine_is_read_within_its_time():
     begun = time.monotonic()
     try:
         kernel.recent(2.0)
-    except (Lacking, OSError):
+    except (NoEvidence, OSError):
         pytest.skip("this machine does not let its kernel's log be read")
     assert time.monotonic() - begun < 60

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.trainer.base import processes
-from slipway.trainer.elastic.generations import ASKED, REPLACED, STOPPING, key
+from slipway.trainer.elastic.generations import REPLACED, STOP_REQUESTED, STOPPING, key
 from slipway.trainer.elastic.job_store import JobStore
 from slipway.trainer.node.agent import ADDRESS_VARIABLE
 from slipway.trainer.record import fence
@@ -108,7 +108,7 @@ class SupervisedNodes:
 
     def is_asked(self, node: str) -> bool:
         """Whether a node has told the others that it was asked to leave."""
-        return JobStore.connected(self._host, self._port, 60).has(f"{ASKED}/{node}")
+        return JobStore.connected(self._host, self._port, 60).has(f"{STOP_REQUESTED}/{node}")
 
     def waiting(self, generation: int) -> int:
         """How many nodes wait to take part after a generation."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slipway.trainer.elastic import rendezvous
-from slipway.trainer.elastic.generations import ASKED, LOST, STOPPING, Arrival, End, Members, key
+from slipway.trainer.elastic.generations import LOST, STOP_REQUESTED, STOPPING, Arrival, End, Members, key
 from slipway.trainer.elastic.job_store import JobStore
 from slipway.trainer.elastic.rendezvous import GenerationOver
 from slipway.trainer.elastic.stop_signal import StopSignal
@@ -80,7 +80,7 @@ def test_a_node_that_nobody_replaces_ends_the_generation_that_has_not_begun(stor
 
 def test_a_node_that_waits_beside_the_ranks_of_others_leaves_them_alone(store: JobStore) -> None:
     word = StopSignal(store, "b", replaced=False)
-    word.waits = True
+    word.is_waiting = True
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(GenerationOver):
         word.raise_if_stopped(1)
@@ -92,7 +92,7 @@ def test_a_new_pod_in_the_place_of_one_that_was_asked_is_not_asked_itself_and_no
     store.write(key(0, "members"), MEMBERS)
     asked(store, "b", replaced=True)
     rendezvous.underway(store, B, stays=False)
-    assert not store.has(f"{ASKED}/b")
+    assert not store.has(f"{STOP_REQUESTED}/b")
     end = store.read(key(0, "end"), End)
     assert end is not None and (end.kind, end.final) == (causes.ASKED, False)
     assert end.reason == "node b was asked to stop, and is back"

@@ -67,7 +67,7 @@ def test_the_mask_of_blocks_gives_the_attention_of_the_dense_one() -> None:
 def test_ranks_that_share_a_sequence_have_each_token_once_and_see_equally_much(ranks: int) -> None:
     length, group = 12 * ranks, cast(dist.ProcessGroup, None)  # cutting asks nobody
     shares = [SequenceShare(rank, ranks, group) for rank in range(ranks)]
-    own = [share.places(12, torch.device("cpu")) for share in shares]
+    own = [share.position_ids(12, torch.device("cpu")) for share in shares]
     assert sorted(torch.cat(own).tolist()) == list(range(length))
     assert len({int((places + 1).sum()) for places in own}) == 1
     sequence = torch.arange(length)[None]

@@ -15,7 +15,7 @@ def main() -> None:
     question, rank, counts = questions.build(json.loads(sys.argv[1])), int(sys.argv[2]), sys.argv[3] == "counts"
     with planned_engine(question, rank) as engine:
         begun = held(engine)
-    whole = stages._whole(question, question.mesh.stage(rank))
+    whole = stages._full_extent(question, question.mesh.stage(rank))
     after = stages._run(question, rank, whole).peaks["update"] if counts else {}
     print(json.dumps({"begun": begun, "after": after}))
 

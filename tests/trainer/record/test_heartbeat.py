@@ -75,7 +75,7 @@ def test_a_heartbeat_of_an_earlier_version_reads_as_one_that_counts_nothing(tmp_
     path.parent.mkdir()
     path.write_text('{"at": 1.0, "phase": "restoring", "progress_at": 1.0, "rank": 0, "step": 4}')
     (beat,) = heartbeat.read(tmp_path, Token(1))
-    assert beat.place == RankPlace("restoring", 4, 0)
+    assert beat.progress == RankPlace("restoring", 4, 0)
 
 
 def test_one_heartbeat_that_cannot_be_decoded_hides_no_other(tmp_path: Path, clock: Clock) -> None:

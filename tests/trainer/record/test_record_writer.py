@@ -91,7 +91,7 @@ def test_a_training_thread_that_hangs_is_seen_to_stay_at_one_place(recorder: Ran
     first = until(last, "the first heartbeat")
     assert first is not None
     later = until(lambda: (beat := last()) and beat.at > first.at and beat, "the next heartbeat")
-    assert later and later.place == first.place and later.progress_at == first.progress_at
+    assert later and later.progress == first.progress and later.progress_at == first.progress_at
 
 
 def test_a_heartbeat_has_the_longest_validation(recorder: RankRecorder, tmp_path: Path):

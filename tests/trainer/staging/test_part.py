@@ -7,7 +7,7 @@ import pytest
 
 from slipway.trainer.base import digest
 from slipway.trainer.data import shards
-from slipway.trainer.staging.parts import WHOLE, SnapshotPart
+from slipway.trainer.staging.parts import WHOLE_SNAPSHOT, SnapshotPart
 from slipway.trainer.staging.stage import is_staged, stage
 from tests.trainer.staging.folders import assert_nothing_wrong_is_visible, staging_process
 
@@ -42,7 +42,7 @@ def test_when_a_node_leaves_only_its_shards_move():
 
 
 def test_the_whole_is_everything():
-    assert WHOLE.of(many(10)) == many(10)
+    assert WHOLE_SNAPSHOT.of(many(10)) == many(10)
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,9 @@ def stored(model: Decoder) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     state = model.state_dict()
     for entry in entries_of(model.config):
-        if entry.ours in state:
-            whole = found.setdefault(entry.theirs, torch.empty(entry.stored))
-            entry.read(whole).copy_(state[entry.ours])
+        if entry.name in state:
+            whole = found.setdefault(entry.hf_name, torch.empty(entry.stored))
+            entry.read(whole).copy_(state[entry.name])
     return found
 
 
@@ -154,8 +154,8 @@ def entries_of(shape: DecoderShape, vocabulary: int = VOCAB) -> Any:
 def test_the_shapes_are_those_of_a_decoder(name: str) -> None:
     with torch.device("meta"):
         state = Decoder(OURS[name], DATA).state_dict()
-    entries = [each for each in entries_of(OURS[name]) if each.ours in state]
-    assert {entry.ours: entry.shape for entry in entries} == {name: tuple(each.shape) for name, each in state.items()}
+    entries = [each for each in entries_of(OURS[name]) if each.name in state]
+    assert {entry.name: entry.shape for entry in entries} == {name: tuple(each.shape) for name, each in state.items()}
 
 
 @pytest.mark.parametrize("published", PRESETS.values(), ids=list(PRESETS))
@@ -203,7 +203,7 @@ def test_a_box_of_a_tensor_is_read_alone(tmp_path: Path, kind: str) -> None:
         offsets = tuple(size // 2 for size in entry.shape)
         sizes = tuple(size - offset for size, offset in zip(entry.shape, offsets, strict=True))
         box = tuple(slice(offset, None) for offset in offsets)
-        assert torch.equal(stored.read(entry, offsets, sizes).float(), whole[entry.ours][box]), entry.ours
+        assert torch.equal(stored.read(entry, offsets, sizes).float(), whole[entry.name][box]), entry.name
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def gradients(world: World, model: nn.Module, step: int) -> Gradients:
 
 
 def mean(world: World, values: Gradients) -> Gradients:
-    return {name: torch.stack(world.gather(value)).mean(0) for name, value in values.items()}
+    return {name: torch.stack(world.all_gather(value)).mean(0) for name, value in values.items()}
 
 
 def wrapped(compression: str, rank: int = 2) -> tuple[DistributedDataParallel, PowerSGD | None]:

@@ -68,7 +68,7 @@ def meetings(world: World) -> list[tuple[bool, Weights, Weights]]:
     momentum: Weights = {}
     for step in range(1, 8):
         train(world, model, optimiser, step)
-        ends = world.gather(trained(model))
+        ends = world.all_gather(trained(model))
         met = updates.synchronise_if_due(step)
         if met:
             start, momentum = moved(start, momentum, ends, 0.7, 0.9)

@@ -64,7 +64,7 @@ class Contents:
     def files_to_verify(self, rank: int, size: int) -> list[str]:
         """The files that this rank of `size` verifies; the next largest file goes to the rank with the fewest bytes."""
         loads, files = [0] * size, [list[str]() for _ in range(size)]
-        for name, file in sorted(self.manifest.files.items(), key=lambda each: (-each[1].bytes, each[0])):
+        for name, file in sorted(self.manifest.files.items(), key=lambda item: (-item[1].bytes, item[0])):
             least = loads.index(min(loads))
             files[least].append(name)
             loads[least] += file.bytes
@@ -84,9 +84,9 @@ class Contents:
     def tensors(self, group: str) -> dict[str, Tensor]:
         """The whole tensors of a group (model, optimiser, extra) in host memory, by their names within the group."""
         types = {name: self.tensor_type(name) for name in self.tensor_names(f"{group}/")}
-        found = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in types.items()}
-        self.load(found)
-        return {name.removeprefix(f"{group}/"): tensor for name, tensor in found.items()}
+        tensors = {name: torch.empty(tensor_type.shape, dtype=tensor_type.dtype) for name, tensor_type in types.items()}
+        self.load(tensors)
+        return {name.removeprefix(f"{group}/"): tensor for name, tensor in tensors.items()}
 
     def load(self, targets: Mapping[str, Tensor], share: float = 0.0) -> None:
         """Read into the tensors `targets`, plain or DTensors, by name.
@@ -113,7 +113,7 @@ class Contents:
         # Imported only here; see there.
         from slipway.trainer.checkpoint.disk import load_plan
 
-        found = list[tuple[Chunk, "ReadItem", Tensor]]()
+        reads = list[tuple[Chunk, "ReadItem", Tensor]]()
         missing = {name: count for name, target in targets.items() if (count := _elements_here(target))}
         for part in self._table.parts(share):
             entries = {name: part[name] for name in missing if name in part}
@@ -121,11 +121,11 @@ class Contents:
             for item, target in load_plan.reads(entries, {name: targets[name] for name in entries}):
                 name, offset = item.storage_index.fqn, item.storage_index.offset
                 assert offset is not None
-                found.append((chunks[name, tuple(offset)], item, target))
+                reads.append((chunks[name, tuple(offset)], item, target))
                 missing[name] -= item.lengths.numel()
             missing = {name: count for name, count in missing.items() if count}
             if not missing:
-                return found
+                return reads
         raise DamagedCheckpoint(f"{self.folder}: found no chunks for {sum(missing.values())} elements of {missing}")
 
     def _read_box(self, chunk: Chunk, dtype: torch.dtype, item: "ReadItem") -> Tensor:

@@ -109,17 +109,17 @@ def is_encrypted(data: bytes | bytearray | memoryview) -> bool:
 
 def _segments(chunks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytearray, bool]]:
     """The bytes of `chunks` in segments, each with whether it is the last: a full segment waits for the next byte."""
-    held = bytearray()
+    buffer = bytearray()
     for chunk in chunks:
         view = memoryview(chunk)
         while view:
-            if len(held) == SEGMENT:
-                yield held, False
-                held = bytearray()
-            count = min(SEGMENT - len(held), len(view))
-            held += view[:count]
+            if len(buffer) == SEGMENT:
+                yield buffer, False
+                buffer = bytearray()
+            count = min(SEGMENT - len(buffer), len(view))
+            buffer += view[:count]
             view = view[count:]
-    yield held, True
+    yield buffer, True
 
 
 def key_id(header: bytes, name: str) -> str:
@@ -135,21 +135,21 @@ def file_key(header: bytes, key: Key | None, file: str, wrapped: Callable[[], Wr
     `wrapped` reads what the checkpoint was sealed anew with, which is asked where the key of the header is not held.
     Raises WrongKey, and ValueError when it is no header, and for wrapped keys that were changed.
     """
-    found = key_id(header, name)
+    file_key_id = key_id(header, name)
     if key is None:
         raise WrongKey(
-            f"{name}: encrypted with key {found}, and storage.key_file is not set: name the file of that key"
+            f"{name}: encrypted with key {file_key_id}, and storage.key_file is not set: name the file of that key"
         )
-    held = {each.id: each.secret for each in (*reversed(key.older), key)}
-    if found in held:
-        return _derived(held[found], header)
+    secret_by_id = {candidate.id: candidate.secret for candidate in (*reversed(key.older), key)}
+    if file_key_id in secret_by_id:
+        return _derived(secret_by_id[file_key_id], header)
     keys = wrapped()
-    if keys is not None and file in keys.files and keys.key in held:
-        return keys.unwrapped(held[keys.key], file, header)
+    if keys is not None and file in keys.files and keys.key in secret_by_id:
+        return keys.unwrapped(secret_by_id[keys.key], file, header)
     anew = f", sealed anew with key {keys.key}" if keys is not None and file in keys.files else ""
-    ours = " and ".join(each.id for each in (key, *key.older))
+    own_ids = " and ".join(candidate.id for candidate in (key, *key.older))
     raise WrongKey(
-        f"{name}: encrypted with key {found}{anew}, and storage.key_file holds key {ours}: name the other file"
+        f"{name}: encrypted with key {file_key_id}{anew}, and storage.key_file holds key {own_ids}: name the other file"
     )
 
 

@@ -51,8 +51,8 @@ def read(folder: Path) -> TrainingProgress:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
 
 
-def trained_on(kept: TrainingProgress) -> list[str]:
+def trained_on(progress: TrainingProgress) -> list[str]:
     """The snapshots that the weights of a checkpoint were trained on, as far as its lineage says: those of the weights
     that it began with, and its own."""
-    before = (kept.lineage.get(INITIAL) or {}).get("snapshots") or ()
-    return sorted({*before, kept.lineage["snapshot"]})
+    before = (progress.lineage.get(INITIAL) or {}).get("snapshots") or ()
+    return sorted({*before, progress.lineage["snapshot"]})

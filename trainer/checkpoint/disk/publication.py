@@ -100,10 +100,10 @@ def remove_unpublished(parent: Path, token: Token) -> None:
     that `token` is the newest claim's. Raises OSError for a folder that cannot be listed.
     """
     try:
-        left = [path for path in parent.iterdir() if path.name.startswith(".")]
+        leftovers = [path for path in parent.iterdir() if path.name.startswith(".")]
     except FileNotFoundError:
         return
-    for path in left:
-        if (found := TOKEN.findall(path.name)) and Token.parse(found[-1]) < token:
+    for path in leftovers:
+        if (tokens := TOKEN.findall(path.name)) and Token.parse(tokens[-1]) < token:
             with contextlib.suppress(OSError):  # the next start tries again
                 removal.remove_folder(parent, path.name)

@@ -69,5 +69,5 @@ def _read(path: Path, begin: int, count: int | None) -> bytearray:
             if not got:
                 raise DamagedCheckpoint(f"{path}: found {begin + done} bytes, expected {begin + size} or more")
             done += got
-            progress.MOVED.add(got)
+            progress.BYTE_COUNT.add(got)
     return data

@@ -23,7 +23,7 @@ from slipway.trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, Che
 from slipway.trainer.checkpoint.disk.progress import PROGRESS
 from slipway.trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, finding_damage
 from slipway.trainer.checkpoint.memory import slots
-from slipway.trainer.checkpoint.memory.slots import Age, HeldPart, whole
+from slipway.trainer.checkpoint.memory.slots import Age, HeldPart, complete
 from slipway.trainer.node.world import World
 from slipway.trainer.record.fence import Token
 
@@ -53,21 +53,21 @@ def newest(
     All ranks call it at once, each with its own buffers. `needed` names the files that this rank needs. `on_fault` is
     called, on all ranks, with the step of a state that does not verify, and the reason.
     """
-    mine = dict[Age, tuple[int, HeldPart]]()
+    own_parts = dict[Age, tuple[int, HeldPart]]()
     for descriptor in descriptors:
         part = slots.read(descriptor)
         if part and part.incarnation == incarnation and part.step >= least:
-            mine[part.age] = descriptor, part
-    for age in whole(world.gather([(age, part.rank, part.size) for age, (_, part) in mine.items()])):
-        held = _Held(world, *mine.get(age, (-1, None)))
-        fault = held.brought(needed)
+            own_parts[part.age] = descriptor, part
+    for age in complete(world.all_gather([(age, part.rank, part.size) for age, (_, part) in own_parts.items()])):
+        checkpoint = _MemoryCheckpoint(world, *own_parts.get(age, (-1, None)))
+        fault = checkpoint.brought(needed)
         if not fault:
-            return HeldCheckpoint(held.token, age[1], held.contents)
+            return HeldCheckpoint(checkpoint.token, age[1], checkpoint.contents)
         on_fault(age[1], fault)
     return None
 
 
-class _Held:
+class _MemoryCheckpoint:
     """One state. All ranks make it and call its method at once."""
 
     def __init__(self, world: World, descriptor: int, own: HeldPart | None) -> None:
@@ -75,64 +75,66 @@ class _Held:
 
         Every rank gets the tables of all, which say where a rank's slices are: some tens of kB from each.
         """
-        self._world, self._here = world, dict[str, memoryview]()
+        self._world, self._buffers = world, dict[str, memoryview]()
         if own:
             memory = memoryview(mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE))
-            self._here |= {name: memory[f.begin : f.begin + f.bytes] for name, f in own.files.items()}
-        gathered = world.gather((own, {name: bytes(data) for name, data in self._here.items() if _is_table(name)}))
-        parts = sorted(((part, rank) for rank, (part, _) in enumerate(gathered) if part), key=lambda each: each[0].rank)
+            self._buffers |= {name: memory[f.begin : f.begin + f.bytes] for name, f in own.files.items()}
+        gathered = world.all_gather(
+            (own, {name: bytes(data) for name, data in self._buffers.items() if _is_table(name)})
+        )
+        parts = sorted(((part, rank) for rank, (part, _) in enumerate(gathered) if part), key=lambda pair: pair[0].rank)
         self.token = parts[0][0].token
-        self._here |= {name: memoryview(data) for _, tables in gathered for name, data in tables.items()}
-        self._here[PROGRESS] = memoryview(_progress([part for part, _ in parts]))
+        self._buffers |= {name: memoryview(data) for _, tables in gathered for name, data in tables.items()}
+        self._buffers[PROGRESS] = memoryview(_progress([part for part, _ in parts]))
         files = {name: CheckpointFile(f.bytes, f.blake3) for part, _ in parts for name, f in part.files.items()}
-        files[PROGRESS] = CheckpointFile(len(self._here[PROGRESS]), digest.of_bytes(self._here[PROGRESS]))
+        files[PROGRESS] = CheckpointFile(len(self._buffers[PROGRESS]), digest.of_bytes(self._buffers[PROGRESS]))
         self._holders = {name: rank for part, rank in parts for name in part.files}
         self.contents = Contents(WHERE, CheckpointManifest(LAYOUT, files), read=self._read)
 
     def brought(self, needed: Callable[[Contents], Iterable[str]]) -> str:
         """Bring this rank what it needs, and verify it; what is wrong on any rank, or empty."""
-        wanted, fault = set[str](), ""
+        names, fault = set[str](), ""
         try:
-            wanted = set(needed(self.contents))
+            names = set(needed(self.contents))
         except DamagedCheckpoint as error:
             fault = str(error)
-        self._exchange(wanted)
-        fault = fault or self._fault(wanted)
-        return next(filter(None, self._world.gather(fault)), "")
+        self._exchange(names)
+        fault = fault or self._fault(names)
+        return next(filter(None, self._world.all_gather(fault)), "")
 
-    def _exchange(self, wanted: Iterable[str]) -> None:
+    def _exchange(self, names: Iterable[str]) -> None:
         """Have each rank bring the files that it wants from the rank that holds them."""
-        asked = self._world.gather(set(wanted) - self._here.keys())
-        for name in sorted(set[str]().union(*asked)):
-            self._pass_on(name, [rank for rank, names in enumerate(asked) if name in names])
+        requests = self._world.all_gather(set(names) - self._buffers.keys())
+        for name in sorted(set[str]().union(*requests)):
+            self._pass_on(name, [rank for rank, names in enumerate(requests) if name in names])
 
     def _pass_on(self, name: str, takers: Sequence[int]) -> None:
-        holder, rank, group = self._holders[name], self._world.rank, self._world.objects
+        owner, rank, group = self._holders[name], self._world.rank, self._world.objects
         together = len(takers) == self._world.size - 1
-        if rank != holder and rank not in takers:
+        if rank != owner and rank not in takers:
             return
-        if rank != holder:
-            self._here[name] = memoryview(bytearray(self.contents.manifest.files[name].bytes))
-        tensor = torch.frombuffer(self._here[name], dtype=torch.uint8)
+        if rank != owner:
+            self._buffers[name] = memoryview(bytearray(self.contents.manifest.files[name].bytes))
+        tensor = torch.frombuffer(self._buffers[name], dtype=torch.uint8)
         if together:
-            dist.broadcast(tensor, holder, group=group)
-        elif rank == holder:
+            dist.broadcast(tensor, owner, group=group)
+        elif rank == owner:
             for taker in takers:
                 dist.send(tensor, taker, group=group)
         else:
-            dist.recv(tensor, holder, group=group)
+            dist.recv(tensor, owner, group=group)
 
     def _fault(self, names: Iterable[str]) -> str:
         try:
             for name in names:
                 with finding_damage(WHERE / name):
-                    verify.data(self._here[name], self.contents.manifest.files[name], WHERE / name)
+                    verify.data(self._buffers[name], self.contents.manifest.files[name], WHERE / name)
         except DamagedCheckpoint as error:
             return str(error)
         return ""
 
     def _read(self, name: str, begin: int, count: int | None) -> Bytes:
-        return self._here[name][begin : None if count is None else begin + count]
+        return self._buffers[name][begin : None if count is None else begin + count]
 
 
 def _is_table(name: str) -> bool:

@@ -54,14 +54,14 @@ def named(descriptors: Sequence[int]) -> dict[str, str]:
     return {VARIABLE: ",".join(map(str, descriptors))}
 
 
-def given(environment: Mapping[str, str] = os.environ) -> tuple[int, ...]:
+def from_environment(environment: Mapping[str, str] = os.environ) -> tuple[int, ...]:
     """The buffers of this rank that its supervisor owns; none without a supervisor."""
     return tuple(map(int, filter(None, environment.get(VARIABLE, "").split(","))))
 
 
 def forget(buffers: Sequence[Sequence[int]]) -> None:
     """Have nobody go on from what is in these buffers."""
-    for descriptor in (each for of_rank in buffers for each in of_rank):
+    for descriptor in (fd for of_rank in buffers for fd in of_rank):
         remove(descriptor)
 
 
@@ -133,12 +133,12 @@ def read(descriptor: int) -> HeldPart | None:
     return None
 
 
-def whole(offers: Sequence[Sequence[tuple[Age, int, int]]]) -> list[Age]:
+def complete(parts_by_rank: Sequence[Sequence[tuple[Age, int, int]]]) -> list[Age]:
     """The states of which somebody has every part, the newest first.
 
-    `offers` are by rank: of each state that it has, the age, the number of the part, and how many parts there are.
+    `parts_by_rank`: of each state that a rank has, the age, the number of the part, and how many parts there are.
     """
     parts: dict[tuple[Age, int], set[int]] = {}
-    for age, number, count in (each for offered in offers for each in offered):
+    for age, number, count in (part for offered in parts_by_rank for part in offered):
         parts.setdefault((age, count), set()).add(number)
     return sorted({age for (age, count), numbers in parts.items() if len(numbers) == count}, reverse=True)

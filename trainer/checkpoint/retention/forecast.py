@@ -61,9 +61,9 @@ def demand(
     """
     lasting = steps_left * step_seconds
     to_come = int(lasting / seconds) + 1 if seconds else 1
-    kept = rule.last + rule.best + referred + (steps_left // rule.every if rule.every else 0)
+    kept_count = rule.last + rule.best + referred + (steps_left // rule.every if rule.every else 0)
     return Demand(
-        peak_bytes=size * (min(to_come, kept) + 1),
+        peak_bytes=size * (min(to_come, kept_count) + 1),
         bytes_per_second=size / seconds if seconds else 0.0,
         burst_bytes_per_second=size / saving if saving else 0.0,
     )

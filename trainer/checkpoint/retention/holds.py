@@ -58,15 +58,15 @@ class LeavingCommit:
 @contextlib.contextmanager
 def leaving(store: Path, commits: Iterable[str]) -> Iterator[None]:
     """Say of the commits of these names that they are leaving, until their removal is on record. Raises OSError."""
-    made = []
+    paths = []
     try:
         for name in commits:
             path = files.named(store, files.LEAVING, f"{name}.{secrets.token_hex(4)}")
             codec.create_only(path, LeavingCommit(name, time.time()), FORMAT)
-            made.append(path)
+            paths.append(path)
         yield
     finally:
-        for path in made:
+        for path in paths:
             path.unlink(missing_ok=True)
 
 
@@ -92,17 +92,17 @@ def _is_leaving(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def held(store: Path, commits: Iterable[str], by: str, why: str) -> Iterator[None]:
+def holding(store: Path, commits: Iterable[str], by: str, why: str) -> Iterator[None]:
     """Hold the commits of these names. Raises OSError."""
-    made = []
+    paths = []
     try:
         for name in commits:
             path = files.named(store, files.HOLDS, f"{name}.{secrets.token_hex(4)}")
             codec.create_only(path, Hold(name, by, why, time.time()), FORMAT)
-            made.append(path)
+            paths.append(path)
         yield
     finally:
-        for path in made:
+        for path in paths:
             path.unlink(missing_ok=True)
 
 
@@ -117,18 +117,18 @@ def hold_for(store: Path, commit: str, child: Path) -> None:
 def let_go(store: Path, commit: str, child: str) -> bool:
     """End the hold for the training `child`; False where there was none. Raises OSError."""
     path = files.named(store, files.HOLDS, f"{commit}.{child}")
-    held = path.exists()
+    existed = path.exists()
     path.unlink(missing_ok=True)
-    return held
+    return existed
 
 
 def reasons(store: Path, commit: str, now: float) -> list[str]:
     """Why a commit is held at a time. A hold that cannot be decoded counts. Raises OSError."""
-    found = []
+    hold_reasons = []
     for name in listing.names_if_there(store / files.HOLDS, ".json"):
         if name.startswith(f"{commit}."):
-            found += _reason(files.named(store, files.HOLDS, name), now)
-    return found
+            hold_reasons += _reason(files.named(store, files.HOLDS, name), now)
+    return hold_reasons
 
 
 def _reason(path: Path, now: float) -> list[str]:
@@ -148,5 +148,5 @@ def _is_needed(child: Path, fresh: bool) -> bool:
     if files.SPECIFICATION not in (files.entries(child) or ()):
         return fresh
     own = fence.commits(child)
-    held = replicas.holders(child, own)
-    return not any(LASTING & set(held[commit.name]) for commit in own)
+    tiers_by_commit = replicas.holders(child, own)
+    return not any(LASTING & set(tiers_by_commit[commit.name]) for commit in own)

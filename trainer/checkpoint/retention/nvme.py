@@ -95,9 +95,9 @@ def clear(nvme: Path, durable: Path, store: Path) -> Cleared:
 
 def why_not_over(store: Path) -> str:
     """Why a process may still write or restore here; empty when the newest incarnation has ended."""
-    if not listing.names(store / files.CLAIMS, ".json") or (holder := fence.newest_claim(store)) is None:
+    if not listing.names(store / files.CLAIMS, ".json") or (claim := fence.newest_claim(store)) is None:
         return "no claim can be read"
-    return "" if fence.read_exit(store, holder.token.incarnation) else f"{holder.token} has not ended"
+    return "" if fence.read_exit(store, claim.token.incarnation) else f"{claim.token} has not ended"
 
 
 def _save_uncovered(nvme: Path, durable: Path, store: Path) -> list[str]:
@@ -140,8 +140,8 @@ def _why_uncovered(store: Path, commit: Commit) -> str:
     """Why a commit stays on the NVMe: no tier that lasts holds it or a newer one; empty when it may go."""
     commits = fence.commits(store)
     holders = replicas.holders(store, commits)
-    held = [each for each in commits if NVME in holders[each.name]]
-    return "; ".join(rules.uncovered(held, commits, holders).get(commit.name, ()))
+    nvme_commits = [commit for commit in commits if NVME in holders[commit.name]]
+    return "; ".join(rules.uncovered(nvme_commits, commits, holders).get(commit.name, ()))
 
 
 def _token_and_step(folder: str) -> tuple[Token, int]:

@@ -37,7 +37,7 @@ class Records:
     """What is on record about the checkpoints of a training, read at one moment, whole or not at all."""
 
     store: Path
-    holder: Claim
+    claim: Claim
     valid: frozenset[str]
     """The names of the commits that count, those whose record is damaged too."""
     gone: frozenset[str]
@@ -54,15 +54,15 @@ class Records:
             raise Unknown(
                 f"{store / files.COMMITS}: found no commit, expected one of the training that has checkpoints"
             )
-        holder = fence.newest_claim(store)
-        if holder is None:
+        claim = fence.newest_claim(store)
+        if claim is None:
             raise Unknown(f"{store / files.CLAIMS}: found no claim that can be read")
-        valid = fence.names_under(store, holder)
-        return cls(store, holder, frozenset(valid), frozenset(removals.names_under(store, holder)))
+        valid = fence.names_under(store, claim)
+        return cls(store, claim, frozenset(valid), frozenset(removals.names_under(store, claim)))
 
     def withdrawn(self, name: str, tier: str) -> bool:
         """Whether the copy of a commit on a tier is on record as withdrawn. Raises OSError."""
-        return tier in removals.withdrawn(self.store, name, self.holder)
+        return tier in removals.withdrawn(self.store, name, self.claim)
 
     def why_it_counts(self, name: str, tier: str) -> str:
         """Why the copy of a commit on a tier stays by what is on record; empty when it may go. Raises OSError."""
@@ -70,13 +70,13 @@ class Records:
             token = fence.token_of(name)
         except (ValueError, IndexError):
             return "it does not have the name of a checkpoint"
-        if token > self.holder.token:
-            return f"its token is newer than the newest claim's, {self.holder.token}"
+        if token > self.claim.token:
+            return f"its token is newer than the newest claim's, {self.claim.token}"
         if name in self.gone or self.withdrawn(name, tier):
             return ""
         if name in self.valid:
             return "it is valid"
-        return "the newest claim seals it" if name in self.holder.sealed else ""
+        return "the newest claim seals it" if name in self.claim.sealed else ""
 
 
 class Remover:

@@ -71,24 +71,25 @@ def removal_plan(
 
     `holders` are the tiers that hold each commit, by its name; `losses` and `referred` as in `reasons_to_keep`.
     """
-    held = {tier: [commit for commit in commits if tier in holders[commit.name]] for tier in rules}
+    commits_by_tier = {tier: [commit for commit in commits if tier in holders[commit.name]] for tier in rules}
     staying: dict[str, Reasons] = {
-        tier: reasons_to_keep(held[tier], rule, losses, referred) if rule else {} for tier, rule in rules.items()
+        tier: reasons_to_keep(commits_by_tier[tier], rule, losses, referred) if rule else {}
+        for tier, rule in rules.items()
     }
     for tier in set(rules) - LASTING:
-        staying[tier] = {**uncovered(held[tier], commits, holders), **staying[tier]}
-    going = [(tier, commit) for tier in rules for commit in held[tier] if commit.name not in staying[tier]]
+        staying[tier] = {**uncovered(commits_by_tier[tier], commits, holders), **staying[tier]}
+    going = [(tier, commit) for tier in rules for commit in commits_by_tier[tier] if commit.name not in staying[tier]]
     taken = {(tier, commit.name) for tier, commit in going}
     lost = [commit for commit in commits if not {t for t in holders[commit.name] if (t, commit.name) not in taken}]
     return RemovalPlan(tuple(going), tuple(lost), staying)
 
 
 def uncovered(
-    held: Sequence[Commit], commits: Iterable[Commit], holders: Mapping[str, Collection[str]]
+    tier_commits: Sequence[Commit], commits: Iterable[Commit], holders: Mapping[str, Collection[str]]
 ) -> dict[str, list[str]]:
-    """The newest `UNCOVERED` of the commits `held` on a node that are newer than all that a lasting tier holds."""
+    """The newest `UNCOVERED` of a node's commits `tier_commits` that are newer than all that a lasting tier holds."""
     lasting = max((_age(commit) for commit in commits if LASTING & set(holders[commit.name])), default=None)
-    newer = sorted((commit for commit in held if lasting is None or _age(commit) > lasting), key=_age)
+    newer = sorted((commit for commit in tier_commits if lasting is None or _age(commit) > lasting), key=_age)
     return {commit.name: ["no tier that outlives the node holds one as new"] for commit in newer[-UNCOVERED:]}
 
 
@@ -109,13 +110,13 @@ def record_removals(store: Path, decided: RemovalPlan, token: Token | None = Non
     with holds.leaving(store, sorted(last | {commit.name for commit in decided.pruned})):
         now = time.time()
         going = {*(commit.name for _, commit in decided.withdrawn), *(commit.name for commit in decided.pruned)}
-        held = {name for name in going if holds.reasons(store, name, now)}
+        names_on_hold = {name for name in going if holds.reasons(store, name, now)}
         for tier, commit in decided.withdrawn:
-            if commit.name not in held:
+            if commit.name not in names_on_hold:
                 why = "retention: no rule of the tier keeps it, and nothing refers to it"
                 replicas.withdraw(store, commit, tier, why, token=token)
         for commit in decided.pruned:
-            if commit.name not in held:
+            if commit.name not in names_on_hold:
                 _give_up(store, commit, token)
 
 

@@ -49,8 +49,8 @@ class Buffer:
     def __init__(self, descriptor: int | None = None) -> None:
         """In this memfd, which may hold a state already, or in a new one."""
         self.fd = os.memfd_create("checkpoint", 0) if descriptor is None else descriptor
-        held = slots.read(self.fd)
-        self.age = held.age if held else (-1, -1)
+        part = slots.read(self.fd)
+        self.age = part.age if part else (-1, -1)
         """Of the state that it holds, see `HeldPart.age`; (-1, -1) while it holds none."""
         self._sealing: threading.Thread | None = None
         self._plan: PartPlan | None = None
@@ -115,9 +115,11 @@ class Buffer:
     def _seal(self, part: HeldPart) -> None:
         assert self._plan is not None
         memory = memoryview(mmap.mmap(self.fd, self._plan.size, prot=mmap.PROT_READ))
-        pieces = {each.name: memory[each.begin : each.begin + each.size] for each in self._plan.sections}
+        pieces = {section.name: memory[section.begin : section.begin + section.size] for section in self._plan.sections}
         hashed = {name: blake3(piece).hexdigest() for name, piece in pieces.items()}
-        files = {each.name: HeldFile(each.begin, each.size, hashed[each.name]) for each in self._plan.sections}
+        files = {
+            section.name: HeldFile(section.begin, section.size, hashed[section.name]) for section in self._plan.sections
+        }
         with contextlib.suppress(ValueError):  # a figure that is not finite has no JSON: this state is not kept
             slots.write(self.fd, dataclasses.replace(part, files=files))
 
@@ -163,9 +165,9 @@ class Buffer:
 
 def held_part(token: Token, world: World, state: TrainingState, progress: TrainingProgress) -> HeldPart:
     """What a rank's buffer holds once `state` is copied into it, without the files."""
-    place = token.incarnation, token.generation, progress.step, world.rank, world.size
-    led = asdict(progress) if world.leads else {}
-    return HeldPart(*place, {}, random_state.take(), dict(state.values), led)
+    identity = token.incarnation, token.generation, progress.step, world.rank, world.size
+    led = asdict(progress) if world.is_rank_zero else {}
+    return HeldPart(*identity, {}, random_state.take(), dict(state.values), led)
 
 
 def hold(
@@ -174,15 +176,15 @@ def hold(
     plan: "PartPlan",
     state: TrainingState,
     device: torch.device,
-    held: HeldPart,
+    part: HeldPart,
 ) -> None:
     """Copy `state` into one of the free buffers and have it sealed; nothing where that would cost the newest state."""
-    newest = max(buffers, key=lambda each: each.age)
-    if buffer := next((each for each in free if each is not newest), None):
+    newest = max(buffers, key=lambda buffer: buffer.age)
+    if buffer := next((candidate for candidate in free if candidate is not newest), None):
         newest.wait()  # else steps that are shorter than the hashing would leave no state sealed
         buffer.prepare(plan, device)
         buffer.copy(state, device)
-        buffer.seal(held)
+        buffer.seal(part)
 
 
 def _cudart() -> Any:

@@ -23,7 +23,7 @@ class Channel:
 
     def __init__(self, descriptors: Sequence[int] = ()) -> None:
         """`descriptors` are the memfds of buffers that outlive this process too."""
-        self.buffers = [Buffer(each) for each in descriptors] or [Buffer() for _ in range(SAVED_FROM)]
+        self.buffers = [Buffer(descriptor) for descriptor in descriptors] or [Buffer() for _ in range(SAVED_FROM)]
         self._unread = b""
         self.bytes_written = 0
         """Over all saves, as the writers last said."""
@@ -54,10 +54,10 @@ class Channel:
                 break
             self._unread, seconds = self._unread + data, 0.0
         *lines, self._unread = self._unread.split(b"\n")
-        said = [parsing.value(line) for line in lines]
-        for line in said:
+        messages = [parsing.value(line) for line in lines]
+        for line in messages:
             self.bytes_written = self._before + line.get("moved", self.bytes_written - self._before)
-        return [line for line in said if "step" in line]
+        return [line for line in messages if "step" in line]
 
     @property
     def death(self) -> str:

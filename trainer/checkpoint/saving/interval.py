@@ -153,9 +153,9 @@ def failures(
         ended = None if same else exits.get(claim.token.incarnation)
         until = ended.at if ended else after.at if after else now
         seconds += max(0.0, until - claim.at)
-    for each in incidents:
-        if not each.survived and causes.cause(each.kind).fault == "machine":
-            lost[Token.parse(each.token)] = each.kind == causes.DISRUPTED
+    for incident in incidents:
+        if not incident.survived and causes.cause(incident.kind).fault == "machine":
+            lost[Token.parse(incident.token)] = incident.kind == causes.DISRUPTED
     for number, ended in exits.items():
         if ended.outcome == "failed" and (ended.disrupted or causes.cause(ended.kind).fault == "machine"):
             token = newest.get(number, Token(number))

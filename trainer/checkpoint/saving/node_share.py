@@ -70,10 +70,10 @@ class NodeShare:
     def copy_neighbours(self) -> None:
         """Copy the files of the node before this one. Raises OSError."""
         before = self.ring.before
-        theirs = self._reported(before)
+        files = self._reported(before)
         source = origin(before.url)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda name: self._fetch(source, before, name, theirs[name]), theirs))
+            list(pool.map(lambda name: self._fetch(source, before, name, files[name]), files))
 
     def show(self, manifest: bytes) -> None:
         """Make this node's folder, with its own files and its neighbour's, visible. Raises OSError."""
@@ -112,11 +112,11 @@ class NodeShare:
 
     def _reported(self, node: RingNode) -> dict[str, CheckpointFile]:
         """The files that the ranks of a node have written. Raises OSError."""
-        found = parts.gather_for(self.store, self.name, node.ranks, self.ring.node.ranks[0], self.seconds)
-        for rank, part in zip(node.ranks, found, strict=True):
+        saved_parts = parts.gather_for(self.store, self.name, node.ranks, self.ring.node.ranks[0], self.seconds)
+        for rank, part in zip(node.ranks, saved_parts, strict=True):
             if "error" in part:
                 raise OSError(f"rank {rank}: {part['error']}")
-        return {name: CheckpointFile(**file) for part in found for name, file in part["files"].items()}
+        return {name: CheckpointFile(**file) for part in saved_parts for name, file in part["files"].items()}
 
     def _fetch(self, source: Origin, node: RingNode, name: str, expected: CheckpointFile) -> None:
         try:

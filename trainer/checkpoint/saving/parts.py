@@ -67,10 +67,10 @@ def gather_for(store: Path, commit: str, ranks: Sequence[int], reporter: int, se
 
 def announced(store: Path, commit: str, reporter: int, seconds: float) -> str:
     """The SHA-256 of the manifest, once it is announced; for a writer as in `gather_for`. Raises GivenUp."""
-    [found] = _gather(store, commit, [_MANIFEST], seconds, _rank(reporter))
-    if "error" in found:
+    [manifest] = _gather(store, commit, [_MANIFEST], seconds, _rank(reporter))
+    if "error" in manifest:
         raise GivenUp(f"the manifest was not announced within {seconds:.0f} s")
-    return str(found["sha256"])
+    return str(manifest["sha256"])
 
 
 def remove(store: Path, commit: str) -> None:
@@ -98,21 +98,21 @@ def _report(store: Path, commit: str, who: str, part: SavedPart) -> None:
 def _gather(store: Path, commit: str, keys: Sequence[str], seconds: float, reporter: str = "") -> list[SavedPart]:
     """The parts of these names; raises GivenUp when the report of `reporter` is gone."""
     deadline, looked = time.monotonic() + seconds, 0.0
-    found: dict[str, SavedPart] = {}
+    parts_by_key: dict[str, SavedPart] = {}
     while True:
         if time.monotonic() - looked > LOOK_SECONDS:
             if reporter and not _path(store, commit, reporter).exists():
                 raise GivenUp("rank 0 has given up the checkpoint")
-            found |= {key: UNWRITABLE for key in keys if _path(store, commit, key, UNREPORTED).exists()}
+            parts_by_key |= {key: UNWRITABLE for key in keys if _path(store, commit, key, UNREPORTED).exists()}
             looked = time.monotonic()
         for key in keys:
-            if key not in found and (part := codec.read_if_there(_path(store, commit, key), dict[str, Any])):
-                found[key] = part
-        if len(found) == len(keys) or time.monotonic() > deadline:
+            if key not in parts_by_key and (part := codec.read_if_there(_path(store, commit, key), dict[str, Any])):
+                parts_by_key[key] = part
+        if len(parts_by_key) == len(keys) or time.monotonic() > deadline:
             break
         time.sleep(0.02)
     late = {"error": f"its part was not written within {seconds:.0f} s"}
-    return [found.get(key, late) for key in keys]
+    return [parts_by_key.get(key, late) for key in keys]
 
 
 def _rank(rank: int) -> str:

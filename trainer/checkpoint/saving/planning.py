@@ -93,22 +93,22 @@ def make_plan(state: TrainingState, world: World) -> PartPlan:
     """This rank's plan; all ranks call it at the same time. Raises ValueError when the ranks' tensors do not match."""
     planner = DefaultSavePlanner(flatten_state_dict=False)
     offer, own = offered(planner, state, world)
-    answer = _from_rank_0(world, offer, lambda offers: decide(planner, offers))
+    answer = _from_rank_0(world, offer, lambda save_offers: decide(planner, save_offers))
     items = [item for item in own if item.index.fqn not in offer.small or item.index.fqn in answer.small]
-    types = {**_divided_types(state, world), **answer.types} if world.leads else {}
+    types = {**_divided_types(state, world), **answer.types} if world.is_rank_zero else {}
     return plan_part([*items, *answer.items], world.rank, state.frozen, types)
 
 
 def offered(planner: DefaultSavePlanner, state: TrainingState, world: World) -> tuple[Offer, list[WriteItem]]:
     """What rank 0 must know to share out the writing; and this rank's items that are divided or small."""
-    planner.set_up_planner(dict(state.tensors), is_coordinator=world.leads)
+    planner.set_up_planner(dict(state.tensors), is_coordinator=world.is_rank_zero)
     local = planner.create_local_plan()
     items = [item for item in local.items if _has_elements(item)]
     divided = _divided_types(state, world)
     small = {item.index.fqn: _entry(item) for item in items if _is_small(item) and item.index.fqn not in divided}
     own = [item for item in items if item.index.fqn in divided or item.index.fqn in small]
-    mine = {item.index.fqn for item in own}
-    shared = dataclasses.replace(local, items=[item for item in items if item.index.fqn not in mine])
+    own_names = {item.index.fqn for item in own}
+    shared = dataclasses.replace(local, items=[item for item in items if item.index.fqn not in own_names])
     return Offer(shared, small, digest.of_bytes(tensor_table.encode(divided))), own
 
 
@@ -142,21 +142,21 @@ def lay_out(
     return tuple(sections), tuple(pieces)
 
 
-def decide(planner: DefaultSavePlanner, offers: Sequence[Offer]) -> list[Answer]:
+def decide(planner: DefaultSavePlanner, save_offers: Sequence[Offer]) -> list[Answer]:
     """Rank 0's answer to each rank. Raises ValueError when the ranks' tensors do not match.
 
     Only the first rank that has a small tensor writes it: the optimiser's counts of steps are such tensors. Divided
     among all ranks, as the planner divides large ones, they would make each rank that resumes read the table of every
     other rank.
     """
-    for rank, offer in enumerate(offers):
-        if offer.divided != offers[0].divided:
+    for rank, offer in enumerate(save_offers):
+        if offer.divided != save_offers[0].divided:
             raise ValueError(f"rank {rank} does not hold parts of the same tensors as rank 0")
-    plans, _ = planner.create_global_plan([offer.shared for offer in offers])
+    plans, _ = planner.create_global_plan([offer.shared for offer in save_offers])
     types = {item.index.fqn: item for plan in plans for item in plan.items}
     small = dict[str, TensorEntry]()
     answers = []
-    for plan, offer in zip(plans, offers, strict=True):
+    for plan, offer in zip(plans, save_offers, strict=True):
         answers.append(Answer(plan.items, frozenset(offer.small.keys() - small.keys())))
         small |= offer.small
     known = {**small, **{name: _entry(item) for name, item in types.items()}}
@@ -191,8 +191,8 @@ def _entries(sections: Sequence[Section], pieces: Sequence[PlannedPiece]) -> dic
     for piece in pieces:
         section = next(s for s in reversed(sections) if s.begin <= piece.begin)
         data, name = _data(piece.item), piece.item.index.fqn
-        place = Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, piece.begin - section.begin)
-        chunks.setdefault(name, []).append(place)
+        chunk = Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, piece.begin - section.begin)
+        chunks.setdefault(name, []).append(chunk)
         types[name] = _entry(piece.item)
     return {name: dataclasses.replace(entry, chunks=tuple(chunks[name])) for name, entry in types.items()}
 
@@ -254,7 +254,7 @@ def _from_rank_0(world: World, value: Offer, decide: Callable[[list[Offer]], lis
     """Rank 0's decision for this rank, from the offers of all ranks. Raises rank 0's ValueError on every rank."""
     if world.size == 1:
         return decide([value])[0]
-    gathered: list[Any] | None = [None] * world.size if world.leads else None
+    gathered: list[Any] | None = [None] * world.size if world.is_rank_zero else None
     dist.gather_object(value, gathered, group=world.objects)
     answers: list[Any] | None = None
     if gathered is not None:
@@ -262,9 +262,9 @@ def _from_rank_0(world: World, value: Offer, decide: Callable[[list[Offer]], lis
             answers = decide(gathered)
         except ValueError as error:
             answers = [error] * world.size
-    mine: list[Any] = [None]
-    dist.scatter_object_list(mine, answers, group=world.objects)
-    if isinstance(mine[0], ValueError):
-        raise mine[0]
-    answer: T = mine[0]
+    own_answer: list[Any] = [None]
+    dist.scatter_object_list(own_answer, answers, group=world.objects)
+    if isinstance(own_answer[0], ValueError):
+        raise own_answer[0]
+    answer: T = own_answer[0]
     return answer

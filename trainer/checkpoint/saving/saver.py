@@ -71,10 +71,10 @@ class Saver:
         """Take this rank's buffers, with what they hold. Raises ValueError for a bad key file."""
         self._world, self._token, self._ring = world, token, ring
         self._store, self._training, self._storage = Path(placement.store), training, storage or Storage()
-        self._roots = {NVME: str(nvme_folder(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
+        self._tier_roots = {NVME: str(nvme_folder(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
         if self._storage.key_file:
             encryption.read_key(Path(self._storage.key_file))
-        self._memory = slots.given()
+        self._memory = slots.from_environment()
         self._channel = Channel(self._memory)
         self._plan: PartPlan | None = None
         self._signature: object = None
@@ -158,10 +158,10 @@ class Saver:
             return
         snapshot = state.collect(engine, self._world.rank)
         plan, free = self._plan_for(snapshot), [self._channel.buffers[number] for number in self._free_buffers()]
-        held = held_part(self._token, self._world, snapshot, progress)
-        hold(self._channel.buffers, free, plan, snapshot, self._world.device, held)
-        for each in self._channel.buffers if lasting else ():
-            each.wait()
+        part = held_part(self._token, self._world, snapshot, progress)
+        hold(self._channel.buffers, free, plan, snapshot, self._world.device, part)
+        for buffer in self._channel.buffers if lasting else ():
+            buffer.wait()
 
     def events(self, seconds: float = 0.0) -> list[SaveEvent]:
         """The outcomes of saves since the last call; waits for up to `seconds` for the first one.
@@ -207,7 +207,7 @@ class Saver:
         from slipway.trainer.checkpoint.saving import planning
 
         signature = planning.signature(snapshot)
-        (changed,) = self._world.sum(float(signature != self._signature))
+        (changed,) = self._world.all_reduce(float(signature != self._signature))
         if self._plan is None or changed:
             self._channel.start()
             self._plan, self._signature = planning.make_plan(snapshot, self._world), signature
@@ -219,7 +219,7 @@ class Saver:
         self, plan: "PartPlan", snapshot: state.TrainingState, progress: TrainingProgress, begun: float
     ) -> dict[str, Any]:
         """The fields of `slipway.trainer.checkpoint.saving.writer.Request`, without those of `_destinations`."""
-        leads = self._world.leads
+        leads = self._world.is_rank_zero
         pieces = [(section.name, section.begin, section.size) for section in plan.sections]
         return {
             "step": progress.step,
@@ -252,11 +252,11 @@ class Saver:
         first, *others = tiers if tiers[0] != BACKUP else (DURABLE, *tiers)
         spread = first == NVME and self._ring.spreads
         assert not (spread and others), "no node has the whole of a spread checkpoint, to copy it"
-        self._has_copies = self._has_copies or (self._world.leads and bool(others))
+        self._has_copies = self._has_copies or (self._world.is_rank_zero and bool(others))
         return {
             "tier": first,
-            "root": self._roots[first],
-            "copies": {tier: self._roots[tier] for tier in others},
+            "root": self._tier_roots[first],
+            "copies": {tier: self._tier_roots[tier] for tier in others},
             "keep": asdict(self._storage.nvme),
             "key_file": self._storage.key_file,
             "spread": self._ring.encode() if spread else {},
@@ -296,7 +296,7 @@ class Saver:
             fields = {name: answer[name] for name in ("step", "commit", "seconds", "bytes")}
             fields |= {"tier": pending.tier, "blocked_seconds": pending.blocked}
             self._events.append({"event": "committed", **fields})
-        elif outcome == "failed" and self._world.leads:
+        elif outcome == "failed" and self._world.is_rank_zero:
             self._unsettled.append((pending, answer["reason"]))
             self._settle()
 
@@ -309,7 +309,7 @@ class Saver:
         unsettled, self._unsettled = self._unsettled, []
         for pending, reason in unsettled:
             try:
-                size = self._committed_size(pending.step) if self._world.leads else None
+                size = self._committed_size(pending.step) if self._world.is_rank_zero else None
             except (OSError, ValueError):
                 self._unsettled.append((pending, reason))
                 continue
@@ -324,7 +324,7 @@ class Saver:
         """The bytes of this incarnation's commit of a step, None when it is not on record. Raises OSError."""
         for commit in reversed(fence.commits(self._store)):
             if commit.name == self._name(step):
-                return decode(regular_file.read(Path(self._roots[commit.tier]) / commit.folder / MANIFEST)).bytes
+                return decode(regular_file.read(Path(self._tier_roots[commit.tier]) / commit.folder / MANIFEST)).bytes
         return None
 
     def _report_failure(self, step: int, reason: str, blocked: float, tier: str = "") -> None:
@@ -333,7 +333,7 @@ class Saver:
         The save blocked the steps for `blocked` seconds. `tier` is the one that it could not be written to; empty when
         nothing was written.
         """
-        if self._world.leads:
+        if self._world.is_rank_zero:
             fields = {"step": step, "reason": reason, "tier": tier, "blocked_seconds": blocked}
             self._events.append({"event": "commit_failed", **fields})
             return

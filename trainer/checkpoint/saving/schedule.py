@@ -41,7 +41,7 @@ class SaveSchedule:
         self._last = dict.fromkeys(there, time.time())
         self._costs = {tier: SaveCost() for tier in TIERS}
         self._saving = dict.fromkeys(TIERS, 0.0)
-        self._failures = _failures(Path(config.placement.store)) if world.leads else interval.Failures(0, 0.0)
+        self._failures = _failures(Path(config.placement.store)) if world.is_rank_zero else interval.Failures(0, 0.0)
         self._writing = ""
         """The tier that the newest save is written to."""
         self._nvme_failed = False
@@ -88,7 +88,7 @@ class SaveSchedule:
 
         Without room for another save, one that is due by the clock is put off to the next step: no step waits for it.
         """
-        due = self._due_tiers(step, time.time(), has_room) if self._world.leads else ()
+        due = self._due_tiers(step, time.time(), has_room) if self._world.is_rank_zero else ()
         return float(sum(1 << TIERS.index(tier) for tier in due))
 
     def start_saves(self, choice: float) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class StopGrace:
 
     def __init__(self, record: Callable[..., None]) -> None:
         """`record` writes an event to the ledger."""
-        self._record, self._said = record, 0.0
+        self._record, self._warned_seconds = record, 0.0
         self._grace = float(os.environ.get(GRACE_VARIABLE) or 0.0)
 
     def saved(self, step: int, seconds: float, tier: str, before: float = 0.0) -> None:
@@ -143,9 +143,13 @@ class StopGrace:
 
         `before`: the seconds that a stop may wait until it can save.
         """
-        if not self._grace or tier not in LASTING or before + seconds <= max(self._grace, CHANGED * self._said):
+        if (
+            not self._grace
+            or tier not in LASTING
+            or before + seconds <= max(self._grace, CHANGED * self._warned_seconds)
+        ):
             return
-        self._said = before + seconds
+        self._warned_seconds = before + seconds
         reason = grace_sentence(self._grace, seconds, step, before)
         self._record("grace_too_short", step=step, grace=self._grace, seconds=before + seconds, reason=reason)
         console.warn(f"trainer: {reason}")
@@ -165,7 +169,7 @@ def _failures(store: Path) -> interval.Failures:
     """What machines did to this training so far; an incident that cannot be read counts as none."""
     claims = fence.claims(store)
     numbers = {claim.token.incarnation for claim in claims}
-    exits = {number: found for number in numbers if (found := fence.past_exit(store, number)) is not None}
+    exits = {number: past_exit for number in numbers if (past_exit := fence.past_exit(store, number)) is not None}
     known = []
     for name in incidents.names(store):
         with contextlib.suppress(ValueError, OSError):

@@ -23,7 +23,7 @@ from blake3 import blake3
 
 from slipway.trainer.base import atomic, console, digest, parsing, regular_file, verify
 from slipway.trainer.base.processes import die_with_parent
-from slipway.trainer.base.progress import MOVED
+from slipway.trainer.base.progress import BYTE_COUNT
 from slipway.trainer.checkpoint.disk import encryption, publication, verification
 from slipway.trainer.checkpoint.disk.encryption import Key
 from slipway.trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest, decode
@@ -170,7 +170,7 @@ class CheckpointWriter:
         described = {}
         key = encryption.read_key(Path(request.key_file)) if request.key_file else None
         memory = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
-        for piece in (WrittenPiece(**each) for each in request.pieces):
+        for piece in (WrittenPiece(**fields) for fields in request.pieces):
             data = memory[piece.begin : piece.begin + piece.size]
             described[piece.name] = asdict(self._write_piece(request, piece, data, key))
         return {"files": described, "random_state": request.random_state, "values": request.values}
@@ -203,16 +203,16 @@ class CheckpointWriter:
     def _commit(self, request: Request) -> dict[str, Any]:
         """Commit the checkpoint once every rank has written its part. Raises OSError, and fence.Superseded."""
         store, target = Path(request.store), Path(request.root) / request.folder
-        found = parts.gather(store, request.name, request.size, request.patience)
-        faults = [f"rank {rank}: {part['error']}" for rank, part in enumerate(found) if "error" in part]
+        saved_parts = parts.gather(store, request.name, request.size, request.patience)
+        faults = [f"rank {rank}: {part['error']}" for rank, part in enumerate(saved_parts) if "error" in part]
         try:
             if faults:
                 return {"outcome": "failed", "reason": "; ".join(faults)}
-            manifest = _manifest(request, found)
+            manifest = _manifest(request, saved_parts)
             if fault := self._shared_out(request, manifest):
                 return {"outcome": "failed", "reason": fault}
             fence.check(store, request.token)
-            commit = request.commit(_shown(request, target, manifest))
+            commit = request.commit(_publish(request, target, manifest))
             fence.commit(store, commit)
         finally:
             shutil.rmtree(request.hidden, ignore_errors=True)
@@ -250,7 +250,7 @@ class CheckpointWriter:
                 nvme.remove_surplus(store, source.parent, RetentionRule(**request.keep), copying, commit.token)
 
 
-def _shown(request: Request, target: Path, manifest: CheckpointManifest) -> str:
+def _publish(request: Request, target: Path, manifest: CheckpointManifest) -> str:
     """Make the checkpoint, or this node's share of it, visible; the SHA-256 of the manifest. Raises OSError."""
     if not request.share:
         return publication.publish(request.hidden, target, manifest)
@@ -260,15 +260,15 @@ def _shown(request: Request, target: Path, manifest: CheckpointManifest) -> str:
     return digest.sha256(data)
 
 
-def _manifest(request: Request, found: list[parts.SavedPart]) -> CheckpointManifest:
+def _manifest(request: Request, saved_parts: list[parts.SavedPart]) -> CheckpointManifest:
     """Write progress.json, with the random states and values of every rank; the manifest of all files."""
     values: dict[str, Any] = {}
-    for part in reversed(found):
+    for part in reversed(saved_parts):
         values |= part["values"]
-    states = [part["random_state"] for part in found]
+    states = [part["random_state"] for part in saved_parts]
     data = json.dumps({**request.progress, "random_states": states, "values": values}, sort_keys=True).encode()
     atomic.write(request.hidden / PROGRESS, [data])
-    described = {name: CheckpointFile(**file) for part in found for name, file in part["files"].items()}
+    described = {name: CheckpointFile(**file) for part in saved_parts for name, file in part["files"].items()}
     described[PROGRESS] = CheckpointFile(len(data), blake3(data).hexdigest())
     return CheckpointManifest(LAYOUT, described)
 
@@ -301,9 +301,9 @@ def _remove_older(request: Request) -> None:
     folders = list(request.hidden.parent.glob(f".*.{token}.partial"))
     if request.rank == 0:
         folders += Path(request.store, record_files.PARTS).glob(f"*.{token}")
-    for left in folders:
-        if left.name.lstrip(".") < request.name:
-            shutil.rmtree(left, ignore_errors=True)
+    for folder in folders:
+        if folder.name.lstrip(".") < request.name:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -327,11 +327,11 @@ def _saying_how_far() -> Iterator[None]:
     over = threading.Event()
 
     def say() -> None:
-        said = MOVED()
+        last_count = BYTE_COUNT()
         while not over.wait(1.0):
-            if MOVED() != said:
-                said = MOVED()
-                _say({"moved": said})
+            if BYTE_COUNT() != last_count:
+                last_count = BYTE_COUNT()
+                _say({"moved": last_count})
 
     teller = threading.Thread(target=say, daemon=True)
     teller.start()

@@ -116,23 +116,23 @@ class FolderTier:
                 raise _unavailable(path, error) from error
 
     def folders(self, under: str) -> dict[str, float]:
-        found = dict[str, float]()
+        modified_times = dict[str, float]()
         self._require_root()
         try:
             for name in listing.names_if_there(self._root / under):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    found[f"{under}/{name}"] = (self._root / under / name / MANIFEST).stat().st_mtime
+                    modified_times[f"{under}/{name}"] = (self._root / under / name / MANIFEST).stat().st_mtime
         except OSError as error:
             raise _unavailable(self._root / under, error) from error
-        return found
+        return modified_times
 
     def unfinished(self, under: str) -> list[str]:
         self._require_root()
-        place = self._root / under
+        parent = self._root / under
         try:
-            there = [path.name for path in place.iterdir() if path.is_dir()] if place.exists() else []
+            there = [path.name for path in parent.iterdir() if path.is_dir()] if parent.exists() else []
         except OSError as error:
-            raise _unavailable(place, error) from error
+            raise _unavailable(parent, error) from error
         hidden = [name for name in there if name.startswith(".")]
         begun = [name[1:].removesuffix(".copy") for name in hidden if name.endswith(".copy")]
         names = {f"{under}/{name}" for name in {*there, *begun} - {*hidden}}

@@ -38,7 +38,7 @@ def tried(placement: Placement, world: World) -> dict[str, str]:
     if os.environ.get(TRIED_VARIABLE):
         return {}
     folders: dict[str, Path] = {}
-    if world.leads:
+    if world.is_rank_zero:
         folders |= {"store": Path(placement.store), DURABLE: Path(placement.durable)}
     if world.local_rank == 0:
         folders[NVME] = nvme_folder(placement)
@@ -78,33 +78,33 @@ class CheckpointPlaces:
 
     def __call__(self, commit: Commit) -> Iterator[CommitPlace]:
         """The places of a commit; the next is looked for only when it is needed."""
-        held, fault = self._holders(commit)
+        tiers, fault = self._holders(commit)
         if fault:
             yield CommitPlace(DURABLE, self._store, away=fault)
-        for tier in held:
+        for tier in tiers:
             if tier == DURABLE:
                 yield CommitPlace(DURABLE, self._durable / commit.folder)
             elif tier == BACKUP:
                 yield self._fetch_from_backup(commit)
             else:
-                yield self._on_nvme(commit, DURABLE in held)
+                yield self._on_nvme(commit, DURABLE in tiers)
 
     def _holders(self, commit: Commit) -> tuple[tuple[str, ...], str]:
         """The tiers that hold a commit, as rank 0 reads them, or why that cannot be read."""
         answer: tuple[tuple[str, ...], str] = ((), "")
-        if self._world.leads:
+        if self._world.is_rank_zero:
             try:
                 answer = replicas.holders(self._store, [commit])[commit.name], ""
             except OSError as error:
                 answer = (), f"{self._store}: {error.strerror or error}"
-        return self._world.from_leader(answer)
+        return self._world.broadcast(answer)
 
     def _on_nvme(self, commit: Commit, lasts: bool) -> CommitPlace:
         """The NVMe: of the one node that has all of it, or of the nodes that have it together."""
         folder = nvme_folder(self._placement) / commit.folder
         there, record, fault = False, None, ""
         try:
-            if self._world.leads:
+            if self._world.is_rank_zero:
                 record = ring.read_spread(self._store, commit.name)
             there = (folder / MANIFEST).is_file()
             if there and lasts:
@@ -112,13 +112,13 @@ class CheckpointPlaces:
                     copying.bring_keys(self._durable / commit.folder, folder)
         except (OSError, ValueError) as error:
             fault = f"{folder}: {getattr(error, 'strerror', None) or error}"
-        gathered = self._world.gather((there, record, fault))
-        if faults := [each[2] for each in gathered if each[2]]:
+        gathered = self._world.all_gather((there, record, fault))
+        if faults := [answer[2] for answer in gathered if answer[2]]:
             return CommitPlace(NVME, folder, away=faults[0])
         record = gathered[0][1]
-        if record is None and all(each[0] for each in gathered):
+        if record is None and all(answer[0] for answer in gathered):
             return CommitPlace(NVME, folder)
-        if not any(each[0] for each in gathered):
+        if not any(answer[0] for answer in gathered):
             return CommitPlace(NVME, folder, lost=f"on the NVMe of {_nodes(record)}, which this training has not now")
         if self._ring.unusable:
             why = f"nodes that cannot give each other its files: {self._ring.unusable}"
@@ -132,14 +132,14 @@ class CheckpointPlaces:
         folder = self._durable / commit.folder
         into = (self._fetched or folder.parent) / f".{folder.name}.{self._token}.fetched"
         damage = fault = ""
-        if self._world.leads:
+        if self._world.is_rank_zero:
             try:
                 copying.fetch(copying.tier_at(self._placement.backup), commit.folder, commit.manifest, into)
             except DamagedCheckpoint as error:
                 damage = str(error)
             except (TierUnavailable, OSError, ValueError) as error:
                 fault = str(error)
-        damage, fault = self._world.from_leader((damage, fault))
+        damage, fault = self._world.broadcast((damage, fault))
         return CommitPlace(BACKUP, into, fault, damage)
 
 

@@ -116,8 +116,8 @@ class NodeCopies:
 
     def _survey(self, world: World) -> list[Shelf]:
         """What each node has."""
-        mine = self._look() if world.rank == self._speaker else Shelf()
-        shelves = world.gather(mine)
+        own_shelf = self._look() if world.rank == self._speaker else Shelf()
+        shelves = world.all_gather(own_shelf)
         return [shelves[node.ranks[0]] for node in self._ring.nodes]
 
     def _look(self) -> Shelf:
@@ -139,26 +139,26 @@ class NodeCopies:
     def _bring_all(self, manifest: CheckpointManifest, needed: Needed, world: World) -> Gathering:
         self._files = manifest.files
         contents = Contents(self._folder, manifest, self._bring)
-        wanted, failed = set[str](), Gathering()
+        names_to_bring, failed = set[str](), Gathering()
         try:
-            wanted = {PROGRESS, *needed(contents)}
+            names_to_bring = {PROGRESS, *needed(contents)}
         except (DamagedCheckpoint, TierUnavailable, OSError) as error:
             failed = self._failure(error)
         except ValueError:
             pass  # another model's: the load says so, on all ranks
-        gathered = world.gather((wanted, failed))
-        if not any(_failed(each) for _, each in gathered):
+        gathered = world.all_gather((names_to_bring, failed))
+        if not any(_failed(result) for _, result in gathered):
             ranks = self._ring.node.ranks
             names = sorted(set[str]().union(*(gathered[rank][0] for rank in ranks)))
             failed = self._bring_each(names[ranks.index(world.rank) :: len(ranks)])
         failed.faults = self._faults
-        every = [first for _, first in gathered] + world.gather(failed)
+        every = [first for _, first in gathered] + world.all_gather(failed)
         return Gathering(
             contents=None if any(map(_failed, every)) else contents,
-            damage=next((each.damage for each in every if each.damage), ""),
-            away=next((each.away for each in every if each.away), ""),
-            lost=next((each.lost for each in every if each.lost), ""),
-            faults=list(dict.fromkeys(fault for each in every for fault in each.faults)),
+            damage=next((result.damage for result in every if result.damage), ""),
+            away=next((result.away for result in every if result.away), ""),
+            lost=next((result.lost for result in every if result.lost), ""),
+            faults=list(dict.fromkeys(fault for result in every for fault in result.faults)),
         )
 
     def _bring_each(self, names: list[str]) -> Gathering:
@@ -230,15 +230,17 @@ class NodeCopies:
 
     def _why_missing(self, file: str, tried: list[SourceFault]) -> Gathering:
         """What it means that no place gave a file: a place is away, a node is not there, or the file is damaged."""
-        said = "; ".join(f"{fault.node}: {fault.reason}" for fault in tried)
+        reasons = "; ".join(f"{fault.node}: {fault.reason}" for fault in tried)
         if any(not fault.damaged for fault in tried):
-            return Gathering(away=said)
+            return Gathering(away=reasons)
         gone = self._record.missing(self._names) if self._record else []
         if gone or not (self._record or tried):
             nodes = ", ".join(f"{node.name} (ranks {', '.join(map(str, node.ranks))})" for node in gone)
             where = f"it was on {nodes}, which this training does not have now" if gone else "its node is not there now"
-            return Gathering(lost=f"{file}: on none of {', '.join(self._names)}; {where}{f'; {said}' if said else ''}")
-        return Gathering(damage=said or f"{file}: found on none of {', '.join(self._names)}, which should have it")
+            return Gathering(
+                lost=f"{file}: on none of {', '.join(self._names)}; {where}{f'; {reasons}' if reasons else ''}"
+            )
+        return Gathering(damage=reasons or f"{file}: found on none of {', '.join(self._names)}, which should have it")
 
 
 class _Missing(DamagedCheckpoint):

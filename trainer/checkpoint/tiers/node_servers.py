@@ -56,12 +56,12 @@ class NodeServers:
         self.ring = ONE_NODE
         if is_on_one_node(world):
             return
-        if not world.from_leader(world.leads and (saves or _has_saved(store))):
+        if not world.broadcast(world.is_rank_zero and (saves or _has_saved(store))):
             self.ring = NodeRing(unusable="no checkpoint on the NVMe is wanted")
             return
         fault = self._start(nvme, token) if world.local_rank == 0 else ""
-        ranks = world.gather(_Rank(number(), _name(), self._server.url if self._server else "", fault))
-        shared = world.gather(_shared_with(nvme, token) if world.local_rank == 0 else "")
+        ranks = world.all_gather(_Rank(number(), _name(), self._server.url if self._server else "", fault))
+        shared = world.all_gather(_shared_with(nvme, token) if world.local_rank == 0 else "")
         if world.local_rank == 0:
             with contextlib.suppress(OSError):
                 _mark(nvme, token, number()).unlink(missing_ok=True)

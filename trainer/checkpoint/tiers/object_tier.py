@@ -60,7 +60,7 @@ class ObjectTier:
     def remove(self, folder: str) -> None:
         """The manifest goes first, as in a folder."""
         try:
-            keys = [found.key for found in Bucket(self._bucket.url(folder)).objects()]
+            keys = [entry.key for entry in Bucket(self._bucket.url(folder)).objects()]
             for key in sorted(keys, key=lambda key: key != MANIFEST):
                 self._bucket.call("delete_object", f"{folder}/{key}")
         except (Missing, Unreachable) as error:
@@ -68,14 +68,16 @@ class ObjectTier:
 
     def folders(self, under: str) -> dict[str, float]:
         try:
-            found = [each for each in Bucket(self._bucket.url(under)).objects() if each.key.endswith(f"/{MANIFEST}")]
+            manifests = [
+                entry for entry in Bucket(self._bucket.url(under)).objects() if entry.key.endswith(f"/{MANIFEST}")
+            ]
         except (Missing, Unreachable) as error:
             raise TierUnavailable(str(error)) from error
-        return {f"{under}/{each.key.removesuffix(f'/{MANIFEST}')}": each.modified for each in found}
+        return {f"{under}/{entry.key.removesuffix(f'/{MANIFEST}')}": entry.modified for entry in manifests}
 
     def unfinished(self, under: str) -> list[str]:
         try:
-            there = {f"{under}/{each.key.partition('/')[0]}" for each in Bucket(self._bucket.url(under)).objects()}
+            there = {f"{under}/{entry.key.partition('/')[0]}" for entry in Bucket(self._bucket.url(under)).objects()}
         except (Missing, Unreachable) as error:
             raise TierUnavailable(str(error)) from error
         return sorted(there - self.folders(under).keys())

@@ -76,10 +76,10 @@ def withdraw(
         note_fault(store, commit.name, tier, DAMAGED, why)
     copy = WithdrawalRecord(commit.name, tier, time.time(), why, damaged)
     record = tier if token is None else f"{tier}{removals.BY}{token}"
-    made = codec.create_only(_path(store, files.WITHDRAWN, commit.name, record), copy, FORMAT)
+    is_new = codec.create_only(_path(store, files.WITHDRAWN, commit.name, record), copy, FORMAT)
     if token is not None:
         fence.check(store, token)
-    return made
+    return is_new
 
 
 def set_aside(store: Path, commit: Commit, damaged: Mapping[str, str], token: fence.Token | None = None) -> bool:
@@ -111,8 +111,12 @@ def take_back(store: Path, commit: str, tier: str) -> bool:
 
     Raises OSError. The caller has verified the bytes.
     """
-    found = [each for each in files.names(store / files.WITHDRAWN, commit) if each.split(removals.BY)[0] == tier]
-    paths = [_path(store, files.WITHDRAWN, commit, each) for each in found]
+    records = [
+        file_name
+        for file_name in files.names(store / files.WITHDRAWN, commit)
+        if file_name.split(removals.BY)[0] == tier
+    ]
+    paths = [_path(store, files.WITHDRAWN, commit, file_name) for file_name in records]
     if not any(codec.read(path, WithdrawalRecord, FORMAT).damaged for path in paths):
         return False
     for path in paths:
@@ -123,11 +127,11 @@ def take_back(store: Path, commit: str, tier: str) -> bool:
 
 def damage(store: Path, commit: Commit) -> dict[str, str]:
     """What is wrong with the copies of a commit that were found damaged, by tier. Raises OSError, UndecodableRecord."""
-    found = {
+    withdrawals = {
         tier: codec.read(_path(store, files.WITHDRAWN, commit.name, record), WithdrawalRecord, FORMAT)
         for tier, record in _withdrawn(store, commit.name).items()
     }
-    return {tier: each.why for tier, each in found.items() if each.damaged}
+    return {tier: withdrawal.why for tier, withdrawal in withdrawals.items() if withdrawal.damaged}
 
 
 def ever_held(store: Path, commit: Commit) -> set[str]:
@@ -164,11 +168,11 @@ def note_fault(store: Path, commit: str, tier: str, kind: str, reason: str) -> N
 
 def noted_faults(store: Path) -> list[CopyFault]:
     """The faults that were noted. One that cannot be decoded is left out. Raises OSError."""
-    found = []
+    copy_faults = []
     for name in listing.names_if_there(store / files.FAULTS, ".json"):
         with contextlib.suppress(codec.UndecodableRecord, FileNotFoundError):
-            found.append(codec.read(files.named(store, files.FAULTS, name), CopyFault, FAULT_FORMAT))
-    return found
+            copy_faults.append(codec.read(files.named(store, files.FAULTS, name), CopyFault, FAULT_FORMAT))
+    return copy_faults
 
 
 def forget_fault(store: Path, commit: str, tier: str, kind: str) -> None:
@@ -191,9 +195,9 @@ def _withdrawals(store: Path, tier: str) -> Iterator[WithdrawalRecord]:
 
 def _withdrawn(store: Path, commit: str) -> dict[str, str]:
     """The tiers whose copy of a commit is withdrawn, each with its record; reads the claim only where that matters."""
-    found = files.names(store / files.WITHDRAWN, commit)
-    holder = fence.newest_claim(store) if any(removals.BY in record for record in found) else None
-    return removals.withdrawn(store, commit, holder) if found else {}
+    records = files.names(store / files.WITHDRAWN, commit)
+    claim = fence.newest_claim(store) if any(removals.BY in record for record in records) else None
+    return removals.withdrawn(store, commit, claim) if records else {}
 
 
 def _tiers(store: Path, folder: str, commit: Commit) -> set[str]:

@@ -55,13 +55,13 @@ def commits(store: Path) -> list[fence.Commit]:
 
 
 def _commits(store: Path) -> list[fence.Commit]:
-    found = fence.commits(store)
-    if found:
-        return found
+    commit_list = fence.commits(store)
+    if commit_list:
+        return commit_list
     if not listing.names(store / files.CLAIMS, ".json"):
         raise TierAway(f"{store / files.CLAIMS}: found no claim, expected this process's own")
     there = listing.names_if_there(store / files.COMMITS, ".json")
-    holder = fence.newest_claim(store)
-    if holder is None or (holder.sealed and not there):
+    claim = fence.newest_claim(store)
+    if claim is None or (claim.sealed and not there):
         raise TierAway(f"{store / files.COMMITS}: found no commit, and the newest claim seals some")
     return fence.commits(store)

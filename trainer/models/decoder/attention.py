@@ -40,7 +40,7 @@ class DecoderAttention(nn.Module):
 
         sight: which tokens each token attends to; None for all before it, or those of the window.
         """
-        query, key, value = (self._heads(each(x)) for each in (self.query, self.key, self.value))
+        query, key, value = (self._heads(projection(x)) for projection in (self.query, self.key, self.value))
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
@@ -68,18 +68,18 @@ def windowed(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
     length, grouped = query.shape[2], query.shape[1] != key.shape[1]
     pieces = -(-length // window)
     # What is filled up at the end comes after every real token, and causality hides it.
-    query, key, value = (F.pad(each, (0, 0, 0, pieces * window - length)) for each in (query, key, value))
-    begin_q, begin_k, begin_v = (each[:, :, :window] for each in (query, key, value))
+    query, key, value = (F.pad(tensor, (0, 0, 0, pieces * window - length)) for tensor in (query, key, value))
+    begin_q, begin_k, begin_v = (tensor[:, :, :window] for tensor in (query, key, value))
     first = F.scaled_dot_product_attention(begin_q, begin_k, begin_v, is_causal=True, enable_gqa=grouped)
     # Pieces side by side in the batch; keys and values of a piece and of the one before it: [.., heads, .., features].
     pieces_q, pieces_k, pieces_v = (
-        each.unfold(2, size, window).permute(0, 2, 1, 4, 3).flatten(0, 1)
-        for each, size in ((query[:, :, window:], window), (key, 2 * window), (value, 2 * window))
+        tensor.unfold(2, size, window).permute(0, 2, 1, 4, 3).flatten(0, 1)
+        for tensor, size in ((query[:, :, window:], window), (key, 2 * window), (value, 2 * window))
     )
     there = torch.arange(2 * window, device=query.device)
-    here = torch.arange(window, device=query.device)[:, None]
-    seen = (there > here) & (there <= here + window)
-    rest = F.scaled_dot_product_attention(pieces_q, pieces_k, pieces_v, attn_mask=seen, enable_gqa=grouped)
+    query_position = torch.arange(window, device=query.device)[:, None]
+    mask = (there > query_position) & (there <= query_position + window)
+    rest = F.scaled_dot_product_attention(pieces_q, pieces_k, pieces_v, attn_mask=mask, enable_gqa=grouped)
     batch, heads, features = query.shape[0], query.shape[1], value.shape[3]
     others = rest.view(batch, pieces - 1, heads, window, features).transpose(1, 2).flatten(2, 3)
     return torch.cat([first, others], 2)[:, :, :length]
@@ -111,5 +111,5 @@ def scaled(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Turn each pair (i, i + features / 2) by its position's angle; x: [batch, heads, length, features]."""
     cosine, sine = rotation[..., 0].to(x.dtype), rotation[..., 1].to(x.dtype)
-    left, right = x.chunk(2, -1)
-    return torch.cat([left * cosine - right * sine, left * sine + right * cosine], -1)
+    first_half, second_half = x.chunk(2, -1)
+    return torch.cat([first_half * cosine - second_half * sine, first_half * sine + second_half * cosine], -1)

@@ -121,21 +121,25 @@ class Decoder(Model):
         x = self.vocabulary.embedded(self.embedding, inputs)
         if self.positions is None:
             return x
-        place = self.stream.places(inputs.shape[1], inputs.device)
+        positions = self.stream.position_ids(inputs.shape[1], inputs.device)
         if self.share is not None:
-            place = self.share.places(inputs.shape[1], inputs.device)[place]
-        places: Tensor = self.positions(place)
-        return x + places
+            positions = self.share.position_ids(inputs.shape[1], inputs.device)[positions]
+        embedding: Tensor = self.positions(positions)
+        return x + embedding
 
     def through(self, x: Tensor, begins: Tensor | None = None) -> Tensor:
         length = self.stream.positions(x)
-        seen = sight(length, x.device, begins, self.config.window, self.share)
+        mask = sight(length, x.device, begins, self.config.window, self.share)
         rotation = None
         if self.config.positions == "rotary":
-            whole = self.get_buffer("rotation")
-            rotation = whole[:length] if self.share is None else whole[self.share.places(length, x.device)]
+            full_rotation = self.get_buffer("rotation")
+            rotation = (
+                full_rotation[:length]
+                if self.share is None
+                else full_rotation[self.share.position_ids(length, x.device)]
+            )
         for block in self.blocks:
-            x = block(x, rotation, seen)
+            x = block(x, rotation, mask)
         return x
 
     def last(self, x: Tensor) -> Tensor:
@@ -143,7 +147,7 @@ class Decoder(Model):
         head = self.embedding if self.head is None else self.head
         return self.vocabulary.logits(self.norm(x), head.weight)
 
-    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
+    def prepare(self, rows: Rows, sample_ids: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """Each window without its last token, and without its first: [batch, length] both."""
         assert not isinstance(rows, Labelled)
         read = rows.tokens if isinstance(rows, Documented) else rows
@@ -184,8 +188,8 @@ class Decoder(Model):
         matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2)
         matrices -= 0 if self.config.tied else self.embedding.weight.numel()
         matrices -= 0 if self.positions is None else self.positions.weight.numel()
-        seen = min(length, self.config.window or length)
-        return 6 * matrices + 12 * self.config.layers * self.config.heads * self.config.features * seen
+        visible_length = min(length, self.config.window or length)
+        return 6 * matrices + 12 * self.config.layers * self.config.heads * self.config.features * visible_length
 
 
 def norm(config: DecoderShape) -> nn.Module:

@@ -71,7 +71,7 @@ def sight(
     """
     if begins is None and share is None:
         return None
-    queries = torch.arange(own, device=device) if share is None else share.places(own, device)
+    queries = torch.arange(own, device=device) if share is None else share.position_ids(own, device)
     keys = queries if share is None else share.gathered_places(own, device)
     first = torch.zeros_like(queries)[None] if begins is None else begins
     if window:

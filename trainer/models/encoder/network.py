@@ -102,9 +102,9 @@ class Encoder(Model):
 
     def first(self, inputs: Tensor) -> Tensor:
         """Tokens [batch, length] to [batch, positions, width]."""
-        places = self.stream.places(inputs.shape[1], inputs.device)
+        positions = self.stream.position_ids(inputs.shape[1], inputs.device)
         embedded = self.vocabulary.embedded(self.embedding, inputs)
-        x: Tensor = self.embedding_norm(embedded + self.positions(places))
+        x: Tensor = self.embedding_norm(embedded + self.positions(positions))
         return x
 
     def last(self, x: Tensor) -> Tensor:
@@ -112,12 +112,12 @@ class Encoder(Model):
         x = self.transform_norm(F.gelu(self.transform(x)))
         return self.vocabulary.logits(x, self.embedding.weight, self.bias)
 
-    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
+    def prepare(self, rows: Rows, sample_ids: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """The windows with tokens masked, and the original tokens there, elsewhere -100: [batch, length] both."""
         assert isinstance(rows, np.ndarray)
-        numbers = masked(rows[:, :-1], places, self.data, self.targets_per_sample)
-        shown, targets = (torch.from_numpy(each) for each in numbers)
-        return shown.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        numbers = masked(rows[:, :-1], sample_ids, self.data, self.targets_per_sample)
+        inputs, targets = (torch.from_numpy(array) for array in numbers)
+        return inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The sum of the targets' cross-entropies."""
@@ -148,19 +148,19 @@ class Encoder(Model):
 MaskDraws = npt.NDArray[np.int64]
 
 
-def masked(tokens: Tokens, places: SampleNumbers, data: Data, count: int) -> tuple[MaskDraws, MaskDraws]:
+def masked(tokens: Tokens, sample_ids: SampleNumbers, data: Data, count: int) -> tuple[MaskDraws, MaskDraws]:
     """`count` tokens of each row become targets; returns the model's input and the targets: [rows, length] both."""
     rows, length = tokens.shape
-    drawn = draws.uniforms(data.seed, places, length + 2 * count)
+    drawn = draws.uniforms(data.seed, sample_ids, length + 2 * count)
     chosen = np.argpartition(drawn[:, :length], count - 1)[:, :count]
     fate, other = drawn[:, length : length + count], drawn[:, length + count :]
-    shown = tokens.astype(np.int64)
-    there = np.take_along_axis(shown, chosen, 1)
+    inputs = tokens.astype(np.int64)
+    there = np.take_along_axis(inputs, chosen, 1)
     instead = np.where(fate < MASKED + RANDOM, (other * data.vocabulary).astype(np.int64), there)
-    np.put_along_axis(shown, chosen, np.where(fate < MASKED, data.vocabulary, instead), 1)
+    np.put_along_axis(inputs, chosen, np.where(fate < MASKED, data.vocabulary, instead), 1)
     targets = np.full((rows, length), NO_TARGET, np.int64)
     np.put_along_axis(targets, chosen, there, 1)
-    return shown, targets
+    return inputs, targets
 
 
 Network = Encoder

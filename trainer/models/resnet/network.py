@@ -121,7 +121,7 @@ def _multiplications(convolution: nn.Module, size: Size) -> tuple[int, Size]:
 
 
 def _size(size: Size, kernel: int, stride: int, padding: int) -> Size:
-    height, width = ((each + 2 * padding - kernel) // stride + 1 for each in size)
+    height, width = ((extent + 2 * padding - kernel) // stride + 1 for extent in size)
     return height, width
 
 

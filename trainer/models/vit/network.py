@@ -60,7 +60,7 @@ class VisionTransformer(Classifier):
 
     def last(self, x: Tensor) -> Tensor:
         """The logits, computed from the class token: [batch, classes]."""
-        logits: Tensor = self.head(self.norm(self.stream.whole(x)[:, 0]))
+        logits: Tensor = self.head(self.norm(self.stream.all_positions(x)[:, 0]))
         return logits
 
     @property

@@ -90,8 +90,8 @@ class Account:
 def lost_by(interruptions: Iterable[InterruptionCost], by: str) -> dict[str, float]:
     """Lost seconds by cause (`kind`) or by node; an interruption on several nodes is divided between them."""
     sums: dict[str, float] = {}
-    for each in interruptions:
-        names = (each.kind or "unknown",) if by == "kind" else each.nodes or ("unknown",)
+    for interruption in interruptions:
+        names = (interruption.kind or "unknown",) if by == "kind" else interruption.nodes or ("unknown",)
         for name in names:
-            sums[name] = sums.get(name, 0.0) + each.seconds / len(names)
+            sums[name] = sums.get(name, 0.0) + interruption.seconds / len(names)
     return sums

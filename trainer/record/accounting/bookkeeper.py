@@ -33,34 +33,36 @@ class _Builder:
     def __init__(self, history: TrainingHistory, now: float) -> None:
         self._history, self._now = history, now
         self._stretches: list[Stretch] = []
-        self._kept: list[Stretch] = []
+        self._retained: list[Stretch] = []
         """The stretches with steps that no interruption has taken back, by step."""
         self._interruptions: list[InterruptionCost] = []
-        self._notes: list[str] = []
+        self._remarks: list[str] = []
         self._started: float | None = None
-        self._owed = -1
+        self._paying = -1
         """The place of the interruption that pays for what is spent until the steps go on; -1 for none."""
-        self._first_owed = -1
+        self._first_paying = -1
         """That of the first one since the steps went on, which took back the steps that are done again; -1 for none."""
 
     def built(self) -> Account:
         tokens = _by_incarnation(self._history)
-        self._at = self._begin = self._beginning(tokens)
+        self._at = self._begin = self._first_moment(tokens)
         for number, generations in tokens.items():
             self._wait_for(number, generations)
             self._run(number, generations)
         self._wait_for_more(max(tokens, default=0))
         started = self._at if self._started is None else self._started
         stretches = tuple(self._stretches)
-        return Account(self._begin, self._at, stretches, tuple(self._interruptions), tuple(self._notes), started)
+        return Account(self._begin, self._at, stretches, tuple(self._interruptions), tuple(self._remarks), started)
 
-    def _beginning(self, tokens: Mapping[int, Sequence[Token]]) -> float:
+    def _first_moment(self, tokens: Mapping[int, Sequence[Token]]) -> float:
         wishes = [wish.at for wish in self._history.wishes if wish.run]
         if wishes:
             return wishes[0]
         claims = [claim.at for claim in self._history.claims]
-        first = [self._process_began(token) for each in list(tokens.values())[:1] for token in each]
-        begun = [each for each in first if each]
+        first = [
+            self._process_began(token) for generation_tokens in list(tokens.values())[:1] for token in generation_tokens
+        ]
+        begun = [moment for moment in first if moment]
         if not claims and not begun:
             raise ValueError("found no wish, no claim and no event: there is nothing to account for")
         by_hand = not self._history.claims or self._history.claims[0].by == BY_HAND
@@ -72,40 +74,40 @@ class _Builder:
 
     def _wait_for(self, number: int, generations: Sequence[Token]) -> None:
         """From the end of the incarnation before to the first process of this one."""
-        claim = next((each for each in self._history.claims if each.token.incarnation == number), None)
+        claim = next((candidate for candidate in self._history.claims if candidate.token.incarnation == number), None)
         if claim is not None and claim.by == BY_HAND:
-            begun = next((each for token in generations if (each := self._process_began(token))), None)
+            begun = next((moment for token in generations if (moment := self._process_began(token))), None)
             if self._stretches and begun is not None:
-                self._notes.append(f"incarnation {number} was started by hand: nobody had watched the one before")
+                self._remarks.append(f"incarnation {number} was started by hand: nobody had watched the one before")
                 self._spend(begun, buckets.AWAY)
             return
-        waits = buckets.RESTART if self._owed >= 0 else buckets.WAITING
+        bucket = buckets.RESTART if self._paying >= 0 else buckets.WAITING
         self._rest(number - 1)
         if claim is not None:
-            self._spend(claim.at, waits)
-        self._spend(self._history.submitted.get(number), waits)
+            self._spend(claim.at, bucket)
+        self._spend(self._history.submitted.get(number), bucket)
 
     def _rest(self, after: int) -> None:
         """Nobody wants it to run, from the end of an incarnation until somebody does again."""
         wishes = [wish for wish in self._history.wishes if wish.incarnation == after]
         if any(not wish.run for wish in wishes) and wishes[-1].run:
             self._spend(wishes[-1].at, buckets.STOPPED)
-            self._owed = -1
+            self._paying = -1
 
     def _run(self, number: int, generations: Sequence[Token]) -> None:
         """All generations of an incarnation, and its end."""
         ended = self._history.exits.get(number)
         trainers_own = ended is not None and ended.by == BY_HAND
         ceiling = ended.at if ended and not trainers_own else self._now
-        for place, token in enumerate(generations):
+        for index, token in enumerate(generations):
             fold = self._history.generations.get(token)
-            last = place == len(generations) - 1
+            last = index == len(generations) - 1
             if fold is not None and fold.begun is not None:
-                self._add(token, min(ceiling, self._now), buckets.RESTART if place else buckets.QUEUE)
+                self._add(token, min(ceiling, self._now), buckets.RESTART if index else buckets.QUEUE)
             if not last:
                 self._interrupt(token, ended=None)
                 # A supervisor writes them into the segment of the generation that follows.
-                both = token, generations[place + 1]
+                both = token, generations[index + 1]
                 self._spend_within(self._mark("detected", *both), ceiling, buckets.UNDETECTED)
                 self._spend_within(self._mark("ranks_ready", *both), ceiling, buckets.RESTART)
         token = generations[-1]
@@ -122,7 +124,7 @@ class _Builder:
         detected, over = self._mark("detected", token), self._history.ended.get(number)
         if detected is not None and detected <= self._at:  # it was of the recovery that led to this generation
             detected = None
-        noticed = min([ended.at, *(each for each in (detected, over) if each is not None)])
+        noticed = min([ended.at, *(moment for moment in (detected, over) if moment is not None)])
         if fold is None or fold.begun is None:  # it was on its way all the time: no progress was there to be missed
             self._spend(noticed, buckets.RESTART if len(generations) > 1 else buckets.QUEUE)
         if ended.outcome == "failed" or ended.disrupted:
@@ -137,7 +139,7 @@ class _Builder:
         self._spend(min(ended.at, self._at + NOTICE_SECONDS), buckets.RESTART)
         if ended.at > self._at:
             late = ended.at - self._at
-            self._notes.append(
+            self._remarks.append(
                 f"incarnation {number} had ended {late + NOTICE_SECONDS:.0f} s before anybody saw it; "
                 f"expected at most {NOTICE_SECONDS:.0f} s"
             )
@@ -155,7 +157,7 @@ class _Builder:
                 return self._spend(self._now, bucket)
         if self._wanted_after(number) and not (ended and ended.outcome == "succeeded"):
             self._rest(number)
-            self._spend(self._now, buckets.RESTART if self._owed >= 0 else buckets.WAITING)
+            self._spend(self._now, buckets.RESTART if self._paying >= 0 else buckets.WAITING)
 
     def _last_fold(self, number: int) -> GenerationFold | None:
         tokens = [token for token in self._history.generations if token.incarnation == number]
@@ -180,67 +182,67 @@ class _Builder:
         self._spend_within(since, ceiling, before)
         self._started = self._at if self._started is None else self._started
         self._spend_within(begun, ceiling, buckets.STARTING)
-        for each in fold.stretches:
-            if each.first and self._owed < 0 and self._kept and self._kept[-1].last >= each.first:
+        for stretch in fold.stretches:
+            if stretch.first and self._paying < 0 and self._retained and self._retained[-1].last >= stretch.first:
                 # The generation itself went back to an earlier step.
                 self._interrupt(token, None)
-            self._put(_between(each, self._at, each.end + shift, ceiling))
+            self._put(_between(stretch, self._at, stretch.end + shift, ceiling))
 
     def _put(self, stretch: Stretch) -> None:
         """Add a stretch that begins where the accounted time ends."""
         if stretch.first:
             self._take_back(stretch.first)
-            self._kept.append(stretch)
+            self._retained.append(stretch)
         if stretch.end > stretch.begin:
             self._stretches.append(stretch)
             self._at = stretch.end
             self._charge({name: spent for name, spent in stretch.seconds.items() if name in buckets.START})
         if stretch.last >= stretch.first > 0:
-            self._owed = -1  # the steps go on
+            self._paying = -1  # the steps go on
 
     def _take_back(self, first: int) -> None:
         """Steps from `first` on are done again: what they took before is lost."""
-        while self._kept and self._kept[-1].last >= first:
-            held = self._kept[-1]
-            if held.last < held.first:  # it was restored, and did no step
-                self._kept.pop()
+        while self._retained and self._retained[-1].last >= first:
+            stretch = self._retained[-1]
+            if stretch.last < stretch.first:  # it was restored, and did no step
+                self._retained.pop()
                 continue
-            share = min(1.0, (held.last - first + 1) / (held.last - held.first + 1))
-            lost = {bucket: held.seconds[bucket] * share for bucket in buckets.STEPPING if bucket in held.seconds}
+            share = min(1.0, (stretch.last - first + 1) / (stretch.last - stretch.first + 1))
+            lost = {bucket: stretch.seconds[bucket] * share for bucket in buckets.STEPPING if bucket in stretch.seconds}
             for bucket, spent in lost.items():
-                held.seconds[bucket] -= spent
+                stretch.seconds[bucket] -= spent
                 if share == 1:
-                    del held.seconds[bucket]
-            held.seconds[buckets.REPEATED] = held.seconds.get(buckets.REPEATED, 0.0) + sum(lost.values())
-            held.mfu_seconds, held.mfu_over = held.mfu_seconds * (1 - share), held.mfu_over * (1 - share)
-            self._charge({buckets.REPEATED: sum(lost.values())}, self._first_owed)
+                    del stretch.seconds[bucket]
+            stretch.seconds[buckets.REPEATED] = stretch.seconds.get(buckets.REPEATED, 0.0) + sum(lost.values())
+            stretch.mfu_seconds, stretch.mfu_over = stretch.mfu_seconds * (1 - share), stretch.mfu_over * (1 - share)
+            self._charge({buckets.REPEATED: sum(lost.values())}, self._first_paying)
             if share < 1:
-                held.last = first - 1
+                stretch.last = first - 1
                 return
-            self._kept.pop()
+            self._retained.pop()
 
     def _interrupt(self, token: Token, ended: Exit | None) -> None:
         """From here on, until steps go on, time is lost to what ended this generation."""
         events = [event for event in self._history.marks.get(token, ()) if event["event"] in ("incident", "detected")]
-        said = dict(events[-1]) if events else {}
-        kind = (ended.kind if ended else "") or str(said.get("kind", ""))
-        reason = ended.reason if ended else str(said.get("reason", said.get("cause", "")))
-        nodes = ended.nodes if ended else tuple(said.get("nodes", ()))
+        event = dict(events[-1]) if events else {}
+        kind = (ended.kind if ended else "") or str(event.get("kind", ""))
+        reason = ended.reason if ended else str(event.get("reason", event.get("cause", "")))
+        nodes = ended.nodes if ended else tuple(event.get("nodes", ()))
         self._interruptions.append(InterruptionCost(str(token), kind, reason, nodes, {}))
-        began = self._owed < 0
-        self._owed = len(self._interruptions) - 1
-        self._first_owed = self._owed if began else self._first_owed
+        began = self._paying < 0
+        self._paying = len(self._interruptions) - 1
+        self._first_paying = self._paying if began else self._first_paying
 
-    def _charge(self, seconds: Mapping[str, float], place: int | None = None) -> None:
+    def _charge(self, seconds: Mapping[str, float], index: int | None = None) -> None:
         """The interruption at this place, the present one unless it is given, has cost these seconds."""
-        place = self._owed if place is None else place
-        if self._owed < 0:
+        index = self._paying if index is None else index
+        if self._paying < 0:
             return
-        held = self._interruptions[place]
-        lost = dict(held.lost)
+        interruption = self._interruptions[index]
+        lost = dict(interruption.lost)
         for bucket, spent in seconds.items():
             lost[bucket] = lost.get(bucket, 0.0) + spent
-        self._interruptions[place] = replace(held, lost=lost)
+        self._interruptions[index] = replace(interruption, lost=lost)
 
     def _spend(self, until: float | None, bucket: str) -> None:
         """The time up to a moment was spent on `bucket`, but for what the control plane was away."""
@@ -250,7 +252,7 @@ class _Builder:
         for begin, end in sorted(self._history.away) if bucket in ABSENT else ():
             if begin < until and end > self._at:
                 self._stretch(max(begin, self._at), bucket)
-                self._notes.append(f"the control plane did not tick for {end - begin:.0f} s")
+                self._remarks.append(f"the control plane did not tick for {end - begin:.0f} s")
                 self._stretch(min(end, until), buckets.AWAY)
         self._stretch(until, bucket)
 
@@ -262,13 +264,13 @@ class _Builder:
         if until > self._at:
             self._stretches.append(Stretch(self._at, until, {bucket: until - self._at}))
             self._at = until
-            if bucket not in buckets.KEPT:
+            if bucket not in buckets.PRODUCTIVE:
                 self._charge(self._stretches[-1].seconds)
 
     def _mark(self, event: str, *tokens: Token) -> float | None:
         """When another writer than rank 0 wrote this event into the segments of these tokens, for the first time."""
-        marks = [each for token in tokens for each in self._history.marks.get(token, ())]
-        return min((float(each["t"]) for each in marks if each["event"] == event), default=None)
+        marks = [mark for token in tokens for mark in self._history.marks.get(token, ())]
+        return min((float(mark["t"]) for mark in marks if mark["event"] == event), default=None)
 
 
 def _by_incarnation(history: TrainingHistory) -> dict[int, list[Token]]:
@@ -283,8 +285,8 @@ def _by_incarnation(history: TrainingHistory) -> dict[int, list[Token]]:
 def _between(stretch: Stretch, begin: float, end: float, ceiling: float) -> Stretch:
     """A copy of a stretch from `begin` to `end`, cut at `ceiling`; its seconds are scaled to fit."""
     end = max(begin, min(end, ceiling))
-    whole = sum(stretch.seconds.values())
-    scale = (end - begin) / whole if whole else 0.0
+    total = sum(stretch.seconds.values())
+    scale = (end - begin) / total if total else 0.0
     seconds = {bucket: spent * scale for bucket, spent in stretch.seconds.items()}
     if end > begin and not seconds:
         seconds = {buckets.STARTING: end - begin}

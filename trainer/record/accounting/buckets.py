@@ -35,7 +35,7 @@ STOPPED = "stopped"
 
 STEPPING = (STEPS, DATA, COMMUNICATION)
 """What makes up a step, and is lost with it."""
-KEPT = (*STEPPING, VALIDATION, CHECKPOINT)
+PRODUCTIVE = (*STEPPING, VALIDATION, CHECKPOINT)
 """The productive time by Meta's definition: all but queue, start, and what is done again."""
 START = (STARTING, STAGING, BUILDING, RESTORING, COMPILING)
 """What a new process does before its steps."""

@@ -36,13 +36,13 @@ def effective_time(account: Account, window_seconds: float = 3600.0) -> Effectiv
     """The figures of an account."""
     seconds = account.seconds
     stopped = seconds.get(buckets.STOPPED, 0.0)
-    kept, steps = _sum(seconds, buckets.KEPT), _sum(seconds, buckets.STEPPING)
+    kept_seconds, steps = _sum(seconds, buckets.PRODUCTIVE), _sum(seconds, buckets.STEPPING)
     job = account.end - account.started - stopped
     recent = spent_since(account, max(account.started, account.end - window_seconds))
-    done = sum(each.mfu_seconds for each in account.stretches)
-    over = sum(each.mfu_over for each in account.stretches)
+    done = sum(stretch.mfu_seconds for stretch in account.stretches)
+    over = sum(stretch.mfu_over for stretch in account.stretches)
     return EffectiveTime(
-        ettr_meta=_share(kept, account.wall - stopped),
+        ettr_meta=_share(kept_seconds, account.wall - stopped),
         ettr_bytedance=_share(steps, job),
         ettr_window=_share(_sum(recent, buckets.STEPPING), sum(recent.values()) - recent.get(buckets.STOPPED, 0.0)),
         goodput=_share(steps - seconds.get(buckets.DATA, 0.0), account.wall),
@@ -54,9 +54,9 @@ def effective_time(account: Account, window_seconds: float = 3600.0) -> Effectiv
 def spent_since(account: Account, begin: float) -> dict[str, float]:
     """Seconds by bucket from a moment on; a stretch around it is divided."""
     sums: dict[str, float] = {}
-    for each in account.stretches:
-        share = min(1.0, (each.end - begin) / (each.end - each.begin))
-        for bucket, spent in each.seconds.items() if share > 0 else ():
+    for stretch in account.stretches:
+        share = min(1.0, (stretch.end - begin) / (stretch.end - stretch.begin))
+        for bucket, spent in stretch.seconds.items() if share > 0 else ():
             sums[bucket] = sums.get(bucket, 0.0) + spent * share
     return sums
 
@@ -65,5 +65,5 @@ def _sum(seconds: dict[str, float], names: tuple[str, ...]) -> float:
     return sum(seconds.get(name, 0.0) for name in names)
 
 
-def _share(part: float, whole: float) -> float | None:
-    return max(0.0, min(1.0, part / whole)) if whole > 0 else None
+def _share(part: float, total: float) -> float | None:
+    return max(0.0, min(1.0, part / total)) if total > 0 else None

@@ -106,42 +106,42 @@ class GenerationFold:
         """The time since the newest event, up to `until`, was spent on `bucket`."""
         if until <= self.at:
             return
-        held = self.stretches[-1] if self.stretches else None
-        if held is not None and (held.first or bucket in held.seconds):
-            held.seconds[bucket] = held.seconds.get(bucket, 0.0) + until - self.at
-            held.end = until
+        stretch = self.stretches[-1] if self.stretches else None
+        if stretch is not None and (stretch.first or bucket in stretch.seconds):
+            stretch.seconds[bucket] = stretch.seconds.get(bucket, 0.0) + until - self.at
+            stretch.end = until
         else:
             self.stretches.append(Stretch(self.at, until, {bucket: until - self.at}))
 
     def _add_step(self, event: JournalEvent, t: float) -> None:
-        step, held = int(event["step"]), self.stretches[-1] if self.stretches else None
-        if held is None or not held.first or step != held.last + 1 or step - held.first >= self.width:
-            held = Stretch(self.at, self.at, {}, step, step)
-            self.stretches.append(held)
+        step, stretch = int(event["step"]), self.stretches[-1] if self.stretches else None
+        if stretch is None or not stretch.first or step != stretch.last + 1 or step - stretch.first >= self.width:
+            stretch = Stretch(self.at, self.at, {}, step, step)
+            self.stretches.append(stretch)
             self._compact()
-        held.last = step
-        whole = t - self.at
-        if whole > 0:
-            for bucket, spent in self._parts(event, whole).items():
-                held.seconds[bucket] = held.seconds.get(bucket, 0.0) + spent
-            held.end = t
+        stretch.last = step
+        total = t - self.at
+        if total > 0:
+            for bucket, spent in self._parts(event, total).items():
+                stretch.seconds[bucket] = stretch.seconds.get(bucket, 0.0) + spent
+            stretch.end = t
         if "mfu" in event and "seconds" in event:
-            held.mfu_seconds += float(event["mfu"]) * float(event["seconds"])
-            held.mfu_over += float(event["seconds"])
+            stretch.mfu_seconds += float(event["mfu"]) * float(event["seconds"])
+            stretch.mfu_over += float(event["seconds"])
 
-    def _parts(self, event: JournalEvent, whole: float) -> dict[str, float]:
-        """The seconds of a step by bucket, `whole` in all."""
+    def _parts(self, event: JournalEvent, total: float) -> dict[str, float]:
+        """The seconds of a step by bucket, `total` in all."""
         if self.phase == "compiling":
-            return {buckets.COMPILING: whole}
-        parts, measured = {buckets.STEPS: whole}, 0.0
+            return {buckets.COMPILING: total}
+        parts, measured = {buckets.STEPS: total}, 0.0
         for bucket, key in PARTS if self.phase else PARTS_WITHOUT_PHASES:
             if (spent := event.get(key)) and spent > 0:
                 parts[bucket] = float(spent)
                 measured += parts[bucket]
-        if measured > whole:
+        if measured > total:
             # A GPU's parts are read late, and may belong to a step before: together they are at most this step.
-            parts = {bucket: spent * whole / measured for bucket, spent in parts.items()}
-        parts[buckets.STEPS] = max(0.0, whole - measured)
+            parts = {bucket: spent * total / measured for bucket, spent in parts.items()}
+        parts[buckets.STEPS] = max(0.0, total - measured)
         return parts
 
     def _compact(self) -> None:
@@ -150,18 +150,18 @@ class GenerationFold:
             return
         self.width *= 2
         merged: list[Stretch] = []
-        for each in self.stretches:
+        for stretch in self.stretches:
             before = merged[-1] if merged else None
             if (
                 before is not None
                 and before.first
-                and before.last + 1 == each.first
-                and each.last - before.first < self.width
-                and each is not self.stretches[-1]
+                and before.last + 1 == stretch.first
+                and stretch.last - before.first < self.width
+                and stretch is not self.stretches[-1]
             ):
-                merged[-1] = joined(before, each)
+                merged[-1] = joined(before, stretch)
             else:
-                merged.append(each)
+                merged.append(stretch)
         self.stretches = merged
 
 

@@ -75,8 +75,8 @@ def finish(state: dict[str, "Tensor"], folder: Path) -> dict[str, "Tensor"]:
     mask = _mask(folder)
     positions = state["positions.weight"] + state[SEGMENTS]
     rows = {name: torch.cat([state[name], state[name][mask : mask + 1]]) for name in ("embedding.weight", "bias")}
-    kept = {name: tensor for name, tensor in state.items() if name != SEGMENTS}
-    return {**kept, **rows, "positions.weight": positions}
+    weights = {name: tensor for name, tensor in state.items() if name != SEGMENTS}
+    return {**weights, **rows, "positions.weight": positions}
 
 
 def _mask(folder: Path) -> int:
@@ -84,13 +84,13 @@ def _mask(folder: Path) -> int:
     tokenizer, vocabulary = folder / "tokenizer.json", folder / "vocab.txt"
     if tokenizer.exists():
         added = parsing.value(regular_file.read(tokenizer)).get("added_tokens", [])
-        found = [each["id"] for each in added if each["content"] == MASK]
+        mask_ids = [token["id"] for token in added if token["content"] == MASK]
     else:
-        words = vocabulary.read_text().splitlines() if vocabulary.exists() else []
-        found = [words.index(MASK)] if MASK in words else []
-    if not found:
+        vocabulary_lines = vocabulary.read_text().splitlines() if vocabulary.exists() else []
+        mask_ids = [vocabulary_lines.index(MASK)] if MASK in vocabulary_lines else []
+    if not mask_ids:
         raise ValueError(f"{folder}: found no id of {MASK}, expected it in tokenizer.json or vocab.txt: add that file")
-    return int(found[0])
+    return int(mask_ids[0])
 
 
 def _block(model: EncoderShape, layer: int) -> Iterator[WeightEntry]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class WeightEntry:
     """One tensor of our model, which is some rows of a tensor of the family: all, or one part of a fused one."""
 
-    ours: str
-    theirs: str
+    name: str
+    hf_name: str
     shape: tuple[int, ...]
     """Of our tensor."""
     begin: int = 0
@@ -32,14 +32,14 @@ class WeightEntry:
         shape = (self.rows or self.shape[0], *self.shape[1:])
         return shape[::-1] if self.transposed else shape
 
-    def read(self, theirs: Any, offsets: Sequence[int] = (), sizes: Sequence[int] = ()) -> "Tensor":
+    def read(self, stored: Any, offsets: Sequence[int] = (), sizes: Sequence[int] = ()) -> "Tensor":
         """A box of our tensor, by default all of it, out of their tensor or a slice of a safetensors file."""
         offsets, sizes = offsets or (0,) * len(self.shape), sizes or self.shape
         box = [slice(offset, offset + size) for offset, size in zip(offsets, sizes, strict=True)]
         if box:
             box[0] = slice(box[0].start + self.begin, box[0].stop + self.begin)
-        found: Tensor = theirs[tuple(reversed(box) if self.transposed else box)]
-        return found.t() if self.transposed else found
+        part: Tensor = stored[tuple(reversed(box) if self.transposed else box)]
+        return part.t() if self.transposed else part
 
 
 @dataclass(frozen=True)
@@ -78,29 +78,31 @@ class Family:
 
     def leaves_out(self, name: str) -> bool:
         """Whether a file may have a tensor of this name, which we do not read."""
-        return any(name.startswith(each) if each.endswith(".") else name.endswith(each) for each in self.further)
+        return any(
+            name.startswith(pattern) if pattern.endswith(".") else name.endswith(pattern) for pattern in self.further
+        )
 
 
-def only(value: Mapping[str, Any], **wanted: Any) -> None:
+def only(value: Mapping[str, Any], **requirements: Any) -> None:
     """Raises ValueError for a setting with another value than the only one that we have; a missing one has that."""
-    for name, expected in wanted.items():
+    for name, expected in requirements.items():
         accepted = expected if isinstance(expected, tuple) else (expected,)
         if value.get(name, accepted[0]) not in accepted:
             raise ValueError(f"{name}: found {value[name]!r}, expected {accepted[0]!r}, the only value of our model")
 
 
-def pair(ours: str, theirs: str, shape: tuple[int, ...]) -> Iterator[WeightEntry]:
+def pair(prefix: str, hf_prefix: str, shape: tuple[int, ...]) -> Iterator[WeightEntry]:
     """A weight of this shape, and its bias."""
-    yield WeightEntry(f"{ours}.weight", f"{theirs}.weight", shape)
-    yield WeightEntry(f"{ours}.bias", f"{theirs}.bias", shape[:1])
+    yield WeightEntry(f"{prefix}.weight", f"{hf_prefix}.weight", shape)
+    yield WeightEntry(f"{prefix}.bias", f"{hf_prefix}.bias", shape[:1])
 
 
 def entries_of_block(
-    ours: str, theirs: str, width: int, hidden: int, matrices: Mapping[str, str], norms: Mapping[str, str]
+    prefix: str, hf_prefix: str, width: int, hidden: int, matrices: Mapping[str, str], norms: Mapping[str, str]
 ) -> Iterator[WeightEntry]:
     """The tensors of a block of an encoder, after the two prefixes; `matrices` and `norms` name theirs by ours."""
     shapes = {"feed_forward.up": (hidden, width), "feed_forward.down": (width, hidden)}
     for name, there in matrices.items():
-        yield from pair(f"{ours}{name}", f"{theirs}{there}", shapes.get(name, (width, width)))
+        yield from pair(f"{prefix}{name}", f"{hf_prefix}{there}", shapes.get(name, (width, width)))
     for name, there in norms.items():
-        yield from pair(f"{ours}{name}", f"{theirs}{there}", (width,))
+        yield from pair(f"{prefix}{name}", f"{hf_prefix}{there}", (width,))

@@ -78,23 +78,23 @@ def standard(name: str) -> str:
 
 
 def _block(model: DecoderShape, layer: int) -> Iterator[WeightEntry]:
-    ours, theirs, width = f"blocks.{layer}.", f"{PREFIX}h.{layer}.", model.width
-    yield from _norm(f"{ours}attention_norm", f"{theirs}ln_1", width)
+    prefix, hf_prefix, width = f"blocks.{layer}.", f"{PREFIX}h.{layer}.", model.width
+    yield from _norm(f"{prefix}attention_norm", f"{hf_prefix}ln_1", width)
     for part, name in enumerate(("query", "key", "value")):
-        mine, fused, begin, rows = f"{ours}attention.{name}", f"{theirs}attn.c_attn", part * width, 3 * width
-        yield WeightEntry(f"{mine}.weight", f"{fused}.weight", (width, width), begin, rows, transposed=True)
-        yield WeightEntry(f"{mine}.bias", f"{fused}.bias", (width,), begin, rows)
-    yield from _matrix(f"{ours}attention.out", f"{theirs}attn.c_proj", (width, width))
-    yield from _norm(f"{ours}feed_forward_norm", f"{theirs}ln_2", width)
-    yield from _matrix(f"{ours}feed_forward.up", f"{theirs}mlp.c_fc", (model.hidden, width))
-    yield from _matrix(f"{ours}feed_forward.down", f"{theirs}mlp.c_proj", (width, model.hidden))
+        own_name, fused, begin, rows = f"{prefix}attention.{name}", f"{hf_prefix}attn.c_attn", part * width, 3 * width
+        yield WeightEntry(f"{own_name}.weight", f"{fused}.weight", (width, width), begin, rows, transposed=True)
+        yield WeightEntry(f"{own_name}.bias", f"{fused}.bias", (width,), begin, rows)
+    yield from _matrix(f"{prefix}attention.out", f"{hf_prefix}attn.c_proj", (width, width))
+    yield from _norm(f"{prefix}feed_forward_norm", f"{hf_prefix}ln_2", width)
+    yield from _matrix(f"{prefix}feed_forward.up", f"{hf_prefix}mlp.c_fc", (model.hidden, width))
+    yield from _matrix(f"{prefix}feed_forward.down", f"{hf_prefix}mlp.c_proj", (width, model.hidden))
 
 
-def _matrix(ours: str, theirs: str, shape: tuple[int, int]) -> Iterator[WeightEntry]:
-    yield WeightEntry(f"{ours}.weight", f"{theirs}.weight", shape, transposed=True)
-    yield WeightEntry(f"{ours}.bias", f"{theirs}.bias", shape[:1])
+def _matrix(prefix: str, hf_prefix: str, shape: tuple[int, int]) -> Iterator[WeightEntry]:
+    yield WeightEntry(f"{prefix}.weight", f"{hf_prefix}.weight", shape, transposed=True)
+    yield WeightEntry(f"{prefix}.bias", f"{hf_prefix}.bias", shape[:1])
 
 
-def _norm(ours: str, theirs: str, width: int) -> Iterator[WeightEntry]:
+def _norm(prefix: str, hf_prefix: str, width: int) -> Iterator[WeightEntry]:
     for part in ("weight", "bias"):
-        yield WeightEntry(f"{ours}.{part}", f"{theirs}.{part}", (width,))
+        yield WeightEntry(f"{prefix}.{part}", f"{hf_prefix}.{part}", (width,))

@@ -53,9 +53,9 @@ def entries(settings: Settings) -> list[WeightEntry]:
     model, vocabulary = settings.model, settings.data.vocabulary
     assert isinstance(model, DecoderShape)
     blocks = [
-        WeightEntry(f"blocks.{layer}.{ours}", f"model.layers.{layer}.{theirs}", shape)
+        WeightEntry(f"blocks.{layer}.{name}", f"model.layers.{layer}.{hf_name}", shape)
         for layer in range(model.layers)
-        for ours, theirs, shape in _block(model)
+        for name, hf_name, shape in _block(model)
     ]
     head = [WeightEntry("head.weight", EMBEDDING if model.tied else HEAD, (vocabulary, model.width))]
     return [
@@ -140,10 +140,10 @@ def _block(model: DecoderShape) -> list[tuple[str, str, tuple[int, ...]]]:
     head_norms = [("attention.query_norm", "self_attn.q_norm"), ("attention.key_norm", "self_attn.k_norm")]
     norms = [("attention_norm", "input_layernorm"), ("feed_forward_norm", "post_attention_layernorm")]
     return [
-        *((f"{ours}.weight", f"{theirs}.weight", shape) for ours, theirs, shape in matrices),
-        *((f"{ours}.bias", f"{theirs}.bias", shape[:1]) for ours, theirs, shape in matrices[:with_bias]),
-        *((f"{ours}.weight", f"{theirs}.weight", (model.features,)) for ours, theirs in head_norms if model.qk_norm),
-        *((f"{ours}.weight", f"{theirs}.weight", (model.width,)) for ours, theirs in norms),
+        *((f"{name}.weight", f"{hf_name}.weight", shape) for name, hf_name, shape in matrices),
+        *((f"{name}.bias", f"{hf_name}.bias", shape[:1]) for name, hf_name, shape in matrices[:with_bias]),
+        *((f"{name}.weight", f"{hf_name}.weight", (model.features,)) for name, hf_name in head_norms if model.qk_norm),
+        *((f"{name}.weight", f"{hf_name}.weight", (model.width,)) for name, hf_name in norms),
     ]
 
 

@@ -19,7 +19,7 @@ def muon(model: Model, config: Optimiser, copies: ProcessGroup | None = None) ->
     matrices = [parameter for parameter in model.blocks.parameters() if parameter.dim() == 2]
     by_muon = set(matrices)
     rest = [parameter for parameter in model.parameters() if parameter not in by_muon]
-    trained = [each for each in matrices if each.requires_grad]
+    trained = [matrix for matrix in matrices if matrix.requires_grad]
     return CombinedOptimizer(Muon(trained, config, copies), adamw_for(rest, config))
 
 
@@ -49,7 +49,7 @@ class Muon(EagerOptimizer):
         for group in self.param_groups:
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
             for chosen in sharing.rounds(matrices):
-                directions = sharing.orthogonalised([self._direction(each, group) for each in chosen], self._copies)
+                directions = sharing.orthogonalised([self._direction(matrix, group) for matrix in chosen], self._copies)
                 for matrix, direction in zip(chosen, directions, strict=True):
                     scale = 0.2 * max(matrix.shape) ** 0.5
                     matrix.mul_(1 - group["lr"] * group["weight_decay"])

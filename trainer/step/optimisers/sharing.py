@@ -29,7 +29,7 @@ def rounds(matrices: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """The matrices in parts of at most `ROUND_BYTES`, or of one matrix; alike ones are next to each other."""
     chosen: list[Tensor] = []
     size = 0
-    for matrix in sorted(matrices, key=lambda each: (each.shape[0], each.shape[1]), reverse=True):
+    for matrix in sorted(matrices, key=lambda matrix: (matrix.shape[0], matrix.shape[1]), reverse=True):
         if chosen and size + 2 * matrix.numel() > ROUND_BYTES:
             yield chosen
             chosen, size = [], 0
@@ -42,27 +42,27 @@ def rounds(matrices: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 def owners(shapes: Sequence[Sequence[int]], ranks: int) -> list[int]:
     """The rank that computes each matrix: the most costly ones first, each by the rank that has the least so far."""
     load, chosen = [0] * ranks, [0] * len(shapes)
-    for place in sorted(range(len(shapes)), key=lambda place: -_cost(shapes[place])):
-        chosen[place] = load.index(min(load))
-        load[chosen[place]] += _cost(shapes[place])
+    for index in sorted(range(len(shapes)), key=lambda index: -_cost(shapes[index])):
+        chosen[index] = load.index(min(load))
+        load[chosen[index]] += _cost(shapes[index])
     return chosen
 
 
 def orthogonalised(matrices: Sequence[Tensor], group: ProcessGroup | None) -> list[Tensor]:
     """Each matrix made orthogonal in bf16, divided as it is; all ranks call it with the same matrices at once."""
-    found: dict[int, Tensor] = {}
-    for places, mesh in _alike(matrices):
-        chosen = [matrices[place] for place in places]
+    results: dict[int, Tensor] = {}
+    for indices, mesh in _alike(matrices):
+        chosen = [matrices[index] for index in indices]
         if mesh is not None:
             done = _of_rows(chosen, mesh)
         elif is_divided(chosen[0]):
-            done = [_by_everybody(each) for each in chosen]
+            done = [_by_everybody(matrix) for matrix in chosen]
         elif group is not None and group.size() > 1:
             done = _of_copies(chosen, group)
         else:
-            done = [orthogonal(each) for each in chosen]
-        found |= dict(zip(places, done, strict=True))
-    return [found[place] for place in range(len(matrices))]
+            done = [orthogonal(matrix) for matrix in chosen]
+        results |= dict(zip(indices, done, strict=True))
+    return [results[index] for index in range(len(matrices))]
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
@@ -89,9 +89,9 @@ def _cost(shape: Sequence[int]) -> int:
 def _alike(matrices: Sequence[Tensor]) -> list[tuple[list[int], "DeviceMesh | None"]]:
     """The places of matrices that go together, and the mesh whose ranks have rows of them; None for none."""
     kinds: dict[object, tuple[list[int], DeviceMesh | None]] = {}
-    for place, matrix in enumerate(matrices):
+    for index, matrix in enumerate(matrices):
         mesh = _rows_of(matrix)
-        kinds.setdefault((is_divided(matrix), mesh), ([], mesh))[0].append(place)
+        kinds.setdefault((is_divided(matrix), mesh), ([], mesh))[0].append(index)
     return list(kinds.values())
 
 
@@ -111,63 +111,63 @@ def _rows_of(matrix: Tensor) -> "DeviceMesh | None":
 
 def _of_copies(matrices: Sequence[Tensor], group: ProcessGroup) -> list[Tensor]:
     """Of matrices that every rank holds whole: each rank computes its own, and all gather them."""
-    ranks, mine = group.size(), dist.get_rank(group)
-    owner = owners([each.shape for each in matrices], ranks)
-    sizes = [sum(each.numel() for each, own in zip(matrices, owner, strict=True) if own == r) for r in range(ranks)]
+    ranks, own_rank = group.size(), dist.get_rank(group)
+    owner = owners([matrix.shape for matrix in matrices], ranks)
+    sizes = [sum(matrix.numel() for matrix, own in zip(matrices, owner, strict=True) if own == r) for r in range(ranks)]
     most, device = max(sizes), matrices[0].device
-    own = [orthogonal(each).flatten() for each, rank in zip(matrices, owner, strict=True) if rank == mine]
-    sent = torch.cat([*own, torch.zeros(most - sizes[mine], dtype=torch.bfloat16, device=device)])
+    own = [orthogonal(matrix).flatten() for matrix, rank in zip(matrices, owner, strict=True) if rank == own_rank]
+    sent = torch.cat([*own, torch.zeros(most - sizes[own_rank], dtype=torch.bfloat16, device=device)])
     gathered = torch.empty(ranks * most, dtype=torch.bfloat16, device=device)
     dist.all_gather_single(gathered, sent, group=group)
     begins = [rank * most for rank in range(ranks)]
-    found = []
+    results = []
     for matrix, rank in zip(matrices, owner, strict=True):
-        found.append(gathered[begins[rank] : begins[rank] + matrix.numel()].view(matrix.shape))
+        results.append(gathered[begins[rank] : begins[rank] + matrix.numel()].view(matrix.shape))
         begins[rank] += matrix.numel()
-    return found
+    return results
 
 
 def _of_rows(matrices: Sequence[Tensor], mesh: "DeviceMesh") -> list[Tensor]:
     """Of matrices whose rows are divided: each owner gets all rows of its own, and returns to each rank its rows."""
     from torch.distributed.tensor import DTensor
 
-    ranks, mine, group = mesh.size(), mesh.get_local_rank(), mesh.get_group()
-    owner = owners([each.shape for each in matrices], ranks)
-    locals_ = [each.to_local() if is_divided(each) else each for each in matrices]
-    in_order = sorted(range(len(matrices)), key=lambda place: owner[place])
-    own = [place for place in in_order if owner[place] == mine]
-    rows = {place: _rows(matrices[place].shape[0], ranks) for place in own}
+    ranks, own_rank, group = mesh.size(), mesh.get_local_rank(), mesh.get_group()
+    owner = owners([matrix.shape for matrix in matrices], ranks)
+    locals_ = [matrix.to_local() if is_divided(matrix) else matrix for matrix in matrices]
+    in_order = sorted(range(len(matrices)), key=lambda index: owner[index])
+    own = [index for index in in_order if owner[index] == own_rank]
+    rows = {index: _rows(matrices[index].shape[0], ranks) for index in own}
     out = [sum(locals_[p].numel() for p in in_order if owner[p] == rank) for rank in range(ranks)]
     come = [sum(rows[p][rank] * matrices[p].shape[1] for p in own) for rank in range(ranks)]
-    sent = torch.cat([locals_[place].bfloat16().flatten() for place in in_order])
+    sent = torch.cat([locals_[index].bfloat16().flatten() for index in in_order])
     got = _exchanged(sent, out, come, group)
-    wholes = [orthogonal(each) for each in _joined(got, come, [(rows[p], matrices[p].shape[1]) for p in own])]
-    parts = [torch.split(whole, rows[place]) for place, whole in zip(own, wholes, strict=True)]
+    wholes = [orthogonal(matrix) for matrix in _joined(got, come, [(rows[p], matrices[p].shape[1]) for p in own])]
+    parts = [torch.split(full_update, rows[index]) for index, full_update in zip(own, wholes, strict=True)]
     back = torch.cat([got[:0], *(part[rank].flatten() for rank in range(ranks) for part in parts)])
-    returned = torch.split(_exchanged(back, come, out, group), [locals_[place].numel() for place in in_order])
-    found = {place: piece.view(locals_[place].shape) for place, piece in zip(in_order, returned, strict=True)}
+    returned = torch.split(_exchanged(back, come, out, group), [locals_[index].numel() for index in in_order])
+    updates = {index: piece.view(locals_[index].shape) for index, piece in zip(in_order, returned, strict=True)}
     return [
         DTensor.from_local(
-            found[place],
-            each.device_mesh,
-            each.placements,
-            shape=each.shape,
-            stride=(each.shape[1], 1),
+            updates[index],
+            matrix.device_mesh,
+            matrix.placements,
+            shape=matrix.shape,
+            stride=(matrix.shape[1], 1),
             run_check=False,
         )
-        for place, each in enumerate(matrices)
-        if is_divided(each)
+        for index, matrix in enumerate(matrices)
+        if is_divided(matrix)
     ]
 
 
-def _joined(got: Tensor, come: Sequence[int], wanted: Sequence[tuple[Sequence[int], int]]) -> list[Tensor]:
-    """Whole matrices from what each rank sent of each: `wanted` has the rows of every rank, and the columns."""
-    pieces: list[list[Tensor]] = [[] for _ in wanted]
+def _joined(got: Tensor, come: Sequence[int], shapes: Sequence[tuple[Sequence[int], int]]) -> list[Tensor]:
+    """Whole matrices from what each rank sent of each: `shapes` has the rows of every rank, and the columns."""
+    pieces: list[list[Tensor]] = [[] for _ in shapes]
     for rank, received in enumerate(torch.split(got, list(come))):
-        parts = torch.split(received, [rows[rank] * columns for rows, columns in wanted])
+        parts = torch.split(received, [rows[rank] * columns for rows, columns in shapes])
         for number, part in enumerate(parts):
             pieces[number].append(part)
-    return [torch.cat(each).view(-1, columns) for each, (_, columns) in zip(pieces, wanted, strict=True)]
+    return [torch.cat(rank_pieces).view(-1, columns) for rank_pieces, (_, columns) in zip(pieces, shapes, strict=True)]
 
 
 def _exchanged(sent: Tensor, out: Sequence[int], come: Sequence[int], group: ProcessGroup) -> Tensor:
@@ -179,8 +179,8 @@ def _exchanged(sent: Tensor, out: Sequence[int], come: Sequence[int], group: Pro
 
 def _rows(count: int, ranks: int) -> list[int]:
     """The rows of each rank, as DTensor divides them: equally many, but for the last ranks."""
-    each = -(-count // ranks)
-    return [max(0, min(each, count - rank * each)) for rank in range(ranks)]
+    rows_per_rank = -(-count // ranks)
+    return [max(0, min(rows_per_rank, count - rank * rows_per_rank)) for rank in range(ranks)]
 
 
 def _by_everybody(matrix: Tensor) -> Tensor:
@@ -189,5 +189,5 @@ def _by_everybody(matrix: Tensor) -> Tensor:
 
     assert is_divided(matrix)
     everywhere = [Replicate()] * matrix.device_mesh.ndim
-    whole = DTensor.from_local(orthogonal(matrix.full_tensor()), matrix.device_mesh, everywhere, run_check=False)
-    return whole.redistribute(placements=matrix.placements)
+    update = DTensor.from_local(orthogonal(matrix.full_tensor()), matrix.device_mesh, everywhere, run_check=False)
+    return update.redistribute(placements=matrix.placements)

@@ -14,7 +14,7 @@ from slipway.trainer.config.operation import Layout
 from slipway.trainer.models.model import Model
 
 aten = torch.ops.aten
-KEPT = {
+SAVED_OPERATIONS = {
     aten.mm.default,
     aten.addmm.default,
     aten.bmm.default,
@@ -60,4 +60,4 @@ def _recomputed(forward: Callable[..., Any], selective: bool) -> Callable[..., A
 
 
 def _policy(_: object, operation: object, *arguments: Any, **options: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operation in KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+    return CheckpointPolicy.MUST_SAVE if operation in SAVED_OPERATIONS else CheckpointPolicy.PREFER_RECOMPUTE

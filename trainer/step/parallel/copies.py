@@ -41,12 +41,12 @@ def check(model: nn.Module, world: World, step: int, node: str) -> None:
     """Compare the copies of all ranks, which call it at once. Raises Drifted on all of them, with those that differ."""
     if world.size == 1:
         return
-    mine = sums(model, world.device)
-    found = [torch.empty_like(mine) for _ in range(world.size)]
-    dist.all_gather(found, mine)
-    apart = differing(torch.stack(found).tolist(), world.mesh)
+    own_sums = sums(model, world.device)
+    all_sums = [torch.empty_like(own_sums) for _ in range(world.size)]
+    dist.all_gather(all_sums, own_sums)
+    apart = differing(torch.stack(all_sums).tolist(), world.mesh)
     if apart:
-        nodes = world.gather(node)
+        nodes = world.all_gather(node)
         named = ", ".join(f"{rank} ({nodes[rank]})" for rank in apart)
         raise Drifted(
             f"the weights of ranks {named} differ after step {step} from those of ranks that should have the same: "
@@ -58,14 +58,14 @@ def check(model: nn.Module, world: World, step: int, node: str) -> None:
 
 def sums(model: nn.Module, device: torch.device) -> Tensor:
     """The sums over the bits of this rank's weights, one for each class; what overflows wraps, on every rank alike."""
-    found = torch.zeros(CLASSES, dtype=torch.int64, device=device)
-    for place, parameter in enumerate(model.parameters(), 1):
+    totals = torch.zeros(CLASSES, dtype=torch.int64, device=device)
+    for index, parameter in enumerate(model.parameters(), 1):
         local = (parameter.to_local() if is_divided(parameter) else parameter).detach().contiguous()
-        found[_class(parameter)] += place * local.view(WHOLE_NUMBERS[local.element_size()]).sum(dtype=torch.int64)
-    return found
+        totals[_class(parameter)] += index * local.view(WHOLE_NUMBERS[local.element_size()]).sum(dtype=torch.int64)
+    return totals
 
 
-def differing(found: Sequence[Sums], mesh: Mesh) -> list[int]:
+def differing(rank_sums: Sequence[Sums], mesh: Mesh) -> list[int]:
     """The ranks whose sums differ from those of most ranks with the same part; all of them without a majority."""
     apart: set[int] = set()
     for kind in range(CLASSES):
@@ -73,9 +73,9 @@ def differing(found: Sequence[Sums], mesh: Mesh) -> list[int]:
         for rank in range(mesh.ranks):
             groups.setdefault(_part(rank, mesh, kind), []).append(rank)
         for ranks in groups.values():
-            (value, count), *others = Counter(found[rank][kind] for rank in ranks).most_common()
+            (value, count), *others = Counter(rank_sums[rank][kind] for rank in ranks).most_common()
             if others:
-                apart |= {rank for rank in ranks if 2 * count <= len(ranks) or found[rank][kind] != value}
+                apart |= {rank for rank in ranks if 2 * count <= len(ranks) or rank_sums[rank][kind] != value}
     return sorted(apart)
 
 

@@ -23,10 +23,10 @@ class DividedStream(Stream):
         if self.division.length:
             self.division = replace(self.division, length=length)
 
-    def places(self, length: int, device: torch.device) -> Tensor:
+    def position_ids(self, length: int, device: torch.device) -> Tensor:
         """What is filled up at the end has the place of the last position; it is never looked at."""
         if not self.division.length:
-            return super().places(length, device)
+            return super().position_ids(length, device)
         first = self.division.begin
         return torch.arange(first, first + self.division.size, device=device).clamp(max=length - 1)
 
@@ -36,7 +36,7 @@ class DividedStream(Stream):
     def own(self, x: Tensor) -> Tensor:
         return exchanges.cut(x, self.division) if self.division.length else x
 
-    def whole(self, x: Tensor) -> Tensor:
+    def all_positions(self, x: Tensor) -> Tensor:
         return exchanges.joined(x, self.division) if self.division.length else x
 
     def enter(self, x: Tensor) -> Tensor:

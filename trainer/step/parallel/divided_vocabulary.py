@@ -25,9 +25,9 @@ class DividedVocabulary(Vocabulary):
         self._stream, self.begin, self.count = stream, begin, count
 
     def embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
-        rows, elsewhere = _own_rows(tokens, self.begin, self.count)
-        found = F.embedding(rows, local(embedding.weight)).masked_fill(elsewhere.unsqueeze(-1), 0)
-        return self._stream.leave(found)
+        rows, is_foreign = _own_rows(tokens, self.begin, self.count)
+        vectors = F.embedding(rows, local(embedding.weight)).masked_fill(is_foreign.unsqueeze(-1), 0)
+        return self._stream.leave(vectors)
 
     def logits(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(self._stream.enter(x), local(weight), None if bias is None else local(bias))
@@ -65,12 +65,12 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         logits, targets, normaliser = context.saved_tensors
-        found = (logits - normaliser.unsqueeze(-1)).exp_()  # each token's probability, in fp32
-        column, elsewhere = _own_rows(targets, context.begin, logits.shape[-1])
+        grad_logits = (logits - normaliser.unsqueeze(-1)).exp_()  # each token's probability, in fp32
+        column, is_foreign = _own_rows(targets, context.begin, logits.shape[-1])
         row = torch.arange(len(targets), device=targets.device)
-        found[row, column] -= (~elsewhere).to(found.dtype)
-        found.mul_((gradient * (targets != NO_TARGET)).unsqueeze(-1))
-        return found.to(logits.dtype), None, None, None
+        grad_logits[row, column] -= (~is_foreign).to(grad_logits.dtype)
+        grad_logits.mul_((gradient * (targets != NO_TARGET)).unsqueeze(-1))
+        return grad_logits.to(logits.dtype), None, None, None
 
 
 def local(weight: Tensor) -> Tensor:
@@ -81,14 +81,14 @@ def local(weight: Tensor) -> Tensor:
 def _own_rows(tokens: Tensor, begin: int, count: int) -> tuple[Tensor, Tensor]:
     """The row of each token on this rank, 0 for one of another rank, and whether it is of another rank."""
     rows = tokens - begin
-    elsewhere = (rows < 0) | (rows >= count)
-    return rows.masked_fill(elsewhere, 0), elsewhere
+    is_foreign = (rows < 0) | (rows >= count)
+    return rows.masked_fill(is_foreign, 0), is_foreign
 
 
 def _highest_and_own(logits: Tensor, targets: Tensor, begin: int, group: ProcessGroup) -> tuple[Tensor, Tensor]:
     """Of each target: the highest logit of all tokens, and the target's own, in fp32; one exchange."""
-    column, elsewhere = _own_rows(targets, begin, logits.shape[-1])
+    column, is_foreign = _own_rows(targets, begin, logits.shape[-1])
     own = logits.gather(-1, column.unsqueeze(-1)).squeeze(-1).float()
-    both = torch.stack([logits.amax(-1).float(), own.masked_fill(elsewhere, -torch.inf)])
+    both = torch.stack([logits.amax(-1).float(), own.masked_fill(is_foreign, -torch.inf)])
     dist.all_reduce(both, dist.ReduceOp.MAX, group=group)
     return both[0], both[1]

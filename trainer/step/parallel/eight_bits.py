@@ -24,8 +24,10 @@ LEAST_CAPABILITY = (8, 9)
 def check_device(device: torch.device) -> None:
     """Raises UnfitNode for a device that does not multiply in 8 bits."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
-        found = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        raise UnfitNode(f"field run.precision: found fp8 on {found}, expected a GPU of compute capability 8.9 or more")
+        device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        raise UnfitNode(
+            f"field run.precision: found fp8 on {device_name}, expected a GPU of compute capability 8.9 or more"
+        )
 
 
 def multiply(model: Model) -> None:
@@ -80,6 +82,6 @@ def _small(values: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
     return (values / scale).to(kind), scale
 
 
-def _multiplied(left: Tensor, left_scale: Tensor, right: Tensor, right_scale: Tensor, out: torch.dtype) -> Tensor:
-    """left [m, k] times right [n, k] transposed."""
-    return torch._scaled_mm(left, right.t(), left_scale, right_scale, out_dtype=out)
+def _multiplied(a: Tensor, a_scale: Tensor, b: Tensor, b_scale: Tensor, out: torch.dtype) -> Tensor:
+    """`a` [m, k] times `b` [n, k] transposed."""
+    return torch._scaled_mm(a, b.t(), a_scale, b_scale, out_dtype=out)

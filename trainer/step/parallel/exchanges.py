@@ -57,14 +57,14 @@ def joined(part: Tensor, division: Division) -> Tensor:
     return _apply(_Joined, part, division)
 
 
-def cut(whole: Tensor, division: Division) -> Tensor:
+def cut(full_tensor: Tensor, division: Division) -> Tensor:
     """A part of what every rank has computed alike."""
-    return _apply(_Cut, whole, division)
+    return _apply(_Cut, full_tensor, division)
 
 
-def copied(whole: Tensor, division: Division) -> Tensor:
-    """`whole`, with which each rank goes on with a share of the work: its gradients are shares of a sum."""
-    return _apply(_Copied, whole, division)
+def copied(full_tensor: Tensor, division: Division) -> Tensor:
+    """`full_tensor`, with which each rank goes on with a share of the work: its gradients are shares of a sum."""
+    return _apply(_Copied, full_tensor, division)
 
 
 def summed(share: Tensor, division: Division) -> Tensor:
@@ -79,8 +79,8 @@ def _apply(exchange: type[torch.autograd.Function], tensor: Tensor, division: Di
 
 def _all(part: Tensor, division: Division) -> Tensor:
     """All ranks' parts, one after the other."""
-    found = collectives.all_gather_single(part.contiguous(), gather_dim=SEQUENCE, group=division.group)
-    return _waited(found)[:, : division.length]
+    full_tensor = collectives.all_gather_single(part.contiguous(), gather_dim=SEQUENCE, group=division.group)
+    return _waited(full_tensor)[:, : division.length]
 
 
 def _sum_of_part(share: Tensor, division: Division) -> Tensor:
@@ -93,20 +93,20 @@ def _sum(share: Tensor, division: Division) -> Tensor:
     return _waited(collectives.all_reduce(share.contiguous(), "sum", division.group))
 
 
-def _part(whole: Tensor, division: Division) -> Tensor:
-    return _filled(whole, division)[:, division.begin : division.begin + division.size].contiguous()
+def _part(full_tensor: Tensor, division: Division) -> Tensor:
+    return _filled(full_tensor, division)[:, division.begin : division.begin + division.size].contiguous()
 
 
-def _filled(whole: Tensor, division: Division) -> Tensor:
-    """`whole` with zeros at the end of the sequence, so that all parts are equally long."""
+def _filled(full_tensor: Tensor, division: Division) -> Tensor:
+    """`full_tensor` with zeros at the end of the sequence, so that all parts are equally long."""
     blank = division.size * division.ranks - division.length
     if blank:
-        whole = F.pad(whole, (0, 0) * (whole.dim() - SEQUENCE - 1) + (0, blank))
-    return whole.contiguous()
+        full_tensor = F.pad(full_tensor, (0, 0) * (full_tensor.dim() - SEQUENCE - 1) + (0, blank))
+    return full_tensor.contiguous()
 
 
-def _waited(found: Tensor) -> Tensor:
-    return collectives.wait_tensor(found)  # type: ignore[no-untyped-call, no-any-return]
+def _waited(tensor: Tensor) -> Tensor:
+    return collectives.wait_tensor(tensor)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _Gathered(torch.autograd.Function):
@@ -144,9 +144,9 @@ class _Joined(torch.autograd.Function):
 
 class _Cut(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, whole: Tensor, division: Division) -> Tensor:
+    def forward(context: Any, full_tensor: Tensor, division: Division) -> Tensor:
         context.division = division
-        return _part(whole, division)
+        return _part(full_tensor, division)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -155,9 +155,9 @@ class _Cut(torch.autograd.Function):
 
 class _Copied(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, whole: Tensor, division: Division) -> Tensor:
+    def forward(context: Any, full_tensor: Tensor, division: Division) -> Tensor:
         context.division = division
-        return whole.view_as(whole)
+        return full_tensor.view_as(full_tensor)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:

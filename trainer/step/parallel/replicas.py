@@ -33,9 +33,9 @@ def _settle_buckets(replica: DistributedDataParallel) -> None:
     they come in the reverse order of the parameters, as in a step, and no later step changes the buckets.
     """
     called = replica.module
-    trained = [each for each in called.parameters() if each.requires_grad]
+    trained = [parameter for parameter in called.parameters() if parameter.requires_grad]
     own = called.__dict__.get("forward")
-    called.forward = lambda: torch.stack([each.sum() * 0 for each in trained]).sum()
+    called.forward = lambda: torch.stack([parameter.sum() * 0 for parameter in trained]).sum()
     try:
         torch.autograd.backward(replica())
     finally:

@@ -30,11 +30,11 @@ def shard(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) 
     if policy.param_dtype is None:
         fully_shard(called, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
         return
-    whole = dataclasses.replace(policy, param_dtype=None)
+    uncast_policy = dataclasses.replace(policy, param_dtype=None)
     embedding, alone = _makes_stream(model)
     for module in embedding:
-        fully_shard(module, mesh=mesh, mp_policy=whole, reshard_after_forward=False)
-    fully_shard(called, mesh=mesh, mp_policy=whole if alone else policy, reshard_after_forward=False)
+        fully_shard(module, mesh=mesh, mp_policy=uncast_policy, reshard_after_forward=False)
+    fully_shard(called, mesh=mesh, mp_policy=uncast_policy if alone else policy, reshard_after_forward=False)
     if embedding:
         # Ranks that share matrices use their rows of an embedding without calling it, so that it would not be gathered.
         called.register_forward_pre_hook(lambda *_: _gather(embedding))
@@ -44,15 +44,19 @@ def shard(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) 
 
 def _makes_stream(model: Model) -> tuple[list[nn.Module], bool]:
     """The modules that make the residual stream, and whether parameters that are in no module do so too."""
-    found = [getattr(model, name, None) for name in model.first_uses]
-    modules = [each for each in found if isinstance(each, nn.Module) and any(True for _ in each.parameters())]
-    return modules, any(isinstance(each, nn.Parameter) for each in found)
+    attributes = [getattr(model, name, None) for name in model.first_uses]
+    modules = [
+        attribute
+        for attribute in attributes
+        if isinstance(attribute, nn.Module) and any(True for _ in attribute.parameters())
+    ]
+    return modules, any(isinstance(attribute, nn.Parameter) for attribute in attributes)
 
 
 def _gather(modules: list[nn.Module]) -> None:
     sharded: list[Any] = list(modules)
-    for each in sharded:
-        each.unshard()
+    for module in sharded:
+        module.unshard()
 
 
 def _in_fp32(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

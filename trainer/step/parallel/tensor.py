@@ -33,7 +33,7 @@ def divide(model: Model, devices: DeviceMesh, length: int, product: Product) -> 
     length: the positions of a sequence that the group has; 0 where the model does not divide its stream.
     """
     division = Division(devices.get_group(), length)
-    for name in (each for each in model.token_rows if _has(model, each)):
+    for name in (row_name for row_name in model.token_rows if _has(model, row_name)):
         _check_tokens(name, model.get_parameter(name), division.ranks)
         _divide_parameter(model, name, devices, BY_COLUMNS)
     for block in model.blocks:
@@ -51,13 +51,15 @@ def complete_gradients(model: Model) -> None:
     """Sum the shares of gradients of parameters that each rank uses for its positions or heads: one exchange a step."""
     if not isinstance(model.stream, DividedStream):
         return
-    mine = [(name, each.grad) for name, each in model.named_parameters() if name in model.stream.summed]
-    shares = [local(grad) for _, grad in mine if grad is not None]
+    named_gradients = [
+        (name, parameter.grad) for name, parameter in model.named_parameters() if name in model.stream.summed
+    ]
+    shares = [local(grad) for _, grad in named_gradients if grad is not None]
     if not shares:
         return
-    flat = torch.cat([each.flatten() for each in shares])
+    flat = torch.cat([share.flatten() for share in shares])
     dist.all_reduce(flat, group=model.stream.division.group)
-    parts = torch.split(flat, [each.numel() for each in shares])
+    parts = torch.split(flat, [share.numel() for share in shares])
     torch._foreach_copy_(shares, [part.view_as(share) for part, share in zip(parts, shares, strict=True)])
 
 
@@ -101,10 +103,10 @@ def _by_rows(matrix: nn.Linear, product: Product, stream: DividedStream, x: Tens
 def _divide_parameter(module: nn.Module, name: str, devices: DeviceMesh, placement: Placement) -> None:
     """Give `module`, or a submodule of it, this rank's part of a parameter; every rank has the same whole one."""
     owner, _, key = name.rpartition(".")
-    holder = module.get_submodule(owner)
-    whole = holder.get_parameter(key)
-    part: DTensor = distribute_tensor(whole.detach(), devices, [placement], src_data_rank=None)
-    holder.register_parameter(key, nn.Parameter(part, requires_grad=whole.requires_grad))
+    parent = module.get_submodule(owner)
+    parameter = parent.get_parameter(key)
+    part: DTensor = distribute_tensor(parameter.detach(), devices, [placement], src_data_rank=None)
+    parent.register_parameter(key, nn.Parameter(part, requires_grad=parameter.requires_grad))
 
 
 def _summed(model: Model) -> set[str]:
@@ -112,12 +114,12 @@ def _summed(model: Model) -> set[str]:
 
     `model.shared` are used for heads. All that is whole works on positions: in a block, and in `model.on_stream`.
     """
-    whole = {name for name, parameter in model.named_parameters() if not is_divided(parameter)}
+    full_names = {name for name, parameter in model.named_parameters() if not is_divided(parameter)}
     inside = [f"blocks.{key}." for key, _ in model.blocks.named_children()]
-    places = tuple(f"{each}{name}." for each in inside for name in model.shared)
+    prefixes = tuple(f"{prefix}{name}." for prefix in inside for name in model.shared)
     if model.stream_length:
-        places += (*inside, *(f"{name}." for name in model.on_stream))
-    return {name for name in whole if name.startswith(places)}
+        prefixes += (*inside, *(f"{name}." for name in model.on_stream))
+    return {name for name in full_names if name.startswith(prefixes)}
 
 
 def _check_tokens(name: str, rows: Tensor, ranks: int) -> None:

@@ -54,17 +54,21 @@ class IndexedJob(Workload):
 
 
 def _live(job: KubernetesObject) -> WorkloadReading:
-    held, status = holding_conditions(job), job.get("status", {})
-    at, began = readings.submitted_at(job), time_seconds(status.get("startTime"))
+    conditions = holding_conditions(job)
+    status = job.get("status", {})
+    at = readings.submitted_at(job)
+    began = time_seconds(status.get("startTime"))
     for kind, state in (("FailureTarget", JobState.FAILED), ("SuccessCriteriaMet", JobState.SUCCEEDED)):
-        if kind in held:
-            disrupted, reason = readings.is_disruption(held[kind]), f"is ending: {condition_reason(held[kind])}"
+        if kind in conditions:
+            disrupted = readings.is_disruption(conditions[kind])
+            reason = f"is ending: {condition_reason(conditions[kind])}"
             return WorkloadReading(JobState.RUNNING, reason, disrupted, ending=state, submitted_at=at, started_at=began)
-    ready, wanted = status.get("ready", 0) + status.get("succeeded", 0), job["spec"]["parallelism"]
+    ready = status.get("ready", 0) + status.get("succeeded", 0)
+    parallelism = job["spec"]["parallelism"]
     if ready:
-        reason = "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
+        reason = "" if ready >= parallelism else f"{ready} of {parallelism} pods are ready"
         return WorkloadReading(JobState.RUNNING, reason, submitted_at=at, started_at=began)
-    reason = f"none of its {wanted} pods is ready" if status.get("active") else "it has no pods yet"
+    reason = f"none of its {parallelism} pods is ready" if status.get("active") else "it has no pods yet"
     return WorkloadReading(JobState.PENDING, reason, submitted_at=at)
 
 

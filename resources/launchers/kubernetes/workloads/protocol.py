@@ -57,4 +57,6 @@ class Workload(abc.ABC):
 
     def resource_of(self, part: KubernetesObject) -> Resource:
         """The kind of one of the `objects`."""
-        return {each.kind: each for each in (*self.parts, self.resource, POD_GROUPS, *OF_THE_STORE)}[part["kind"]]
+        return {resource.kind: resource for resource in (*self.parts, self.resource, POD_GROUPS, *OF_THE_STORE)}[
+            part["kind"]
+        ]

@@ -29,19 +29,19 @@ class PyTorchJob(Workload):
     """The name that the controller's webhook demands."""
 
     def objects(self, name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
-        whole = dataclasses.replace(job, least=0)
+        fixed_size = dataclasses.replace(job, least=0)
         metadata = pods.metadata(name, job)
         labelled = {**metadata, "labels": {**metadata["labels"], **queues.labels(cluster)}}
         workers = {
             "replicas": job.node_count,
             "restartPolicy": "Never",
-            "template": self._template(name, whole, cluster),
+            "template": self._template(name, fixed_size, cluster),
         }
         policy = {"backoffLimit": 0, "cleanPodPolicy": "Running", **queues.suspension(cluster)}
         spec = {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": workers}}
         return [
-            *store.parts(name, whole, cluster, pods.template(name, whole, cluster)),
-            *queues.pod_groups(metadata, whole, cluster),
+            *store.parts(name, fixed_size, cluster, pods.template(name, fixed_size, cluster)),
+            *queues.pod_groups(metadata, fixed_size, cluster),
             objects.of(self.resource, labelled, spec),
         ]
 

@@ -10,11 +10,11 @@ from slipway.resources.launchers.protocol import JobState
 
 def ended(main: KubernetesObject, succeeded: str, failed: str) -> WorkloadReading | None:
     """How it ended, from the conditions of these types; None while neither holds."""
-    held = holding_conditions(main)
+    conditions = holding_conditions(main)
     for kind, state in ((failed, JobState.FAILED), (succeeded, JobState.SUCCEEDED)):
-        if condition := held.get(kind):
+        if condition := conditions.get(kind):
             # A workload that is suspended after it has begun is pre-empted, whatever its pods made of that.
-            disrupted = state is JobState.FAILED and (is_disruption(condition) or "Suspended" in held)
+            disrupted = state is JobState.FAILED and (is_disruption(condition) or "Suspended" in conditions)
             reason = (
                 f"{'disrupted: ' if disrupted else ''}{condition_reason(condition)}" if state is JobState.FAILED else ""
             )
@@ -39,9 +39,9 @@ def replicated(main: KubernetesObject, statuses: Iterable[Mapping[str, int]]) ->
     """The reading of a workload made of Jobs, from its counts of them: a Job is ready when all of its pods are."""
     counts = list(statuses)
     at = submitted_at(main)
-    if any(each.get("ready", 0) for each in counts):
+    if any(status.get("ready", 0) for status in counts):
         return WorkloadReading(JobState.RUNNING, submitted_at=at)
-    if any(each.get("active", 0) for each in counts):
+    if any(status.get("active", 0) for status in counts):
         return WorkloadReading(JobState.PENDING, "not all of its pods are ready", submitted_at=at)
     return WorkloadReading(JobState.PENDING, "it has no pods yet", submitted_at=at)
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from slipway.assets.datasets.cleaning import minhash, words
+from slipway.assets.datasets.cleaning import minhash, word_hashes
 from slipway.assets.datasets.cleaning.cleaner import Cleaner
 from slipway.recipes.cleaning import CleaningSection, RulesSection
 
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.pure
 PROSE = "It is a truth universally acknowledged, that a single man in possession of a good fortune must want a wife."
 
 
-def equal(made: npt.NDArray[np.generic] | None, expected: npt.NDArray[np.generic]) -> bool:
-    return made is not None and np.array_equal(made, expected)
+def equal(actual: npt.NDArray[np.generic] | None, expected: npt.NDArray[np.generic]) -> bool:
+    return actual is not None and np.array_equal(actual, expected)
 
 
 def test_by_default_a_document_is_normalised_and_has_features():
@@ -22,7 +22,7 @@ def test_by_default_a_document_is_normalised_and_has_features():
     assert (cleaned.text, cleaned.removed, cleaned.masked, cleaned.language) == (PROSE + "\n", None, {}, "en")
     assert equal(cleaned.signature, minhash.signature(PROSE))
     assert equal(cleaned.bands, minhash.bands(minhash.signature(PROSE), 0.8))
-    assert equal(cleaned.fingerprints, words.fingerprints(PROSE))
+    assert equal(cleaned.fingerprints, word_hashes.fingerprints(PROSE))
 
 
 def test_a_removed_document_has_the_name_of_the_rule_and_no_features():
@@ -41,10 +41,10 @@ def test_rules_test_the_normalised_text_before_masking():
 
 def test_features_are_those_of_the_masked_text():
     cleaner = Cleaner(CleaningSection(mask=("email",)))
-    ours, others = (cleaner.clean("a", f"{PROSE} {name}@example.org {PROSE}") for name in ("ann", "bob"))
-    assert ours.masked == {"email": 1} and ours.text == others.text
-    assert equal(ours.signature, minhash.signature(ours.text))
-    assert equal(ours.fingerprints, words.fingerprints(ours.text))
+    first, others = (cleaner.clean("a", f"{PROSE} {name}@example.org {PROSE}") for name in ("ann", "bob"))
+    assert first.masked == {"email": 1} and first.text == others.text
+    assert equal(first.signature, minhash.signature(first.text))
+    assert equal(first.fingerprints, word_hashes.fingerprints(first.text))
 
 
 def test_a_stage_that_is_off_does_nothing():

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.assets.datasets.cleaning import words
+from slipway.assets.datasets.cleaning import word_hashes
 from slipway.assets.datasets.cleaning.decontamination import UNSPACED, Leak, contaminated, passage
-from slipway.assets.datasets.cleaning.words import NGRAM, PASSAGE, WINDOW, fingerprints, of_passages
+from slipway.assets.datasets.cleaning.word_hashes import NGRAM, PASSAGE, WINDOW, fingerprints, of_passages
 from slipway.recipes.cleaning import DecontaminationSection
 from tests.assets.datasets.cleaning import corpora
 
@@ -30,73 +30,73 @@ def leaks(
     return list(contaminated(connection, "training", "held_out", training.__getitem__, held_out.__getitem__, rule))
 
 
-def rows(found: list[Leak]) -> list[tuple[int, int]]:
-    return [(leak.row, leak.held_out) for leak in found]
+def rows(all_leaks: list[Leak]) -> list[tuple[int, int]]:
+    return [(leak.row, leak.held_out) for leak in all_leaks]
 
 
 @given(FEW_WORDS, FEW_WORDS, st.lists(st.sampled_from("abcd"), min_size=PASSAGE, max_size=20), FEW_WORDS, FEW_WORDS)
 def test_texts_with_13_words_in_common_have_a_common_fingerprint(before, after, shared, other_before, other_after):
-    ours = fingerprints(" ".join([*before, *shared, *after]))
+    first = fingerprints(" ".join([*before, *shared, *after]))
     others = fingerprints(", ".join([*other_before, *shared, *other_after]).upper())
-    assert set(ours.tolist()) & set(others.tolist())
+    assert set(first.tolist()) & set(others.tolist())
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=60))
 def test_fingerprints_are_the_lowest_hash_of_every_window(drawn: list[str]):
-    hashed = words.mixed(words.grams(words.hashes(" ".join(drawn)), NGRAM)).tolist()
+    hashed = word_hashes.mixed(word_hashes.grams(word_hashes.hashes(" ".join(drawn)), NGRAM)).tolist()
     windows = [hashed[start : start + WINDOW] for start in range(len(hashed) - WINDOW + 1)]
     assert fingerprints(" ".join(drawn)).tolist() == sorted({min(window) for window in windows})
 
 
 def test_about_2_of_7_ngrams_are_kept():
-    drawn = corpora.words(random.Random(0), 20_000)
+    drawn = corpora.prose(random.Random(0), 20_000)
     assert len(fingerprints(" ".join(drawn))) / (20_000 - NGRAM + 1) == pytest.approx(2 / (WINDOW + 1), rel=0.03)
 
 
 def test_a_passage_of_13_words_contaminates_and_is_shown(tmp_path: Path):
     draw = random.Random(1)
-    shared = corpora.words(draw, PASSAGE)
-    clean, dirty, test = (corpora.words(draw, 200) for _ in range(3))
+    shared = corpora.prose(draw, PASSAGE)
+    clean, dirty, test = (corpora.prose(draw, 200) for _ in range(3))
     dirty[50:50] = shared
     test[120:120] = shared
-    found = leaks(tmp_path, [" ".join(clean), " ".join(dirty)], ["unrelated", "; ".join(test).upper()])
-    assert found == [Leak(1, 1, " ".join(shared))]
+    leaked = leaks(tmp_path, [" ".join(clean), " ".join(dirty)], ["unrelated", "; ".join(test).upper()])
+    assert leaked == [Leak(1, 1, " ".join(shared))]
 
 
 def test_a_passage_of_12_words_does_not(tmp_path: Path):
     draw = random.Random(2)
     for _ in range(8):
-        shared = corpora.words(draw, PASSAGE - 1)
-        ours, test = (" ".join([*corpora.words(draw, 50), *shared, *corpora.words(draw, 50)]) for _ in range(2))
-        assert leaks(tmp_path, [ours], [test]) == []
+        shared = corpora.prose(draw, PASSAGE - 1)
+        document, test = (" ".join([*corpora.prose(draw, 50), *shared, *corpora.prose(draw, 50)]) for _ in range(2))
+        assert leaks(tmp_path, [document], [test]) == []
 
 
 @pytest.mark.parametrize("script", ["一", "ก", "ក"], ids=["Chinese", "Thai", "Khmer"])
 def test_in_scripts_without_spaces_a_passage_is_as_long_as_13_words(tmp_path: Path, script: str):
-    draw, signs = random.Random(9), [chr(ord(script) + place) for place in range(40)]
+    draw, signs = random.Random(9), [chr(ord(script) + index) for index in range(40)]
     shared, *rest = ("".join(draw.choices(signs, k=60)) for _ in range(5))
     short, enough = (PASSAGE * UNSPACED - 3, PASSAGE * UNSPACED)
     for length, expected in ((short, []), (enough, [(0, 0)])):
-        ours, test = rest[0] + shared[:length] + rest[1], rest[2] + shared[:length] + rest[3]
-        assert rows(leaks(tmp_path, [ours], [test])) == expected
+        document, test = rest[0] + shared[:length] + rest[1], rest[2] + shared[:length] + rest[3]
+        assert rows(leaks(tmp_path, [document], [test])) == expected
 
 
 def test_equal_hashes_of_unequal_words_are_no_evidence():
     """As if every fingerprint of the text were one of the held-out document."""
     draw = random.Random(3)
-    ours, test = (" ".join(corpora.words(draw, 50)) for _ in range(2))
-    assert passage(ours, test, fingerprints(ours)) is None
+    document, test = (" ".join(corpora.prose(draw, 50)) for _ in range(2))
+    assert passage(document, test, fingerprints(document)) is None
 
 
 def test_equal_hashes_of_whole_passages_are_no_evidence_either(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(words, "hashes_at", lambda codes, starts, ends: np.zeros(len(starts), np.uint64))
+    monkeypatch.setattr(word_hashes, "hashes_at", lambda codes, starts, ends: np.zeros(len(starts), np.uint64))
     draw = random.Random(4)
-    ours, test = (" ".join(corpora.words(draw, 50)) for _ in range(2))
-    assert passage(ours, test, of_passages(np.zeros(50, np.uint64))) is None
+    document, test = (" ".join(corpora.prose(draw, 50)) for _ in range(2))
+    assert passage(document, test, of_passages(np.zeros(50, np.uint64))) is None
 
 
 def with_header(draw: random.Random, count: int) -> list[str]:
-    return [" ".join([HEADER, *corpora.words(draw, 100)]) for _ in range(count)]
+    return [" ".join([HEADER, *corpora.prose(draw, 100)]) for _ in range(count)]
 
 
 def test_a_licence_in_many_documents_is_no_contamination(tmp_path: Path):
@@ -112,17 +112,17 @@ def test_a_passage_in_as_many_documents_as_the_recipe_allows_still_counts(tmp_pa
 
 def test_a_test_that_leaked_many_times_is_found_in_every_document(tmp_path: Path):
     draw = random.Random(6)
-    question = corpora.words(draw, 40)
-    training = [" ".join([*corpora.words(draw, 60), *question, *corpora.words(draw, 60)]) for _ in range(50)]
+    question = corpora.prose(draw, 40)
+    training = [" ".join([*corpora.prose(draw, 60), *question, *corpora.prose(draw, 60)]) for _ in range(50)]
     assert rows(leaks(tmp_path, training, [" ".join(question)])) == [(row, 0) for row in range(50)]
-    diluted = " ".join([*question, *corpora.words(draw, 80)])
+    diluted = " ".join([*question, *corpora.prose(draw, 80)])
     assert leaks(tmp_path, training, [diluted]) == []
     assert len(leaks(tmp_path, training, [diluted], DecontaminationSection(share=0.2))) == 50
 
 
 def test_each_document_is_named_once_with_the_first_that_shows_it(tmp_path: Path):
     draw = random.Random(7)
-    text = " ".join(corpora.words(draw, 100))
+    text = " ".join(corpora.prose(draw, 100))
     assert rows(leaks(tmp_path, [text, text], [text, text])) == [(0, 0), (1, 0)]
 
 
@@ -133,13 +133,13 @@ def test_texts_that_are_too_short_share_no_passage(tmp_path: Path):
 
 def test_the_result_is_that_of_comparing_all_texts(tmp_path: Path):
     draw = random.Random(8)
-    passages = [corpora.words(draw, 20) for _ in range(6)]
+    passages = [corpora.prose(draw, 20) for _ in range(6)]
 
     def text() -> str:
-        parts = [corpora.words(draw, 30)]
+        parts = [corpora.prose(draw, 30)]
         for _ in range(draw.randrange(3)):
-            whole = draw.choice(passages)
-            parts += [whole[draw.randrange(8) :], corpora.words(draw, draw.randrange(30))]
+            sentence = draw.choice(passages)
+            parts += [sentence[draw.randrange(8) :], corpora.prose(draw, draw.randrange(30))]
         return " ".join(word for part in parts for word in part)
 
     def runs(text: str) -> set[tuple[str, ...]]:
@@ -148,6 +148,6 @@ def test_the_result_is_that_of_comparing_all_texts(tmp_path: Path):
 
     training, held_out = [text() for _ in range(60)], [text() for _ in range(5)]
     tests = set().union(*map(runs, held_out))
-    expected = [row for row, each in enumerate(training) if runs(each) & tests]
-    found = leaks(tmp_path, training, held_out, DecontaminationSection(common=60))
-    assert 5 < len(expected) < 55 and [leak.row for leak in found] == expected
+    expected = [row for row, document in enumerate(training) if runs(document) & tests]
+    leaked = leaks(tmp_path, training, held_out, DecontaminationSection(common=60))
+    assert 5 < len(expected) < 55 and [leak.row for leak in leaked] == expected

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from slipway.assets.datasets.cleaning import minhash, pii, rules
-from slipway.assets.datasets.cleaning.words import PASSAGE
+from slipway.assets.datasets.cleaning.word_hashes import PASSAGE
 from slipway.recipes.cleaning import RULE_NAMES, CleaningSection
 from slipway.serving.languages import SCORE_LEAST, WINDOW, WINDOWS
 
@@ -46,8 +46,8 @@ def test_the_values_are_those_that_the_rules_name():
 
 def test_the_numbers_in_it_are_those_of_the_code():
     parts = f"{WINDOWS} parts of {WINDOW} characters"
-    for words in (parts, f"score of {SCORE_LEAST}", f"{PASSAGE} words in a row"):
-        assert words in PAGE
+    for phrase in (parts, f"score of {SCORE_LEAST}", f"{PASSAGE} words in a row"):
+        assert phrase in PAGE
 
 
 def test_the_table_of_bands_is_that_of_the_code():
@@ -56,4 +56,4 @@ def test_the_table_of_bands_is_that_of_the_code():
     for similarity, bands, length, *shares in rows:
         shape, s = minhash.banding(float(similarity)), float(similarity)
         assert shape == (int(bands), int(length))
-        assert shares == [f"{minhash.shared_band(each, *shape):.2f}" for each in (s, s + 0.1, s - 0.1)]
+        assert shares == [f"{minhash.shared_band(similarity, *shape):.2f}" for similarity in (s, s + 0.1, s - 0.1)]

@@ -22,7 +22,7 @@ def texts(copies: int, clusters: int = 12) -> list[list[str]]:
     draw = random.Random(3)
     shared = [[f"w{draw.randrange(5000)}" for _ in range(200)] for _ in range(clusters)]
     return [
-        [" ".join([*words, *(f"x{each}" for each in range(copy + 1))]) for copy in range(copies)] for words in shared
+        [" ".join([*text, *(f"x{index}" for index in range(copy + 1))]) for copy in range(copies)] for text in shared
     ]
 
 
@@ -33,29 +33,29 @@ def write(folder: Path, named: dict[str, str], dates: dict[str, str] | None = No
         (folder / f"{name}.jsonl").write_text(json.dumps({"text": text} | ({"date": date} if date else {})))
 
 
-def recipe(folder: Path, kept: str) -> DatasetRecipe:
-    cleaning: dict[str, Any] = {"kept_duplicate": kept, "decontamination": None}
+def recipe(folder: Path, rule: str) -> DatasetRecipe:
+    cleaning: dict[str, Any] = {"kept_duplicate": rule, "decontamination": None}
     return recipe_for(folder, validation=1e-9, reading=READING, cleaning=cleaning)
 
 
-def rows(folder: Path, kept: str) -> dict[str, tuple[str | None, str | None]]:
+def rows(folder: Path, rule: str) -> dict[str, tuple[str | None, str | None]]:
     """For each document why it is left out, and what is kept instead."""
     durable = folder.parent / "durable"
     if not durable.exists():
         hold_none_out(durable)
-    made = steps.make_documents(recipe(folder, kept), durable).result["blake3"]
-    found = pq.read_table(document_table.path(durable, made)).to_pylist()
-    return {row["name"].removesuffix(".jsonl"): (row["removed"], row["because"]) for row in found}
+    blake3 = steps.make_documents(recipe(folder, rule), durable).result["blake3"]
+    table = pq.read_table(document_table.path(durable, blake3)).to_pylist()
+    return {row["name"].removesuffix(".jsonl"): (row["removed"], row["because"]) for row in table}
 
 
-def kept_of(folder: Path, kept: str, named: dict[str, str]) -> set[str]:
-    return {named[name] for name, (removed, _) in rows(folder, kept).items() if removed is None}
+def kept_of(folder: Path, rule: str, named: dict[str, str]) -> set[str]:
+    return {named[name] for name, (removed, _) in rows(folder, rule).items() if removed is None}
 
 
 def named_by(draw: random.Random, clusters: list[list[str]]) -> dict[str, str]:
     every = [text for cluster in clusters for text in cluster]
     draw.shuffle(every)
-    return {f"{place:03}": text for place, text in enumerate(every)}
+    return {f"{index:03}": text for index, text in enumerate(every)}
 
 
 def test_the_longest_of_each_cluster_is_kept_whatever_the_names(tmp_path: Path):
@@ -84,19 +84,19 @@ def test_the_newest_is_kept_and_one_without_a_date_is_the_last(tmp_path: Path):
     (cluster,) = texts(4, 1)
     dates = {"0": "2026-01-02T05:00:00+02:00", "1": "2026-01-02T04:00:00Z", "2": "2025-12-31", "3": "no date"}
     write(tmp_path / "corpus", {str(copy): text for copy, text in enumerate(cluster)}, dates)
-    found = rows(tmp_path / "corpus", "newest")
-    assert [name for name, (removed, _) in found.items() if removed is None] == ["1"]
-    assert {because for removed, because in found.values() if removed == "near_duplicate"} == {"1.jsonl#0"}
+    removals = rows(tmp_path / "corpus", "newest")
+    assert [name for name, (removed, _) in removals.items() if removed is None] == ["1"]
+    assert {because for removed, because in removals.values() if removed == "near_duplicate"} == {"1.jsonl#0"}
 
 
-@pytest.mark.parametrize(("kept", "expected"), [("first", "a"), ("newest", "b")])
-def test_of_equal_documents_one_is_kept_by_the_same_rule(tmp_path: Path, kept: str, expected: str):
+@pytest.mark.parametrize(("rule", "expected"), [("first", "a"), ("newest", "b")])
+def test_of_equal_documents_one_is_kept_by_the_same_rule(tmp_path: Path, rule: str, expected: str):
     write(
         tmp_path / "corpus", {"a": "the same", "b": "the same", "c": "the same"}, {"a": "2026-01-01", "b": "2026-02-01"}
     )
-    found = rows(tmp_path / "corpus", kept)
-    assert [name for name, (removed, _) in found.items() if removed is None] == [expected]
-    assert [why for why in found.values() if why[0]] == [("exact_duplicate", f"{expected}.jsonl#0")] * 2
+    removals = rows(tmp_path / "corpus", rule)
+    assert [name for name, (removed, _) in removals.items() if removed is None] == [expected]
+    assert [why for why in removals.values() if why[0]] == [("exact_duplicate", f"{expected}.jsonl#0")] * 2
 
 
 def test_another_rule_reads_no_file_again(tmp_path: Path):

@@ -9,7 +9,7 @@ import benchmarks
 from slipway.assets.datasets.cleaning import rules
 from slipway.assets.datasets.cleaning.language import STOP_WORDS, language_of
 from slipway.assets.datasets.cleaning.statistics import TextStatistics
-from slipway.assets.datasets.cleaning.words import hashes
+from slipway.assets.datasets.cleaning.word_hashes import hashes
 from slipway.recipes.cleaning import GOPHER
 
 pytestmark = pytest.mark.pure
@@ -62,9 +62,9 @@ def test_a_text_of_two_languages_is_of_neither_or_of_the_longer_one():
 
 
 def test_the_markup_of_a_text_does_not_decide_its_language():
-    words = "Dieser Abschnitt erklärt, wie man ein Fenster verschiebt, verkleinert oder schließt."
+    sentence = "Dieser Abschnitt erklärt, wie man ein Fenster verschiebt, verkleinert oder schließt."
     tagged = "".join(
-        f'<item style="compact"><p its:translate="yes">{words}</p><media type="image"/></item>' for _ in range(9)
+        f'<item style="compact"><p its:translate="yes">{sentence}</p><media type="image"/></item>' for _ in range(9)
     )
     assert (
         language_of("windows.page", f'<page xmlns="http://projectmallard.org/1.0/" type="topic">{tagged}</page>')
@@ -95,7 +95,7 @@ def test_an_article_has_enough_stop_words_of_its_language(language: str):
 
 def test_an_article_has_too_few_stop_words_of_english():
     others = [ARTICLES[language] for language in ("de", "fi", "pl", "ru", "zh", "ja", "ko", "ar", "hi")]
-    assert all(rules.first_broken(rules.measures(TextStatistics(each), RULE), RULE) for each in others)
+    assert all(rules.first_broken(rules.measures(TextStatistics(other), RULE), RULE) for other in others)
 
 
 @pytest.mark.parametrize("language", STOP_WORDS)

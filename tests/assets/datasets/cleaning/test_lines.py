@@ -25,41 +25,41 @@ PARTS = (
 TEXTS = st.lists(st.sampled_from(PARTS), max_size=40).map(" ".join)
 
 
-def theirs(text: str, ended: bool) -> str | None:
+def lines_of_datatrove(text: str, ended: bool) -> str | None:
     """The text that datatrove keeps, or None; without the count of sentences, for which it needs a model."""
     document = Document(text=text, id="")
-    kept = C4QualityFilter(min_num_sentences=-1, filter_no_terminal_punct=ended).filter(document)
-    return document.text if kept is True else None
+    passes = C4QualityFilter(min_num_sentences=-1, filter_no_terminal_punct=ended).filter(document)
+    return document.text if passes is True else None
 
 
-def ours(text: str, settings: LinesSection) -> str | None:
+def lines_of_slipway(text: str, settings: LinesSection) -> str | None:
     """The text that is kept here by C4's rules, but for the count of sentences; or None."""
-    kept = rules.kept_lines(text, settings.settings())
-    asked = {name: value for name, value in C4.items() if name != "sentences_at_least"}
-    return None if rules.first_broken(rules.measures(TextStatistics(kept), asked), asked) else kept
+    remaining = rules.kept_lines(text, settings.settings())
+    thresholds = {name: value for name, value in C4.items() if name != "sentences_at_least"}
+    return None if rules.first_broken(rules.measures(TextStatistics(remaining), thresholds), thresholds) else remaining
 
 
 @given(TEXTS, st.booleans())
 def test_the_lines_that_stay_are_those_of_datatrove(text: str, ended: bool):
-    expected = theirs(text, ended)
-    found = ours(text, LinesSection(preset="c4" if ended else "fineweb"))
+    expected = lines_of_datatrove(text, ended)
+    actual = lines_of_slipway(text, LinesSection(preset="c4" if ended else "fineweb"))
     if expected is not None:
-        assert found == expected
-    elif found is not None:  # theirs asks for brackets before policies, and for "lorem ipsum" before scripts
+        assert actual == expected
+    elif actual is not None:  # theirs asks for brackets before policies, and for "lorem ipsum" before scripts
         left_out = [line for line in text.lower().splitlines() if "{" in line or "lorem ipsum" in line]
-        assert any(each in line for line in left_out for each in LinesSection(preset="c4").settings()["without"])
+        assert any(phrase in line for line in left_out for phrase in LinesSection(preset="c4").settings()["without"])
 
 
 def test_on_the_documentation_of_this_project_they_are_those_of_datatrove():
     texts = [page.read_text() for page in sorted((Path(__file__).parents[4] / "docs").glob("*.md"))]
     texts = [text.replace("{", "(") for text in texts]
-    found = [ours(text, LinesSection(preset="c4")) for text in texts]
-    assert found == [theirs(text, True) for text in texts]
-    assert all(kept and len(kept) < len(text) for kept, text in zip(found, texts, strict=True))
+    actual = [lines_of_slipway(text, LinesSection(preset="c4")) for text in texts]
+    assert actual == [lines_of_datatrove(text, True) for text in texts]
+    assert all(remaining and len(remaining) < len(text) for remaining, text in zip(actual, texts, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("line", "kept"),
+    ("line", "stays"),
     [
         ("Three words here.", True),
         ("Two words.", False),
@@ -71,8 +71,8 @@ def test_on_the_documentation_of_this_project_they_are_those_of_datatrove():
         ("x" * 1001 + " is a word.", False),
     ],
 )
-def test_each_rule_leaves_out_its_lines(line: str, kept: bool):
-    assert rules.kept_lines(f"Before it is text.\n{line}", C4_SETTINGS) == "Before it is text." + f"\n{line}" * kept
+def test_each_rule_leaves_out_its_lines(line: str, stays: bool):
+    assert rules.kept_lines(f"Before it is text.\n{line}", C4_SETTINGS) == "Before it is text." + f"\n{line}" * stays
 
 
 def test_citations_go_and_their_line_stays():

@@ -22,7 +22,7 @@ ROWS = [3, 5, 8, 13, 21, 34, 55, 89, 144, 233]
 CONNECTIONS = st.lists(st.tuples(st.sampled_from(ROWS), st.sampled_from(ROWS)), max_size=30)
 
 
-def found(folder: Path, rows: list[tuple[int, str]], similarity: float = 0.8) -> dict[int, int]:
+def clusters_of(folder: Path, rows: list[tuple[int, str]], similarity: float = 0.8) -> dict[int, int]:
     connection = corpora.connection(folder)
     connection.register("features", corpora.signatures(rows, similarity))
     table = duplicates(connection, "features", similarity, folder)
@@ -37,9 +37,9 @@ def pairs(similarity: float, count: int) -> list[tuple[str, str]]:
 
 def test_a_signature_estimates_the_similarity():
     for similarity in (0.3, 0.5, 0.8, 0.9):
-        ours, others = zip(*pairs(similarity, 60), strict=True)
+        first, others = zip(*pairs(similarity, 60), strict=True)
         estimates = minhash.similarity(
-            *(np.stack([minhash.signature(each) for each in side]) for side in (ours, others))
+            *(np.stack([minhash.signature(text) for text in side]) for side in (first, others))
         )
         deviation = (similarity * (1 - similarity) / minhash.PERMUTATIONS) ** 0.5
         assert abs(estimates.mean() - similarity) < 3 * deviation / 60**0.5 + 0.001
@@ -67,70 +67,73 @@ def test_bands_find_nineteen_of_twenty_pairs_of_any_similarity(similarity: float
 def test_pairs_a_tenth_above_the_similarity_are_found_and_a_tenth_below_they_are_not(tmp_path: Path, similarity: float):
     """Against the truth: the texts are made with a known similarity. 2.1 standard deviations are a tenth at 0.5."""
     above, below = (list(enumerate(itertools.chain(*pairs(similarity + far, 100)))) for far in (0.1, -0.1))
-    assert len(found(tmp_path, above, similarity)) >= 95
-    assert len(found(tmp_path, below, similarity)) <= 5
+    assert len(clusters_of(tmp_path, above, similarity)) >= 95
+    assert len(clusters_of(tmp_path, below, similarity)) <= 5
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=20), st.lists(st.sampled_from("abc"), max_size=20))
-def test_equal_sets_of_shingles_have_equal_signatures(ours: list[str], others: list[str]):
-    def shingles(words: list[str]) -> set[tuple[str, ...]]:
-        return {tuple(words[start : start + 5]) for start in range(max(len(words) - 4, 1))}
+def test_equal_sets_of_shingles_have_equal_signatures(first: list[str], others: list[str]):
+    def shingles(tokens: list[str]) -> set[tuple[str, ...]]:
+        return {tuple(tokens[start : start + 5]) for start in range(max(len(tokens) - 4, 1))}
 
-    agree = minhash.signature(" ".join(ours)) == minhash.signature(" ".join(others))
-    assert agree.all() == (shingles(ours) == shingles(others))
+    agree = minhash.signature(" ".join(first)) == minhash.signature(" ".join(others))
+    assert agree.all() == (shingles(first) == shingles(others))
 
 
 def test_a_signature_never_changes():
     signature = minhash.signature("the quick brown fox jumps over the lazy dog")
-    assert [hex(each) for each in signature[:2]] == ["0x31c5f282", "0x30394be0"]
+    assert [hex(value) for value in signature[:2]] == ["0x31c5f282", "0x30394be0"]
     assert hex(minhash.bands(signature, 0.8)[0]) == "0xd9c4d13cee5375eb"
 
 
 def test_a_text_without_words_is_similar_to_no_other(tmp_path: Path):
     assert len(minhash.bands(minhash.signature("... !"), 0.8)) == 0
-    assert found(tmp_path, [(0, "..."), (1, "!!!"), (2, "")]) == {}
+    assert clusters_of(tmp_path, [(0, "..."), (1, "!!!"), (2, "")]) == {}
 
 
 def test_planted_near_duplicates_at_09_are_found(tmp_path: Path):
     planted = pairs(0.9, 100)
     rows = [(number, text) for number, text in enumerate(text for pair in planted for text in pair)]
-    assert found(tmp_path, rows) == {2 * number + 1: 2 * number for number in range(100)}
+    assert clusters_of(tmp_path, rows) == {2 * number + 1: 2 * number for number in range(100)}
 
 
 def test_documents_at_03_are_no_duplicates(tmp_path: Path):
-    assert found(tmp_path, list(enumerate(text for pair in pairs(0.3, 100) for text in pair))) == {}
+    assert clusters_of(tmp_path, list(enumerate(text for pair in pairs(0.3, 100) for text in pair))) == {}
 
 
 def test_documents_of_one_band_that_are_not_similar_enough_are_no_duplicates(tmp_path: Path):
     rows = list(enumerate(text for pair in pairs(0.7, 100) for text in pair))
-    assert len(found(tmp_path, rows, similarity=0.6)) > 30 and found(tmp_path, rows, similarity=0.85) == {}
+    assert len(clusters_of(tmp_path, rows, similarity=0.6)) > 30 and clusters_of(tmp_path, rows, similarity=0.85) == {}
 
 
 def test_a_chain_of_near_duplicates_is_one_cluster(tmp_path: Path):
-    words = corpora.words(random.Random(1), 1000)
-    chain = [" ".join(words[start : start + 800]) for start in range(0, 200, 20)]
-    assert found(tmp_path, list(enumerate(chain))) == dict.fromkeys(range(1, 10), 0)
-    assert found(tmp_path, [(0, chain[0]), (1, chain[-1])]) == {}
+    tokens = corpora.prose(random.Random(1), 1000)
+    chain = [" ".join(tokens[start : start + 800]) for start in range(0, 200, 20)]
+    assert clusters_of(tmp_path, list(enumerate(chain))) == dict.fromkeys(range(1, 10), 0)
+    assert clusters_of(tmp_path, [(0, chain[0]), (1, chain[-1])]) == {}
 
 
 def test_clusters_do_not_depend_on_order_or_numbers(tmp_path: Path):
     draw = random.Random(3)
-    base = corpora.words(draw, 300)
-    texts = [" ".join(corpora.words(draw, 300)) for _ in range(30)]
+    base = corpora.prose(draw, 300)
+    texts = [" ".join(corpora.prose(draw, 300)) for _ in range(30)]
     for _ in range(30):
         copy = list(base)
-        for place in draw.sample(range(300), draw.randrange(25)):
-            copy[place] = "changed"
+        for index in draw.sample(range(300), draw.randrange(25)):
+            copy[index] = "changed"
         texts.append(" ".join(copy))
     clusters = set()
     for _ in range(4):
         numbers = draw.sample(range(1000), len(texts))
         rows = list(zip(numbers, texts, strict=True))
         draw.shuffle(rows)
-        first = {row: row for row in numbers} | found(tmp_path, rows)
+        first = {row: row for row in numbers} | clusters_of(tmp_path, rows)
         assert all(first[row] <= row for row in numbers)
         text_of = dict(rows)
-        members = {each: frozenset(text_of[row] for row in numbers if first[row] == each) for each in first.values()}
+        members = {
+            representative: frozenset(text_of[row] for row in numbers if first[row] == representative)
+            for representative in first.values()
+        }
         clusters.add(frozenset(members.values()))
     assert len(clusters) == 1
 
@@ -140,23 +143,23 @@ def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path, mo
     """Whether bands wait in files or in memory."""
     monkeypatch.setattr(near_duplicates, "PAIRS_IN_MEMORY", in_memory)
     draw = random.Random(5)
-    base = corpora.words(draw, 120)
+    base = corpora.prose(draw, 120)
     texts = []
     for _ in range(80):
         copy = list(base)
-        for place in draw.sample(range(120), draw.randrange(8)):
-            copy[place] = draw.choice(corpora.VOCABULARY)
+        for index in draw.sample(range(120), draw.randrange(8)):
+            copy[index] = draw.choice(corpora.VOCABULARY)
         texts.append(" ".join(copy))
     signatures = [minhash.signature(text) for text in texts]
-    bands = [set(minhash.bands(each, 0.8)) for each in signatures]
+    bands = [set(minhash.bands(signature, 0.8)) for signature in signatures]
     first = list(range(80))
     for a in range(80):
         for b in range(a):
             if bands[a] & bands[b] and np.mean(signatures[a] == signatures[b]) >= 0.8:
                 one, other = sorted((first[a], first[b]))
-                first = [one if each == other else each for each in first]
-    expected = {row: each for row, each in enumerate(first) if each != row}
-    assert 1 < len(set(first)) < 60 and found(tmp_path, list(enumerate(texts))) == expected
+                first = [one if representative == other else representative for representative in first]
+    expected = {row: representative for row, representative in enumerate(first) if representative != row}
+    assert 1 < len(set(first)) < 60 and clusters_of(tmp_path, list(enumerate(texts))) == expected
 
 
 @pytest.mark.parametrize("in_memory", [0, 1_000_000])
@@ -190,7 +193,7 @@ def shared_bands(folder: Path, bands: list[int], at_once: int) -> list[tuple[int
         pairs = [(band, row) for part in shared.parts() for band, row in part.tolist()]
     assert rows == sorted(row for _, row in pairs) and not (folder / "bands").exists()
     order = list(dict.fromkeys(band for band, _ in pairs))
-    return [(band, sorted(row for each, row in pairs if each == band)) for band in order]
+    return [(band, sorted(row for shared, row in pairs if shared == band)) for band in order]
 
 
 @pytest.mark.parametrize("in_memory", [0, 100, 1 << 20])
@@ -201,7 +204,7 @@ def test_shared_bands_are_those_that_more_than_one_row_has(tmp_path, monkeypatch
     bands = (draw.integers(0, different, 1000, np.uint64) * np.uint64(LARGEST // different)).tolist()
     bands += [0, 0, LARGEST, LARGEST, LARGEST, 2**56 - 1, 2**56, 2**56, *bands[:5]]
     shared = sorted(band for band, count in Counter(bands).items() if count > 1)
-    expected = [(band, [row for row, each in enumerate(bands) if each == band]) for band in shared]
+    expected = [(band, [row for row, value in enumerate(bands) if value == band]) for band in shared]
     assert shared_bands(tmp_path, bands, 64) == expected
 
 
@@ -220,13 +223,13 @@ def test_a_row_that_shares_several_bands_is_listed_once(tmp_path):
 
 def by_search(connections: list[tuple[int, int]]) -> dict[int, int]:
     """The smallest row that can be reached from each row."""
-    found = dict[int, int]()
+    representatives = dict[int, int]()
     for row in ROWS:
         reached = {row}
         for _ in ROWS:
             reached |= {end for pair in connections if reached & set(pair) for end in pair}
-        found[row] = min(reached)
-    return found
+        representatives[row] = min(reached)
+    return representatives
 
 
 def firsts(of: Clusters) -> dict[int, int]:
@@ -235,25 +238,25 @@ def firsts(of: Clusters) -> dict[int, int]:
 
 @given(CONNECTIONS, st.integers(1, 30))
 def test_a_cluster_is_what_can_be_reached(connections: list[tuple[int, int]], at_once: int):
-    found = Clusters(np.array(ROWS))
+    clusters = Clusters(np.array(ROWS))
     for begin in range(0, len(connections), at_once):
         some = connections[begin : begin + at_once]
-        found.connect(*(np.array(ends) for ends in zip(*some, strict=True)))
-        firsts(found)  # looking between two groups changes nothing
-    assert firsts(found) == by_search(connections)
+        clusters.connect(*(np.array(ends) for ends in zip(*some, strict=True)))
+        firsts(clusters)  # looking between two groups changes nothing
+    assert firsts(clusters) == by_search(connections)
 
 
 def test_a_chain_over_all_rows_is_one_cluster(monkeypatch):
     monkeypatch.setattr(near_duplicates, "PLACES_AT_ONCE", 64)
     rows = np.arange(10_000)
     for upwards in (1, -1):
-        found = Clusters(rows)
+        clusters = Clusters(rows)
         for at in np.array_split(rows[1:][::upwards], 100):
-            found.connect(at, at - 1)
-        assert set(firsts(found).values()) == {0}
+            clusters.connect(at, at - 1)
+        assert set(firsts(clusters).values()) == {0}
 
 
 @given(CONNECTIONS)
 def test_equal_pairs_are_one(connections: list[tuple[int, int]]):
-    ours, others = (np.array([pair[end] for pair in connections], np.int64) for end in (0, 1))
-    assert list(zip(*Clusters(np.array(ROWS)).distinct(ours, others), strict=True)) == sorted(set(connections))
+    first, others = (np.array([pair[end] for pair in connections], np.int64) for end in (0, 1))
+    assert list(zip(*Clusters(np.array(ROWS)).distinct(first, others), strict=True)) == sorted(set(connections))

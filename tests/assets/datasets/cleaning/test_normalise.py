@@ -36,7 +36,7 @@ def test_normalising_twice_changes_nothing_more(text: str):
 def test_the_result_is_nfc_and_utf_8_can_encode_it(text: str):
     result = normalise(text)
     assert unicodedata.is_normalized("NFC", result) and result.encode().decode() == result
-    assert {unicodedata.category(each) for each in result if each not in "\t\n"}.isdisjoint({"Cc", "Cs"})
+    assert {unicodedata.category(character) for character in result if character not in "\t\n"}.isdisjoint({"Cc", "Cs"})
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.sampled_from("\n\t")))

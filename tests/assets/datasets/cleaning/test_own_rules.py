@@ -19,8 +19,8 @@ PROSE = "It is a truth universally acknowledged, that a single man must be in wa
 
 def cleaning(tmp_path: Path, code: str) -> CleaningSection:
     (tmp_path / "rules.py").write_text(code)
-    given = {"own_rules": {"mine": "rules.py"}}
-    return CleaningSection.model_validate(given, context={"folder": tmp_path})
+    section = {"own_rules": {"mine": "rules.py"}}
+    return CleaningSection.model_validate(section, context={"folder": tmp_path})
 
 
 def test_a_rule_of_ones_own_says_what_is_kept(tmp_path: Path):
@@ -73,9 +73,9 @@ def classified(label: str, at_least: float, file: str = str(MODEL)) -> CleaningS
 
 
 def test_a_classifier_leaves_out_what_has_a_lower_score():
-    kept = Cleaner(classified("en", 0.5)).clean("a.txt", PROSE)
-    score = kept.measures["classifier_at_least"]
-    assert kept.removed is None and 0.5 < score <= 1
+    cleaned = Cleaner(classified("en", 0.5)).clean("a.txt", PROSE)
+    score = cleaned.measures["classifier_at_least"]
+    assert cleaned.removed is None and 0.5 < score <= 1
     assert Cleaner(classified("de", 0.5)).clean("a.txt", PROSE).removed == "classifier_at_least"
 
 

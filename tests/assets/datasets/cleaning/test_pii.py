@@ -45,7 +45,7 @@ MASKED = {
     "card": ["4111111111111111", "4111 1111 1111 1111", "3782-822463-10005", "6011111111111117"],
     "iban": ["DE89370400440532013000", "GB29 NWBK 6016 1331 9268 19", "NO9386011117947"],
 }
-LEFT = {
+NOT_MASKED = {
     "email": [
         "q@k.transpose(0)",
         "x@weight.mT + 1",
@@ -82,7 +82,7 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize(("kind", "what"), [(kind, each) for kind in MASKED for each in MASKED[kind]])
+@pytest.mark.parametrize(("kind", "what"), [(kind, example) for kind in MASKED for example in MASKED[kind]])
 def test_these_texts_are_masked(kind: str, what: str):
     placeholder = pii.PLACEHOLDERS[kind]
     assert pii.mask(f"before <{what}>, {what}. after", [kind]) == (
@@ -91,7 +91,7 @@ def test_these_texts_are_masked(kind: str, what: str):
     )
 
 
-@pytest.mark.parametrize(("kind", "what"), [(kind, each) for kind in LEFT for each in LEFT[kind]])
+@pytest.mark.parametrize(("kind", "what"), [(kind, example) for kind in NOT_MASKED for example in NOT_MASKED[kind]])
 def test_these_texts_are_left_unmasked(kind: str, what: str):
     assert pii.mask(f"before {what} after", [kind]) == (f"before {what} after", {})
 
@@ -185,7 +185,7 @@ PIECES = [
     *MASKED["secret"],
     *MASKED["card"],
     *MASKED["phone"],
-    *LEFT["ip"],
+    *NOT_MASKED["ip"],
     "pwd=",
     "key='",
     "'",
@@ -203,10 +203,10 @@ def test_masking_twice_changes_nothing_more(text: str):
 @given(SOUP)
 def test_the_counts_are_those_of_the_placeholders(text: str):
     masked, counts = pii.mask(text, ALL)
-    assert {kind: n for kind, each in pii.PLACEHOLDERS.items() if (n := masked.count(each))} == counts
+    assert {kind: n for kind, placeholder in pii.PLACEHOLDERS.items() if (n := masked.count(placeholder))} == counts
 
 
-@pytest.mark.parametrize("beginning", ["sk-", "sk-a-", "xox", "eyJa.", "AKIA"])
-def test_a_megabyte_of_beginnings_of_secrets_is_searched_once(beginning: str):
-    text = beginning * (1_000_000 // len(beginning))
+@pytest.mark.parametrize("prefix", ["sk-", "sk-a-", "xox", "eyJa.", "AKIA"])
+def test_a_megabyte_of_beginnings_of_secrets_is_searched_once(prefix: str):
+    text = prefix * (1_000_000 // len(prefix))
     assert pii.mask(text, ["secret"]) == (text, {})

@@ -62,7 +62,7 @@ def beyond(name: str, value: float) -> float:
 
 
 def test_rules_of_recipes_and_functions_are_the_same():
-    public = [name for name, each in inspect.getmembers(rules, inspect.isfunction) if "_at_" in name]
+    public = [name for name, member in inspect.getmembers(rules, inspect.isfunction) if "_at_" in name]
     assert sorted(RULE_NAMES) == sorted(rules.RULES) == sorted(public) == sorted(MEASURED)
 
 
@@ -89,9 +89,13 @@ def test_no_rule_is_on_by_default():
 
 
 def test_the_first_rule_that_is_broken_is_the_reason():
-    asked = RulesSection(curly_brackets_at_most=0, words_at_least=3).thresholds()
-    found = [rules.measures(TextStatistics(text), asked) for text in ("{ }", "{ a b }", "a b c")]
-    assert [rules.first_broken(each, asked) for each in found] == ["words_at_least", "curly_brackets_at_most", None]
+    thresholds = RulesSection(curly_brackets_at_most=0, words_at_least=3).thresholds()
+    measured = [rules.measures(TextStatistics(text), thresholds) for text in ("{ }", "{ a b }", "a b c")]
+    assert [rules.first_broken(measures, thresholds) for measures in measured] == [
+        "words_at_least",
+        "curly_brackets_at_most",
+        None,
+    ]
 
 
 @given(st.text(st.sampled_from("ab .…-#{\n\té道")))
@@ -107,25 +111,25 @@ PIECES = st.lists(
 @given(PIECES, st.integers(5, 10))
 def test_repetition_is_what_datatrove_measures(drawn: list[str], length: int):
     text = " ".join(drawn)
-    theirs = find_all_duplicate(_pieces(text), length)
-    assert TextStatistics(text).duplicate_grams(length) == theirs / len(text)
+    reference = find_all_duplicate(_pieces(text), length)
+    assert TextStatistics(text).duplicate_grams(length) == reference / len(text)
 
 
 @given(PIECES, st.integers(2, 4))
 def test_the_top_run_is_what_datatrove_measures(drawn: list[str], length: int):
     text = " ".join(drawn)
     grams = get_n_grams(_pieces(text), length)
-    theirs = find_top_duplicate(grams) if grams else 0
-    assert TextStatistics(text).top_gram(length) == theirs / len(text)
+    reference = find_top_duplicate(grams) if grams else 0
+    assert TextStatistics(text).top_gram(length) == reference / len(text)
 
 
 def test_on_the_standard_library_the_rules_of_repetition_decide_as_datatrove_does():
     """For each rule, 99.5 % of the documents at least: capitals make a difference there, and none here."""
     texts = [file.read_text() for file in sorted(Path(json.__file__).parents[1].glob("[a-h]*.py"))]
     for length, most in ((5, 0.15), (6, 0.14), (7, 0.13), (8, 0.12), (9, 0.11), (10, 0.10)):
-        ours = [TextStatistics(text).duplicate_grams(length) > most for text in texts]
-        theirs = [find_all_duplicate(_pieces(text), length) / len(text) > most for text in texts]
-        assert np.mean(np.equal(ours, theirs)) >= 0.99 and 0 < sum(theirs) < len(texts)
+        decisions = [TextStatistics(text).duplicate_grams(length) > most for text in texts]
+        references = [find_all_duplicate(_pieces(text), length) / len(text) > most for text in texts]
+        assert np.mean(np.equal(decisions, references)) >= 0.99 and 0 < sum(references) < len(texts)
 
 
 def _pieces(text: str) -> list[str]:

@@ -22,16 +22,16 @@ installed = pytest.mark.skipif(not harness.version(), reason="lm-evaluation-harn
 def evaluated(
     durable: Path, version: ServedVersion, tasks: tuple[str, ...], include: str = "", hours: float = 1.0
 ) -> dict[str, TaskFigures]:
-    asked = Questions(tasks, 4, include, hours)
-    return {each.task: each for each in generate.evaluate(durable, MODEL, version, asked, print)}
+    questions = Questions(tasks, 4, include, hours)
+    return {figures.task: figures for figures in generate.evaluate(durable, MODEL, version, questions, print)}
 
 
-def rows(durable: Path, found: TaskFigures) -> list[dict[str, object]]:
+def rows(durable: Path, figures: TaskFigures) -> list[dict[str, object]]:
     """The examples of a task, once file, hash and figures agree."""
-    folder = durable / answers.FOLDER / found.manifest
-    table = folder / f"{found.table}.parquet"
-    assert digest.of_bytes(table.read_bytes()) == found.table
-    assert codec.read(folder / f"{found.task}.json", TaskFigures, answers.FORMAT) == found
+    folder = durable / answers.FOLDER / figures.manifest
+    table = folder / f"{figures.table}.parquet"
+    assert digest.of_bytes(table.read_bytes()) == figures.table
+    assert codec.read(folder / f"{figures.task}.json", TaskFigures, answers.FORMAT) == figures
     return list(pq.read_table(table).to_pylist())
 
 
@@ -44,15 +44,17 @@ def test_a_task_that_only_the_harness_has_is_refused_before_anything_begins(tmp_
 @pytest.mark.nightly
 def test_each_example_of_our_own_tasks_is_kept_with_its_answer(tmp_path: Path):
     version = exported(tmp_path, 1)
-    found = evaluated(tmp_path, version, ("copying", "adding"))
-    assert list(found) == ["copying", "adding"]
-    for task in found.values():
-        kept = rows(tmp_path, task)
-        assert [row["example"] for row in kept] == [0, 1, 2, 3] and {row["metric"] for row in kept} == {"exact_match"}
-        assert all(row["prompt"] and row["answer"] for row in kept)
-        assert task.metrics["exact_match"] == sum(float(str(row["value"])) for row in kept) / 4
+    figures_by_task = evaluated(tmp_path, version, ("copying", "adding"))
+    assert list(figures_by_task) == ["copying", "adding"]
+    for task in figures_by_task.values():
+        answered = rows(tmp_path, task)
+        assert [row["example"] for row in answered] == [0, 1, 2, 3] and {row["metric"] for row in answered} == {
+            "exact_match"
+        }
+        assert all(row["prompt"] and row["answer"] for row in answered)
+        assert task.metrics["exact_match"] == sum(float(str(row["value"])) for row in answered) / 4
     again = evaluated(tmp_path, version, ("adding",))
-    assert again["adding"] == found["adding"] == answers.known(tmp_path, version.checkpoint, "adding", 4)
+    assert again["adding"] == figures_by_task["adding"] == answers.known(tmp_path, version.checkpoint, "adding", 4)
     assert answers.known(tmp_path, version.checkpoint, "adding", 5) is None
     with pytest.raises(ValueError, match="task adding: 0 of 4 examples after 1e-09 h, expected all: raise hours"):
         evaluated(tmp_path, version, ("adding",), hours=1e-9)
@@ -73,10 +75,10 @@ def own(tmp_path: Path) -> Path:
     """Two tasks of the harness whose examples are files: one that generates, and one of likelihoods."""
     folder = tmp_path / "tasks"
     folder.mkdir()
-    asked = [
+    questions = [
         {"asked": f"{n} + 1 =", "answer": str(n + 1), "choices": [str(n), str(n + 1)], "right": 1} for n in range(6)
     ]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in asked))
+    (folder / "rows.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     common = f"dataset_path: json\ndataset_kwargs: {{data_files: {{test: {folder}/rows.jsonl}}}}\ntest_split: test\n"
     common += 'doc_to_text: "{{asked}}"\n'
     (folder / "written.yaml").write_text(
@@ -96,9 +98,12 @@ def test_the_harness_asks_our_server_and_its_examples_are_kept(
     tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    found = evaluated(tmp_path, exported(tmp_path, 1), ("written", "chosen"), str(own))
-    assert {name: set(each.metrics) for name, each in found.items()} == {"written": {"exact_match"}, "chosen": {"acc"}}
-    written, chosen = (rows(tmp_path, found[name]) for name in ("written", "chosen"))
+    figures_by_task = evaluated(tmp_path, exported(tmp_path, 1), ("written", "chosen"), str(own))
+    assert {name: set(sample.metrics) for name, sample in figures_by_task.items()} == {
+        "written": {"exact_match"},
+        "chosen": {"acc"},
+    }
+    written, chosen = (rows(tmp_path, figures_by_task[name]) for name in ("written", "chosen"))
     assert [(row["prompt"], row["expected"]) for row in written] == [(f"{n} + 1 =", str(n + 1)) for n in range(4)]
     for row in chosen:
         costs = [float(cost) for cost, _ in json.loads(str(row["answer"]))]
@@ -113,11 +118,11 @@ def test_a_harness_that_does_not_end_is_killed_at_its_deadline_with_all_below_it
     program.write_text("import time\ntime.sleep(3600)\n")
     monkeypatch.setenv("PYTHONPATH", str(program.parents[1]))
     server = harness.AskedServer("http://127.0.0.1:1", MODEL, tmp_path, 16)
-    said: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(harness, "SAY_SECONDS", 1.5)
     with pytest.raises(ValueError, match="did not end before the deadline, and was killed"):
-        harness.run(server, ("gsm8k",), "", 4, tmp_path, time.monotonic() + 3.0, said.append)
-    assert said[0] == "lm-evaluation-harness: gsm8k, 0 s" and len(set(said)) == len(said)
+        harness.run(server, ("gsm8k",), "", 4, tmp_path, time.monotonic() + 3.0, messages.append)
+    assert messages[0] == "lm-evaluation-harness: gsm8k, 0 s" and len(set(messages)) == len(messages)
     marked.until_gone()
 
 

@@ -10,16 +10,16 @@ pytestmark = pytest.mark.pure
 @pytest.mark.parametrize("task", offline.TASKS)
 def test_a_prompt_shows_examples_and_asks_for_what_they_have_in_common(task: str):
     for prompt in offline.prompts(task, 20):
-        *shown, asked = prompt.text.split("\n")
-        assert len(shown) == offline.SHOTS and prompt.expected and asked.endswith(" ")
-        for line in [*shown, asked + prompt.expected]:
-            said, _, answer = line.rpartition(" ")
+        *shots, question = prompt.text.split("\n")
+        assert len(shots) == offline.SHOTS and prompt.expected and question.endswith(" ")
+        for line in [*shots, question + prompt.expected]:
+            prefix, _, answer = line.rpartition(" ")
             if task == "copying":
-                assert said == f"{answer} again:"
+                assert prefix == f"{answer} again:"
             elif task == "counting":
-                assert said == ", ".join(str(int(answer) - back) for back in (3, 2, 1)) + ","
+                assert prefix == ", ".join(str(int(answer) - back) for back in (3, 2, 1)) + ","
             else:
-                first, second = said.removesuffix(" =").split(" + ")
+                first, second = prefix.removesuffix(" =").split(" + ")
                 assert int(first) + int(second) == int(answer)
 
 

@@ -13,22 +13,22 @@ SHOTS = "Answer in one word.\nWhat is red? blood\nWhat is green? "
 SECTION = HeldOutSection()
 
 
-def answered(*asked: tuple[str, str], metrics: tuple[str, ...] = ("exact_match",)) -> list[AnsweredExample]:
+def answered(*pairs: tuple[str, str], metrics: tuple[str, ...] = ("exact_match",)) -> list[AnsweredExample]:
     return [
         AnsweredExample(number, prompt, expected, "?", metric, 0.0)
-        for number, (prompt, expected) in enumerate(asked)
+        for number, (prompt, expected) in enumerate(pairs)
         for metric in metrics
     ]
 
 
 def test_a_question_is_its_prompt_with_the_right_answer_after_it_once_for_all_metrics():
-    found = questions_of(answered(("What is blue?", "sky"), metrics=("exact_match", "f1")))
-    assert list(found.values()) == ["What is blue? sky"]
+    questions = questions_of(answered(("What is blue?", "sky"), metrics=("exact_match", "f1")))
+    assert list(questions.values()) == ["What is blue? sky"]
 
 
 def test_what_all_prompts_of_a_task_begin_with_is_no_part_of_a_question():
-    found = questions_of(answered((f"{SHOTS}What is blue?", "sky"), (f"{SHOTS}What is black?", "night")))
-    assert list(found.values()) == ["blue? sky", "black? night"]
+    questions = questions_of(answered((f"{SHOTS}What is blue?", "sky"), (f"{SHOTS}What is black?", "night")))
+    assert list(questions.values()) == ["blue? sky", "black? night"]
 
 
 def test_questions_that_are_all_alike_are_one_question():

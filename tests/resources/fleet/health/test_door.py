@@ -85,7 +85,7 @@ def test_every_transition_has_who_when_and_why_on_record(ground: Ground):
     ground.door.begin_diagnosis("node-1", "run 7")
     ground.door.end_diagnosis("node-1", "disk: Input/output error", "run 7", "7")
     history = ground.register.history("node-1")
-    assert [(each.number, each.standing, each.who, each.at - history[0].at) for each in history] == [
+    assert [(record.number, record.standing, record.who, record.at - history[0].at) for record in history] == [
         (1, Standing.QUARANTINED, BY, 0),
         (2, Standing.DIAGNOSING, "run 7", 700),
         (3, Standing.REPAIR, "run 7", 700),
@@ -109,8 +109,8 @@ def test_of_many_who_find_the_same_at_once_one_records_it(ground: Ground):
 
 
 def test_a_fault_of_a_preflight_makes_a_node_in_service_a_suspect(ground: Ground):
-    found = ground.door.end_diagnosis("node-0", "disk: full", "ana", "run")
-    assert found is not None and (found.standing, found.why) == (Standing.SUSPECT, "preflight: disk: full")
+    record = ground.door.end_diagnosis("node-0", "disk: full", "ana", "run")
+    assert record is not None and (record.standing, record.why) == (Standing.SUSPECT, "preflight: disk: full")
     assert ground.door.end_diagnosis("node-1", "", "ana", "run") is None
 
 
@@ -181,7 +181,7 @@ def test_a_new_node_gets_no_work_before_its_preflight_finds_no_fault(tmp_path: P
     ground.door.end_diagnosis("node-1", "disk read: 0.1 GB/s of 7", BY, "run")
     ground.door.fail_diagnosis("node-2", "no image", BY)
     assert ground.ready() == ["node-0"]
-    standings = [(each.standing, each.why) for each in map(ground.register.of, NAMES)]
+    standings = [(record.standing, record.why) for record in map(ground.register.of, NAMES)]
     assert standings == [
         (Standing.RELEASED, "the preflight found no fault"),
         (Standing.REPAIR, "disk read: 0.1 GB/s of 7"),
@@ -225,7 +225,7 @@ def test_a_suspect_is_measured_once_after_each_incident(tmp_path: Path):
         return ground.register.of("node-0")
 
     def measure(run: str, faults: str) -> None:
-        answers = tuple(each.id for each in ground.register.of("node-0").evidence)
+        answers = tuple(evidence.id for evidence in ground.register.of("node-0").evidence)
         ground.door.preflights.add(PreflightRecord("node-0", run, "weak", faults, ground.now, {}, answers))
         ground.door.end_diagnosis("node-0", faults, BY, run)
 
@@ -235,4 +235,7 @@ def test_a_suspect_is_measured_once_after_each_incident(tmp_path: Path):
     assert ground.door.is_preflight_due(hang("2"))
     measure("second", "disk read: 0.1 GB/s of 7")
     assert not ground.door.is_preflight_due(ground.register.of("node-0")), "what a preflight found is no incident"
-    assert [(each.number, each.run) for each in ground.door.preflights.of("node-0")] == [(1, "first"), (2, "second")]
+    assert [(preflight.number, preflight.run) for preflight in ground.door.preflights.of("node-0")] == [
+        (1, "first"),
+        (2, "second"),
+    ]

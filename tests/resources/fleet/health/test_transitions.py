@@ -20,7 +20,7 @@ def evidence(id: str, weight: Weight = Weight.MACHINE, fault: str = "hung", at: 
     return Evidence(id, fault, f"{fault} in {id}", weight, at, by)
 
 
-def seen(
+def suspected(
     record: NodeRecord, *found: Evidence, around: Surroundings = ALONE, rules: HealthRules = RULES, now: float = NOW
 ) -> NodeRecord:
     """The record after this was seen; the same one where nothing follows."""
@@ -28,7 +28,7 @@ def seen(
 
 
 def quarantined() -> NodeRecord:
-    return seen(seen(HEALTHY, evidence("1")), evidence("2"))
+    return suspected(suspected(HEALTHY, evidence("1")), evidence("2"))
 
 
 def released() -> NodeRecord:
@@ -40,37 +40,39 @@ def released() -> NodeRecord:
 
 
 def test_one_incident_makes_a_suspect_and_a_second_one_puts_it_into_quarantine():
-    suspect = seen(HEALTHY, evidence("1"))
+    suspect = suspected(HEALTHY, evidence("1"))
     assert (suspect.standing, suspect.number, suspect.out_of_service) == (Standing.SUSPECT, 1, False)
-    after = seen(suspect, evidence("2"))
+    after = suspected(suspect, evidence("2"))
     assert (after.standing, after.was, after.number) == (Standing.QUARANTINED, Standing.SUSPECT, 2)
     assert after.out_of_service and after.who == BY and after.why == "hung in 1; hung in 2"
 
 
 def test_the_same_incident_counts_once():
-    suspect = seen(HEALTHY, evidence("1"))
+    suspect = suspected(HEALTHY, evidence("1"))
     assert transitions.suspected(suspect, [evidence("1")], ALONE, RULES, BY, NOW) is None
 
 
 def test_severe_evidence_is_enough_by_itself():
-    assert seen(HEALTHY, evidence("1", Weight.SEVERE, "Xid 79")).standing is Standing.QUARANTINED
+    assert suspected(HEALTHY, evidence("1", Weight.SEVERE, "Xid 79")).standing is Standing.QUARANTINED
 
 
 def test_a_fault_of_the_program_counts_when_two_trainings_had_it_on_the_node():
-    first = seen(
+    first = suspected(
         HEALTHY, evidence("1", Weight.PROGRAM, "Xid 31", by="a"), evidence("2", Weight.PROGRAM, "Xid 31", by="a")
     )
     assert first.standing is Standing.HEALTHY and len(first.evidence) == 2
-    assert seen(first, evidence("3", Weight.PROGRAM, "Xid 13", by="b")).standing is Standing.HEALTHY
-    assert seen(first, evidence("4", Weight.PROGRAM, "Xid 31", by="b")).standing is Standing.QUARANTINED
+    assert suspected(first, evidence("3", Weight.PROGRAM, "Xid 13", by="b")).standing is Standing.HEALTHY
+    assert suspected(first, evidence("4", Weight.PROGRAM, "Xid 31", by="b")).standing is Standing.QUARANTINED
 
 
 def test_the_circuit_breaker_keeps_a_third_node_in_service_until_one_is_back():
     full = Surroundings(nodes=3, out_of_service=("node-1", "node-2"))
-    held = seen(HEALTHY, evidence("1", Weight.SEVERE), around=full)
-    assert held.standing is Standing.SUSPECT and "node-1, node-2 are out of service, and at most 2 of 3" in held.why
-    assert transitions.suspected(held, [], full, RULES, BY, NOW) is None, "it is noted once"
-    assert seen(held, around=Surroundings(3, ("node-1",))).standing is Standing.QUARANTINED
+    suspect = suspected(HEALTHY, evidence("1", Weight.SEVERE), around=full)
+    assert (
+        suspect.standing is Standing.SUSPECT and "node-1, node-2 are out of service, and at most 2 of 3" in suspect.why
+    )
+    assert transitions.suspected(suspect, [], full, RULES, BY, NOW) is None, "it is noted once"
+    assert suspected(suspect, around=Surroundings(3, ("node-1",))).standing is Standing.QUARANTINED
 
 
 @pytest.mark.parametrize(("nodes", "limit"), [(1, 0), (2, 1), (3, 2), (20, 2), (32, 3), (100, 10)])
@@ -79,22 +81,24 @@ def test_a_tenth_of_the_fleet_may_be_out_of_service_or_two_nodes_but_never_all(n
 
 
 def test_an_exempt_node_stays_in_service():
-    held = seen(HEALTHY, evidence("1", Weight.SEVERE), around=replace(ALONE, is_exempt=True))
-    assert held.standing is Standing.SUSPECT and held.why.endswith(f"{WITHHELD}it is exempt")
+    suspect = suspected(HEALTHY, evidence("1", Weight.SEVERE), around=replace(ALONE, is_exempt=True))
+    assert suspect.standing is Standing.SUSPECT and suspect.why.endswith(f"{WITHHELD}it is exempt")
 
 
 def test_a_suspicion_expires_with_its_window():
-    suspect = seen(HEALTHY, evidence("1"))
+    suspect = suspected(HEALTHY, evidence("1"))
     later = NOW + RULES.window_days * DAY + 1
-    assert seen(suspect, now=later).standing is Standing.HEALTHY
-    assert seen(suspect, evidence("2", at=later), now=later).standing is Standing.SUSPECT, "the first counts no more"
-    assert seen(HEALTHY, evidence("1"), now=later) == HEALTHY
+    assert suspected(suspect, now=later).standing is Standing.HEALTHY
+    assert suspected(suspect, evidence("2", at=later), now=later).standing is Standing.SUSPECT, (
+        "the first counts no more"
+    )
+    assert suspected(HEALTHY, evidence("1"), now=later) == HEALTHY
 
 
 def test_a_node_stays_in_quarantine_for_a_while_before_it_is_diagnosed():
-    held = quarantined()
-    assert not transitions.is_diagnosis_due(held, RULES, NOW + RULES.hold_seconds - 1)
-    assert transitions.is_diagnosis_due(held, RULES, NOW + RULES.hold_seconds)
+    record = quarantined()
+    assert not transitions.is_diagnosis_due(record, RULES, NOW + RULES.hold_seconds - 1)
+    assert transitions.is_diagnosis_due(record, RULES, NOW + RULES.hold_seconds)
 
 
 def test_a_diagnosis_whose_process_died_is_due_again():
@@ -108,7 +112,7 @@ def test_a_faulty_node_goes_to_repair_and_stays_there():
     broken = transitions.diagnosed(begun, "disk: Input/output error", BY, NOW)
     assert broken is not None and broken.standing is Standing.REPAIR and broken.out_of_service
     assert not transitions.is_diagnosis_due(broken, RULES, NOW + DAY)
-    assert seen(broken, now=NOW + 100 * DAY) == broken
+    assert suspected(broken, now=NOW + 100 * DAY) == broken
 
 
 def test_a_diagnosis_that_could_not_be_made_says_nothing_about_the_node():
@@ -124,7 +128,7 @@ def test_what_spoke_against_a_node_before_its_release_counts_no_more():
 
 
 def test_on_probation_one_incident_is_enough():
-    assert seen(released(), evidence("3")).standing is Standing.QUARANTINED
+    assert suspected(released(), evidence("3")).standing is Standing.QUARANTINED
 
 
 def test_runs_without_a_fault_end_the_probation():
@@ -136,22 +140,22 @@ def test_runs_without_a_fault_end_the_probation():
 
 
 def test_a_dry_run_records_the_standing_and_leaves_the_node_in_service():
-    dry = seen(HEALTHY, evidence("1", Weight.SEVERE), rules=HealthRules())
+    dry = suspected(HEALTHY, evidence("1", Weight.SEVERE), rules=HealthRules())
     assert dry.standing is Standing.QUARANTINED and not dry.out_of_service
     assert not transitions.is_diagnosis_due(dry, HealthRules(), NOW + DAY)
 
 
 def test_what_a_person_put_out_of_service_no_process_brings_back():
-    held = transitions.by_hand(HEALTHY, Standing.QUARANTINED, "ana", "a new cable", NOW)
-    assert held.out_of_service and not transitions.is_diagnosis_due(held, RULES, NOW + DAY)
-    assert transitions.diagnosing(held, BY, NOW) is None
-    assert seen(held, evidence("1")).by_hand, "new evidence is noted, and changes nothing"
+    record = transitions.by_hand(HEALTHY, Standing.QUARANTINED, "ana", "a new cable", NOW)
+    assert record.out_of_service and not transitions.is_diagnosis_due(record, RULES, NOW + DAY)
+    assert transitions.diagnosing(record, BY, NOW) is None
+    assert suspected(record, evidence("1")).by_hand, "new evidence is noted, and changes nothing"
 
 
 def test_a_person_releases_a_node_whatever_speaks_against_it():
     back = transitions.by_hand(quarantined(), Standing.RELEASED, "ana", "it was the switch", NOW)
     assert not back.out_of_service and back.why == "it was the switch"
-    assert seen(back, evidence("1"), evidence("2")) == back
+    assert suspected(back, evidence("1"), evidence("2")) == back
 
 
 @pytest.mark.parametrize("standing", [Standing.HEALTHY, Standing.SUSPECT, Standing.DIAGNOSING])

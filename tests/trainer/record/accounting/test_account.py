@@ -290,7 +290,7 @@ def test_the_buckets_sum_to_the_wall_clock_without_gap_or_overlap(drawn: tuple[T
     for each in whole.stretches:
         assert sum(each.seconds.values()) == pytest.approx(each.end - each.begin, rel=1e-6, abs=1e-6)
     lost = sum(each.seconds for each in whole.interruptions)
-    assert lost <= whole.wall - sum(whole.seconds.get(name, 0.0) for name in buckets.KEPT) + 1e-6
+    assert lost <= whole.wall - sum(whole.seconds.get(name, 0.0) for name in buckets.PRODUCTIVE) + 1e-6
 
 
 KILLED_WHILE_IT_STARTED = TrainingHistory(

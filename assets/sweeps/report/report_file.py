@@ -31,28 +31,28 @@ def report_of(store: SweepStore, sweep: SweepState) -> SweepReport:
 def ranks_per_node(store: SweepStore) -> int:
     """The ranks that a trial has on each node, by the terms of the first trial; 1 before it was proposed."""
     try:
-        return Trainings(store.folder / TRIALS).store(f"{store.sweep}.0").terms().ranks_per_node
+        return Trainings(store.folder / TRIALS).store(f"{store.sweep}.0").run_policy().ranks_per_node
     except ValueError:
         return 1
 
 
-def write(store: SweepStore, made: SweepReport) -> Path:
+def write(store: SweepStore, report: SweepReport) -> Path:
     """Write the page of this report; returns its path. Raises OSError."""
     path = page_of(store)
-    atomic.replace(path, html(made).encode(), lasting=made.outcome != "open")
+    atomic.replace(path, html(report).encode(), lasting=report.outcome != "open")
     return path
 
 
 def current(store: SweepStore, sweep: SweepState) -> Path:
     """The page of the sweep in this state, which is written unless it was. Raises OSError, and as `report_of` does."""
-    path, made = page_of(store), report_of(store, sweep)
+    path, report = page_of(store), report_of(store, sweep)
     try:
         with open(path, encoding="utf-8") as file:
-            if marked(made) in file.read(HEAD):
+            if marked(report) in file.read(HEAD):
                 return path
     except FileNotFoundError:
         pass
-    return write(store, made)
+    return write(store, report)
 
 
 class ReportKeeper:
@@ -61,7 +61,7 @@ class ReportKeeper:
     def __init__(self, store: SweepStore) -> None:
         self._store = store
         self._next = 0.0
-        self._seen: Mapping[int, tuple[str, int]] = {}
+        self._reported_progress: Mapping[int, tuple[str, int]] = {}
 
     def update(self, sweep: SweepState) -> SweepReport | None:
         """Write the page where a trial has got on since the last time; returns the report of a page that was written.
@@ -72,11 +72,11 @@ class ReportKeeper:
         begun = time.monotonic()
         if begun < self._next:
             return None
-        seen = {trial.number: (trial.state, trial.last_step) for trial in sweep.trials.values()}
-        if not seen or seen == self._seen:
+        progress = {trial.number: (trial.state, trial.last_step) for trial in sweep.trials.values()}
+        if not progress or progress == self._reported_progress:
             return None
-        made = report_of(self._store, sweep)
-        write(self._store, made)
+        report = report_of(self._store, sweep)
+        write(self._store, report)
         ended = time.monotonic()
-        self._seen, self._next = seen, ended + max(LEAST_SECONDS, (ended - begun) / SHARE)
-        return made
+        self._reported_progress, self._next = progress, ended + max(LEAST_SECONDS, (ended - begun) / SHARE)
+        return report

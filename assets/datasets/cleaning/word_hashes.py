@@ -65,7 +65,7 @@ def hashes_at(codes: Codes, starts: WordPositions, ends: WordPositions) -> WordH
     powers, inverses = _powers()
     ends = np.minimum(ends, starts + BLOCK)
     cuts = np.searchsorted(starts, np.arange(0, len(codes) + BLOCK, BLOCK))
-    made = np.empty(len(starts), np.uint64)
+    hashes = np.empty(len(starts), np.uint64)
     for first, last in itertools.pairwise(cuts):
         if first == last:
             continue
@@ -75,21 +75,21 @@ def hashes_at(codes: Codes, starts: WordPositions, ends: WordPositions) -> WordH
         sums = np.zeros(len(block) + 1, np.uint64)
         np.cumsum(block, out=sums[1:])
         at = starts[first:last] - begin
-        made[first:last] = (sums[ends[first:last] - begin] - sums[at]) * inverses[at]
-    return mixed(made)
+        hashes[first:last] = (sums[ends[first:last] - begin] - sums[at]) * inverses[at]
+    return mixed(hashes)
 
 
-def grams(words: WordHashes, length: int) -> WordHashes:
+def grams(hashes: WordHashes, length: int) -> WordHashes:
     """A hash, not mixed, of each run of `length` words, in order; empty for a text with fewer words.
 
     The hash of a run is a polynomial too, so it follows from the hashes of its two halves.
     """
     if length == 1:
-        return words
+        return hashes
     half = length // 2
-    first = grams(words, half)
-    second = first if length == 2 * half else grams(words, length - half)
-    count = max(len(words) - length + 1, 0)
+    first = grams(hashes, half)
+    second = first if length == 2 * half else grams(hashes, length - half)
+    count = max(len(hashes) - length + 1, 0)
     return first[:count] * np.uint64(pow(BASE, length - half, 1 << 64)) + second[half : half + count]
 
 
@@ -142,16 +142,16 @@ def fingerprints(text: str) -> WordHashes:
     return winnowed(hashes(text))
 
 
-def winnowed(words: WordHashes) -> WordHashes:
+def winnowed(hashes: WordHashes) -> WordHashes:
     """The fingerprints of a text from the hashes of its words."""
-    return counted(of_passages(words))[0]
+    return counted(of_passages(hashes))[0]
 
 
-def of_passages(words: WordHashes) -> WordHashes:
+def of_passages(hashes: WordHashes) -> WordHashes:
     """The fingerprint of every PASSAGE words in a row, in order, which they have whatever surrounds them."""
-    if len(words) < PASSAGE:
+    if len(hashes) < PASSAGE:
         return np.empty(0, np.uint64)
-    lowest = mixed(grams(words, NGRAM))
+    lowest = mixed(grams(hashes, NGRAM))
     pairs = np.minimum(lowest[:-1], lowest[1:])
     fours = np.minimum(pairs[:-2], pairs[2:])
     return np.minimum(fours[:-2], fours[2:])

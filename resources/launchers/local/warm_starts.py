@@ -55,7 +55,7 @@ class WarmStarts:
                 self._threads = threads
             if threads != self._threads:
                 return False
-            if (answer := self._asked(str(folder.path))) is not None:
+            if (answer := self._request(str(folder.path))) is not None:
                 return answer
             self.end()
         return False
@@ -72,10 +72,11 @@ class WarmStarts:
         )
         weakref.finalize(self, _let_go, self._server)
 
-    def _asked(self, path: str) -> bool | None:
+    def _request(self, path: str) -> bool | None:
         """Whether the server has started the job in this folder; None where it did not answer."""
         assert self._server is not None and self._server.stdin is not None and self._server.stdout is not None
-        said, deadline = b"", time.monotonic() + ANSWER_SECONDS
+        received = b""
+        deadline = time.monotonic() + ANSWER_SECONDS
         try:
             self._server.stdin.write(f"{path}\n".encode())
         except BrokenPipeError:
@@ -84,8 +85,8 @@ class WarmStarts:
             ready, _, _ = select.select([self._server.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not ready or not (piece := os.read(self._server.stdout.fileno(), 65_536)):
                 return None
-            said += piece
-            for line in said.splitlines(keepends=True):  # an earlier question may not have waited for its answer
+            received += piece
+            for line in received.splitlines(keepends=True):  # an earlier question may not have waited for its answer
                 if line.endswith(b"\n") and line[1:-1] == path.encode():
                     return line[:1] == b"+"
 
