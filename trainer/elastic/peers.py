@@ -13,6 +13,7 @@ knows that no other rank can still give the word for it.
 import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -53,6 +54,8 @@ class Peers:
         self._round = self._section = self._named = 0
         self._inside = self._settled = self._closed = self._abandoned = False
         self._why = ""
+        self._failure: Exception | None = None
+        """What ended the thread, which no rank may wait for any more."""
         self._thread = threading.Thread(target=self._listen, name="peers", daemon=True)
         self._thread.start()
 
@@ -71,10 +74,12 @@ class Peers:
         try:
             yield
         except Exception as error:
-            if failure := reason(error):
-                self._interrupt(failure)
-            elif not self._is_named():
+            failure = reason(error)
+            if failure is None and not self._is_named():
                 raise
+            _release_frames(error)
+            if failure is not None:
+                self._interrupt(failure)
             why = self._settle()
         else:
             # The exchanges of a GPU do not raise when they are ended: what they gave is worth nothing.
@@ -120,14 +125,30 @@ class Peers:
                 self._store.set(self._word(rank), word)
 
     def _settle(self) -> str:
-        """Wait until all exchanges are ended; returns why. Raises TimeoutError when a rank does not answer."""
+        """Wait until all exchanges are ended; returns why.
+
+        Raises TimeoutError when a rank does not answer, and RuntimeError when the exchanges cannot be ended.
+        """
         with self._state:
-            self._state.wait_for(lambda: self._settled or self._abandoned, self._seconds.total_seconds())
+            self._state.wait_for(
+                lambda: self._settled or self._abandoned or self._failure is not None, self._seconds.total_seconds()
+            )
+            if self._failure is not None:
+                raise RuntimeError(f"the exchanges of a step could not be ended: {self._failure}") from self._failure
             if not self._settled:
                 raise TimeoutError("a rank did not answer while all were to leave a step")
             return self._why
 
     def _listen(self) -> None:
+        try:
+            self._answer()
+        except Exception as error:
+            with self._state:
+                self._failure = error
+                self._state.notify_all()
+
+    def _answer(self) -> None:
+        """Leave a section each time that a rank gives the word for it, until there is no more work."""
         with contextlib.suppress(RuntimeError):  # the store is gone: so are the peers
             while (message := self._message()) != ENDED:
                 named, _, why = message.partition(" ")
@@ -168,3 +189,11 @@ class Peers:
 
     def _word(self, rank: int) -> str:
         return f"{self._round}/{rank}"
+
+
+def _release_frames(error: BaseException) -> None:
+    """Let go of what the frames that failed refer to: to leave a step takes memory, of which it may have taken all."""
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__

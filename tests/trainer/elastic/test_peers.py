@@ -1,6 +1,7 @@
 """Peers: two ranks, here threads, that agree over a real store to leave a section of work together."""
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -117,3 +118,48 @@ def test_what_an_exchange_gave_that_was_ended_without_an_error_counts_for_nothin
 def test_any_other_error_passes(ranks: tuple[Rank, Rank]) -> None:
     with pytest.raises(ZeroDivisionError), ranks[0].peers.section(reason):
         _ = 1 / 0
+
+
+class Activations:
+    """What a step that fails has allocated."""
+
+
+def test_the_memory_of_a_failed_step_is_free_before_the_exchanges_are_ended(
+    ranks: tuple[Rank, Rank], threads: ThreadPoolExecutor
+) -> None:
+    """To end them takes memory too."""
+    one, other = ranks
+    activations: list[weakref.ref[Activations]] = []
+    freed: list[bool] = []
+
+    def run_out_with_activations() -> None:
+        held_by_this_frame = Activations()
+        activations.append(weakref.ref(held_by_this_frame))
+        try:
+            raise MemoryError("no memory")
+        except MemoryError:
+            raise Exhausted("no memory") from None
+
+    def end_exchanges() -> None:
+        freed.append(activations[0]() is None)
+        other.ended.set()
+
+    other.peers._end_exchanges = end_exchanges
+    waiting = threads.submit(one.section, one.wait_in_an_exchange)
+    assert other.section(run_out_with_activations) == waiting.result(SECONDS) == "rank 1: no memory"
+    assert freed == [True]
+
+
+def test_a_rank_whose_exchanges_cannot_be_ended_fails_at_once_and_says_why(
+    ranks: tuple[Rank, Rank], threads: ThreadPoolExecutor
+) -> None:
+    one, other = ranks
+
+    def fail() -> None:
+        raise OSError("the descriptors cannot be listed")
+
+    other.peers._end_exchanges = fail
+    waiting = threads.submit(one.section, one.wait_in_an_exchange)
+    with pytest.raises(RuntimeError, match="could not be ended: the descriptors cannot be listed"):
+        other.section(run_out)
+    assert waiting.result(SECONDS) == "rank 1: no memory"
