@@ -5,18 +5,14 @@ when whoever waits for it is interrupted.
 """
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent import futures
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from slipway.resources import sql, warehouse
-
-Value = TypeVar("Value")
 
 MEMORY = warehouse.MEMORY
 """What a query may use before it spills."""
@@ -25,8 +21,6 @@ DISK = "8GB"
 COUNTED = 1_000_000
 """Rows of an answer that are counted, at most."""
 AT_ONCE = 10_000
-INTERRUPT_SECONDS = 0.1
-"""Between two requests to a query that it ends: one that arrives before it begins is not heard."""
 
 
 class QueryAnswer(NamedTuple):
@@ -84,7 +78,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted
     """What the query gives; the rows after the first `counted` are not asked for."""
     connection.execute("SET enable_external_access = false")
 
-    def ask() -> QueryAnswer:
+    try:
         _require_select(connection, text)
         result = connection.execute(text)
         first = result.fetchmany(most)
@@ -92,39 +86,14 @@ def _answer(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted
         while row_count < counted and (more := result.fetchmany(min(AT_ONCE, counted - row_count))):
             row_count += len(more)
         return QueryAnswer([name for name, *_ in result.description or ()], [tuple(row) for row in first], row_count)
-
-    try:
-        return interruptible(connection, ask)
+    except duckdb.InterruptException:
+        raise
     except duckdb.OutOfMemoryException as error:
         limits = f"it may use {MEMORY} of memory and {DISK} of disk; ask for fewer rows or shorter values"
         raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}; {limits}") from None
     except duckdb.Error as error:
         known = tables if isinstance(error, duckdb.CatalogException) else ""
         raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}{known}") from None
-
-
-def interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Value]) -> Value:
-    """What `ask` gives, which asks the connection; an interruption of the caller, such as Ctrl-C, ends its query.
-
-    A query that joins much hears of no signal while it runs, so another thread runs it.
-    """
-    future = futures.Future[Value]()
-
-    def run() -> None:
-        try:
-            future.set_result(ask())
-        except BaseException as error:
-            future.set_exception(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    try:
-        thread.start()
-        return future.result()
-    finally:
-        while thread.is_alive():
-            if not future.done():
-                connection.interrupt()
-            thread.join(INTERRUPT_SECONDS)
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:

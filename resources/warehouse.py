@@ -6,6 +6,9 @@ asked of files is answered in bounded memory, however many documents they have: 
 
 import contextlib
 import os
+import signal
+import socket
+import threading
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from math import log
@@ -21,7 +24,10 @@ MEMORY = "512MB"
 THREADS = 4
 """duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
 INTERRUPTED = "Query interrupted"
-"""What duckdb says of a query that a signal has ended."""
+"""What duckdb says of a query that it ended itself because of a signal."""
+INTERRUPTING = frozenset({signal.SIGINT, signal.SIGTERM})
+INTERRUPT_SECONDS = 0.1
+"""Between two interrupts of a connection: one that arrives before a query begins does not end it."""
 KEPT_ROWS = "read_parquet($table) WHERE removed IS NULL"
 SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT_ROWS} GROUP BY split ORDER BY split"
 TOP = (
@@ -109,7 +115,8 @@ def connect(
     """A duckdb of its own in bounded memory. It spills to a folder that exists only meanwhile: `spill`, or one among
     the temporary files.
 
-    An interruption, such as Ctrl-C, is KeyboardInterrupt here: of a query that it ends, duckdb makes a RuntimeError.
+    A signal that asks the process to end, such as Ctrl-C, ends the query that runs: KeyboardInterrupt, unless the
+    signal's own handler raises something else.
     """
     try:
         with contextlib.ExitStack() as stack, duckdb.connect() as connection:
@@ -120,11 +127,52 @@ def connect(
             connection.execute("SET preserve_insertion_order = false")
             connection.execute("SET enable_progress_bar = true")  # for those who ask how far a query is
             connection.execute("SET enable_progress_bar_print = false")
+            stack.enter_context(_interrupted_by_signals(connection))
             yield connection
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
     except RuntimeError as error:
         if str(error) == INTERRUPTED:
             raise KeyboardInterrupt from error
         raise
+
+
+@contextlib.contextmanager
+def _interrupted_by_signals(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt the connection when this process gets SIGINT or SIGTERM.
+
+    duckdb looks for signals only between the tasks that it runs in the calling thread: while other threads run them, or
+    during a task that is long, a query goes on to its end. So another thread hears of the signal, by the descriptor to
+    which Python writes each one that it handles. Python handles signals in the main thread only.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    earlier = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    over = threading.Event()
+
+    def listen() -> None:
+        while numbers := reader.recv(64):
+            if earlier != -1:
+                with contextlib.suppress(OSError):
+                    os.write(earlier, numbers)
+            if INTERRUPTING.intersection(numbers):
+                while not over.is_set():
+                    connection.interrupt()
+                    over.wait(INTERRUPT_SECONDS)
+
+    listener = threading.Thread(target=listen, name="query signals", daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(earlier)
+        writer.close()
+        listener.join()
+        reader.close()
 
 
 def statistics(table: Path, top: int = 10) -> TableStatistics:

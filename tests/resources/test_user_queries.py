@@ -1,10 +1,14 @@
 """SQL that a person wrote: what it may read, and how much memory, disk and time it may take."""
 
+import contextlib
 import signal
+import socket
 import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +24,8 @@ COLUMNS = pa.schema({"name": pa.string(), "url": pa.string(), "bytes": pa.int64(
 NOTHING: dict[str, dict[str, str]] = {}
 ENDLESS = "SELECT count(*) FROM range(1000000000000) a, range(1000000) b"
 """A join that asks nobody, while it runs, whether it should end."""
+LONG_TASK = "SELECT count(*) FROM range(1000000000000)"
+"""One of duckdb's own threads may take it while the calling thread only waits."""
 
 
 def answer_to(query: str, documents: Path | None, parent: Path | None) -> tuple[int, list[dict[str, str]]]:
@@ -103,47 +109,82 @@ def test_what_a_query_spills_lies_among_the_temporary_files_and_goes(tmp_path: P
     assert Path(folder).parent == temporary and list(tmp_path.rglob("*")) == [temporary]
 
 
-def test_an_interruption_ends_a_query_that_hears_of_no_signal():
-    class Interrupted(Exception):
+@contextlib.contextmanager
+def signalled(number: signal.Signals) -> Iterator[None]:
+    """Send this process the signal when a query inside has computed for a while."""
+    main = threading.get_ident()
+    begun = time.process_time()
+
+    def send() -> None:
+        until(lambda: time.process_time() > begun + 0.5, "the query to compute")
+        signal.pthread_kill(main, number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        sender.join()
+
+
+@contextlib.contextmanager
+def handler(number: signal.Signals, handle: Callable[..., Any]) -> Iterator[None]:
+    before = signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("query", [ENDLESS, LONG_TASK], ids=["join", "one long task"])
+def test_ctrl_c_ends_a_query_that_looks_for_no_signal(query: str):
+    with (
+        handler(signal.SIGINT, signal.default_int_handler),
+        signalled(signal.SIGINT),
+        pytest.raises(KeyboardInterrupt),
+        warehouse.connect() as connection,
+    ):
+        connection.execute(query).fetchall()
+
+
+def test_a_query_is_ended_by_a_signal_whose_handler_raises_nothing():
+    """Dagster only notes that a run is to end, and looks at it later."""
+    noted: list[int] = []
+    with (
+        handler(signal.SIGTERM, lambda number, _: noted.append(number)),
+        signalled(signal.SIGTERM),
+        pytest.raises(KeyboardInterrupt),
+        warehouse.connect() as connection,
+    ):
+        connection.execute(ENDLESS).fetchall()
+    assert noted == [signal.SIGTERM]
+
+
+def test_a_query_of_a_person_is_ended_by_what_the_handler_raises():
+    class RunCancelled(Exception):
         pass
 
-    connection, running = duckdb.connect(), threading.Event()
+    def cancel(*_: object) -> None:
+        raise RunCancelled
 
-    def ask() -> None:
-        running.set()
-        connection.execute(ENDLESS).fetchall()
+    with handler(signal.SIGTERM, cancel), signalled(signal.SIGTERM), pytest.raises(RunCancelled):
+        answer_to(ENDLESS, None, None)
 
-    def interrupt(*_: object) -> None:
-        raise Interrupted
 
-    def send() -> None:
-        until(running.is_set, "the query to begin")
-        signal.pthread_kill(main, signal.SIGUSR1)
-
-    main, before = threading.get_ident(), signal.signal(signal.SIGUSR1, interrupt)
-    sender = threading.Thread(target=send)
+def test_who_listened_for_signals_before_a_query_hears_of_them_still():
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    before = signal.set_wakeup_fd(writer.fileno())
     try:
-        sender.start()
-        with connection, pytest.raises(Interrupted):
-            user_queries.interruptible(connection, ask)
+        with handler(signal.SIGUSR1, lambda *_: None):
+            with warehouse.connect() as connection:
+                connection.execute("SELECT 1").fetchall()
+                signal.raise_signal(signal.SIGUSR1)
+                reader.settimeout(30)
+                assert reader.recv(1) == bytes([signal.SIGUSR1])
+            signal.raise_signal(signal.SIGUSR1)
+            assert reader.recv(1) == bytes([signal.SIGUSR1])
     finally:
-        sender.join()
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_a_query_that_a_signal_has_ended_is_an_interruption():
-    def send() -> None:
-        until(running.is_set, "the query to begin")
-        signal.pthread_kill(main, signal.SIGINT)
-
-    main, running = threading.get_ident(), threading.Event()
-    sender = threading.Thread(target=send)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), warehouse.connect() as connection:
-            sender.start()
-            running.set()
-            connection.execute("SELECT count(*) FROM range(1000000000000)").fetchall()
-    finally:
-        sender.join()
-        signal.signal(signal.SIGINT, before)
+        signal.set_wakeup_fd(before)
+        reader.close()
+        writer.close()
