@@ -17,13 +17,13 @@ from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.incident_reports import RECOVERING, WAITING, IncidentReport
 from slipway.trainer.base import codec, digest
 from slipway.trainer.base.quantities import counted
+from slipway.trainer.base.units import DAY
 from slipway.trainer.record.accounting import buckets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OVERVIEW = dg.AssetKey(["platform", "incidents"])
-DAY = 86_400.0
 ROWS = 50
 """Of the overview; the latest ones."""
 SHOWN_CHARACTERS = 900

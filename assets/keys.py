@@ -71,10 +71,6 @@ def parse_checkpoint_partition(partition: str) -> tuple[str, int]:
     return training, int(step)
 
 
-def incident_partition(training: str, incident: str) -> str:
-    return f"{training}.{incident}"
-
-
 def parse_incident_partition(partition: str) -> tuple[str, str]:
     """(training, id of the incident) of an incident's partition key. Raises ValueError for any other."""
     match = _INCIDENT.fullmatch(partition)

@@ -21,7 +21,7 @@ MOST_POINTS = 200
 """Of a line: a longer one is drawn through the means of as many neighbours as it takes."""
 
 
-def png_markdown(figure: "Figure", title: str = "plot") -> dg.MarkdownMetadataValue:
+def png_markdown(figure: "Figure", title: str) -> dg.MarkdownMetadataValue:
     """A figure as Markdown with the PNG inside, coarser where it would be too large for the event log."""
     return png(small_png(figure), title)
 

@@ -24,6 +24,7 @@ from slipway.resources.trainings import naming, updates
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.metric_series import read_sample
 from slipway.resources.trainings.updates import KnownChange
+from slipway.trainer.base import field_changes
 from slipway.trainer.base.journal import JournalEvent
 from slipway.trainer.metrics import measures
 from slipway.trainer.record import ledger
@@ -91,8 +92,7 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
 
 def change_description(change: KnownChange) -> str:
     """A change of a running training in one line for a person."""
-    pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
-    return f"change {change.number}: {pairs}; {change.state}"
+    return f"change {change.number}: {field_changes.changes(change.pairs)}; {change.state}"
 
 
 def change_metadata(change: KnownChange) -> dict[str, Any]:

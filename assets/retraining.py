@@ -27,10 +27,10 @@ from slipway.resources.trainings import naming
 from slipway.resources.trainings.accounts import cost_if_any
 from slipway.resources.trainings.store import Trainings, TrainingStore, all_trainings
 from slipway.trainer.base import lock
+from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.data import contents, snapshots
 
 BUDGET_DAYS = 30
-HOUR, DAY = 3600.0, 86_400.0
 STARTING_SECONDS = 60.0
 """So long a renewal waits for another one."""
 
@@ -104,9 +104,9 @@ def _alone(root: Trainings) -> Iterator[None]:
         yield
 
 
-def _check_limits(renewal: RenewalSection, known: list[BegunTraining], now: float | None = None) -> None:
+def _check_limits(renewal: RenewalSection, known: list[BegunTraining]) -> None:
     """Raises NotRenewed while the cool-down lasts, or when the budget is spent."""
-    now = time.time() if now is None else now
+    now = time.time()
     if known and now < known[-1].at + renewal.cool_down_hours * HOUR:
         raise NotRenewed(f"{known[-1].store.id} was started less than {renewal.cool_down_hours:g} h ago")
     check_budget(renewal, known, now)

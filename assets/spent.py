@@ -11,12 +11,13 @@ from slipway.resources import platform
 from slipway.resources.trainings import accounts
 from slipway.resources.trainings.accounts import TrainingCost, cost_if_any
 from slipway.resources.trainings.quotas import Quotas
+from slipway.trainer.base.units import DAY, HOUR, MINUTE
 from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import Account, lost_by
 
 COLUMNS = 60
 """Of the picture: the time from begin to end in so many equal parts."""
-UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
+UNITS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (1.0, "seconds"))
 
 
 def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:

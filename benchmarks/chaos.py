@@ -242,7 +242,7 @@ def _moments(instance: Instance, training: TrainingStore, incarnation: int) -> d
         if names:
             found.setdefault("recorded", time.time())
         if names and "shown" not in found:
-            partition = keys.incident_partition(training.id, names[-1])
+            partition = f"{training.id}.{names[-1]}"
             if instance.materialisations(keys.key(recipe, "incident"), partition):
                 found["shown"] = time.time()
         later = [each for each in training.events() if each["event"] == "stepped"]

@@ -7,6 +7,7 @@ import typer
 from slipway.cli import completion_names, context, names, output, trainings
 from slipway.cli.recipes import usable
 from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base import field_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +124,8 @@ def set_(
     else:
         for each in found:
             meaning = f"; {each.means}" if each.means else ""
-            print(f"{store.id} {each.field}: {each.old!r} to {each.new!r}, {each.takes_effect}{meaning}")
+            shown = field_changes.change(each.old, each.new)
+            print(f"{store.id} {each.field}: {shown}, {each.takes_effect}{meaning}")
     later = any(each.takes_effect == updates.NEXT_START for each in found)
     if restart and later and store.read().unfinished:
         _restart(here, store)
@@ -142,8 +144,7 @@ def _restart(here: context.Workplace, store: "TrainingStore") -> None:
 
 
 def _listed(changed: "Mapping[str, list[object]]") -> str:
-    pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in changed.items())
-    return f", with {pairs}" if pairs else ""
+    return f", with {field_changes.changes(changed)}" if changed else ""
 
 
 def _recipes() -> "Mapping[str, TrainingRecipe]":

@@ -233,7 +233,7 @@ def _fits(store: "TrainingStore", fits: "Callable[[TrainingStore], bool] | None"
         return False
 
 
-def who(environ: Mapping[str, str] = os.environ, changes: bool = True) -> str:
+def who(changes: bool = True) -> str:
     """Who gives the command, for what is recorded of it.
 
     Raises ValueError for one who may only look, unless the command `changes` nothing.
@@ -241,9 +241,9 @@ def who(environ: Mapping[str, str] = os.environ, changes: bool = True) -> str:
     from slipway.resources import identity
 
     asker = identity.of_process()
-    if changes and environ.get(PLATFORM):
+    if changes and os.environ.get(PLATFORM):
         from slipway.resources import access
 
-        if refusal := access.of_settings(environ).refusal(asker.person):
-            raise ValueError(f"{environ[PLATFORM]}: operators: {refusal}")
+        if refusal := access.of_settings(os.environ).refusal(asker.person):
+            raise ValueError(f"{os.environ[PLATFORM]}: operators: {refusal}")
     return asker

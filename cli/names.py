@@ -3,10 +3,12 @@
 import re
 from collections.abc import Collection
 
+from slipway.trainer.base.units import DAY, HOUR, MINUTE
+
 SHOWN = 12
 """So many names are listed in a message."""
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-LONGEST = 36_500 * _UNITS["d"]
+_UNITS = {"s": 1.0, "m": MINUTE, "h": HOUR, "d": DAY}
+LONGEST = 36_500 * DAY
 """A hundred years: a date before that is no date of Slipway's."""
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
@@ -50,5 +52,5 @@ def seconds(text: str, option: str) -> float:
         raise ValueError(f"{option}: found {text!r}, expected a number and its unit, such as 90s, 10m, 12h or 7d")
     age = float(found[1]) * _UNITS[found[2]]
     if age > LONGEST:
-        raise ValueError(f"{option}: found {text!r}, expected {LONGEST / _UNITS['d']:.0f}d at most")
+        raise ValueError(f"{option}: found {text!r}, expected {LONGEST / DAY:.0f}d at most")
     return age

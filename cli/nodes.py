@@ -10,6 +10,7 @@ import typer
 
 from slipway.cli import completion_names, context, names, output
 from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base.units import MIB
 from slipway.trainer.preflight.arguments import expectation, size
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def bisect(
     compute = None if here.home else here.compute
     ranks, poll = (max(1, compute.gpus), compute.poll_seconds) if compute else (1, 0.5)
     check = NetworkCheck(here.launcher, here.node_health, here.durable, ranks, poll)
-    task = CollectiveTask(largest * 2**20, seconds)
+    task = CollectiveTask(largest * MIB, seconds)
     say = (lambda line: None) if json else print
     state = check.bisect(uuid.uuid4().hex, suspects, peers, task, context.who(), say, expect)
     if json:

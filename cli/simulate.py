@@ -6,6 +6,7 @@ import typer
 
 from slipway.cli import output
 from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base.units import HOUR
 
 if TYPE_CHECKING:
     from slipway.operations.simulation.play import SimulatedTime
@@ -60,7 +61,7 @@ def _fields(played: "SimulatedTime", best: float, daly: float, spares: int) -> d
     worst = sorted(played.by_cause.items(), key=lambda pair: -pair[1])[:3]
     return {
         "played": f"{scenario.days:g} days of {scenario.gpus:,} GPUs: {played.failures:,} failures, one in "
-        f"{scenario.between / 3600:.2f} h",
+        f"{scenario.between / HOUR:.2f} h",
         "effective time": f"{played.ettr:.2%}",
         **{name: f"{seconds / played.seconds:.2%}" for name, seconds in spent.items()},
         "worst causes": ", ".join(f"{name} {seconds / played.seconds:.2%}" for name, seconds in worst) or "-",

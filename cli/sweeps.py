@@ -7,6 +7,7 @@ import typer
 
 from slipway.cli import completion_names, context, names, output
 from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base import field_changes
 from slipway.trainer.base.quantities import counted
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def _say_changes(store: "SweepStore", changed: "dict[str, tuple[Any, Any]]", jso
     if json:
         return output.print_json({"sweep": store.sweep, "changed": changed})
     for name, (old, new) in changed.items():
-        print(f"{store.sweep} {name}: {old!r} to {new!r}; {BEGINS}")
+        print(f"{store.sweep} {name}: {field_changes.change(old, new)}; {BEGINS}")
 
 
 def _store(given: str) -> "SweepStore":

@@ -6,6 +6,7 @@ import typer
 
 from slipway.cli import completion_names, context, output, spent
 from slipway.cli.verbs import AsJson, group, verb
+from slipway.trainer.base import field_changes
 
 if TYPE_CHECKING:
     from slipway.resources.trainings.store import TrainingStore
@@ -125,9 +126,9 @@ def show(training: Id, json: AsJson = False) -> None:
     }
     output.print_fields(fields)
     for name, (old, new) in store.run_policy().origin.get("changed", {}).items() if branch else ():
-        print(f"branched with {name}: {old!r} to {new!r}")
+        print(f"branched with {name}: {field_changes.change(old, new)}")
     for change in changes:
-        pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
+        pairs = field_changes.changes(change.pairs)
         print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
     for each in incidents:
         print(f"incident {each.id} {output.when(each.at)}: {incident_reports.headline(each)}; {each.state}")

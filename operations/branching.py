@@ -18,6 +18,7 @@ from slipway.resources.compute.protocol import Compute
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings import branching as training_branching
 from slipway.resources.trainings.store import all_trainings
+from slipway.trainer.base import field_changes
 
 FIELDS = "FIELD=VALUE, as a recipe names them: optimiser.learning_rate=0.001"
 
@@ -129,7 +130,7 @@ def update_job(recipe: TrainingRecipe) -> dg.JobDefinition:
             )
         except ValueError as error:
             raise dg.Failure(str(error)) from error
-        shown = {each.field: f"{each.old!r} to {each.new!r}, {each.takes_effect}" for each in found}
+        shown = {each.field: f"{field_changes.change(each.old, each.new)}, {each.takes_effect}" for each in found}
         return dg.Output(None, metadata=shown)
 
     @dg.job(

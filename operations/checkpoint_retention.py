@@ -26,6 +26,7 @@ from slipway.resources.trainings.checkpoints import Patience, condemned, decide_
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
 from slipway.trainer.base import paths, quantities
+from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.retention import holds, rules
 from slipway.trainer.checkpoint.retention.removal import Records, Remover
@@ -144,7 +145,7 @@ class _Retention:
 
     def _remove(self, facts: TrainingFacts, name: str, found: dict[str, float]) -> list[str]:
         """Remove what is to go from one tier; returns a line for each."""
-        patience = Patience(self._config.damaged_days * 86_400, self._config.unlisted_hours * 3600)
+        patience = Patience(self._config.damaged_days * DAY, self._config.unlisted_hours * HOUR)
         going = condemned(facts, name, found, patience, time.time())
         if going and not self._config.dry_run:
             self._known = self._references.read()

@@ -12,6 +12,7 @@ from slipway.resources.notify.notices import Notice
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NoticeKind
 from slipway.resources.tiers import Tiers
+from slipway.trainer.base.units import HOUR
 
 KEY = dg.AssetKey(["platform", "morning"])
 FILE = "morning/page.html"
@@ -37,7 +38,7 @@ class MorningConfig(dg.Config):
 )
 def morning_page(config: MorningConfig, tiers: Tiers) -> dg.MaterializeResult[None]:
     now, durable = time.time(), tiers.durable_path
-    report = morning.report(reading.read_facts(durable, now - config.hours * 3600, now))
+    report = morning.report(reading.read_facts(durable, now - config.hours * HOUR, now))
     page.write(report, durable / FILE)
     notice = Notice(f"digest.{now:.0f}", NoticeKind.DIGEST, report.sentence, text.digest(report), now)
     outbox = Outbox.of(durable)

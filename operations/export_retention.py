@@ -28,10 +28,10 @@ from slipway.resources.trainings.store import all_trainings
 from slipway.serving.records import ServedVersion, ServingRecords
 from slipway.trainer.base import lock, removal
 from slipway.trainer.base.quantities import counted
+from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.checkpoint.tiers.tier import DURABLE
 
 NAME = "export_retention"
-HOUR, DAY = 3600.0, 86_400.0
 
 
 class ExportLimits(dg.Config):

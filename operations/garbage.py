@@ -17,6 +17,7 @@ from slipway.resources.mlflow.registry import Registry
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
 from slipway.trainer.base.quantities import counted
+from slipway.trainer.base.units import HOUR
 
 
 class GarbageConfig(dg.Config):
@@ -59,7 +60,7 @@ def collected(
     def referred() -> set[str]:
         return references.snapshots_in_use(tiers) | Registry(tracking, durable).snapshots_in_use()
 
-    return garbage.collect(durable, referred, snapshots, hours * 3600, dry_run, report)
+    return garbage.collect(durable, referred, snapshots, hours * HOUR, dry_run, report)
 
 
 @dg.job(

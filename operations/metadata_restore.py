@@ -21,6 +21,7 @@ from slipway.resources.metadata_backup import SETTINGS, Figures
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue, all_trainings, all_trials
 from slipway.trainer.base import codec, listing, scratch
+from slipway.trainer.base.units import HOUR
 from slipway.trainer.record import files
 
 SCRATCH, VERIFIED = ".restoring", "verified"
@@ -29,7 +30,7 @@ DATABASES = ("dagster", "mlflow.db")
 BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite keeps beside a database that was not closed, and would take for a part of the one that is restored."""
 RECORDS, FORMAT = "restores", "slipway.restore/1"
-MARGIN_SECONDS = 3600.0
+MARGIN_SECONDS = HOUR
 """Marks somewhat older than the backup go too: nothing is shown twice, since the event log is asked."""
 
 

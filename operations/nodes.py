@@ -19,6 +19,7 @@ from slipway.resources.node_tasks import network
 from slipway.resources.node_tasks.network import NetworkCheck
 from slipway.resources.run_kinds import RunKind
 from slipway.resources.tiers import Tiers
+from slipway.trainer.base.units import MIB
 from slipway.trainer.node_task import CollectiveTask
 
 
@@ -104,7 +105,7 @@ def bisect_nodes(
     check = NetworkCheck(
         compute.launcher(), compute.node_health(tiers), tiers.durable_path, ranks, compute.poll_seconds
     )
-    task, who = CollectiveTask(config.megabytes * 2**20, config.seconds), identity.of_run(context.run)
+    task, who = CollectiveTask(config.megabytes * MIB, config.seconds), identity.of_run(context.run)
     about = config.about or context.run_id
     try:
         found = check.bisect(about, config.nodes, config.good, task, who, context.log.info)

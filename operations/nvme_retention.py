@@ -21,6 +21,7 @@ from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
 from slipway.resources.trainings.store import all_trainings, all_trials
 from slipway.trainer.base.quantities import counted
+from slipway.trainer.base.units import DAY
 from slipway.trainer.node_task import Result, RetainTask
 
 
@@ -84,7 +85,7 @@ class JobAge(dg.Config):
 )
 def release_jobs(context: dg.OpExecutionContext, config: JobAge, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Ledgers, exits and checkpoints stay; only the launcher's jobs go, and what old node tasks and short jobs left."""
-    launcher, before = compute.launcher(), time.time() - config.days * 86_400
+    launcher, before = compute.launcher(), time.time() - config.days * DAY
     roots = [all_trainings(tiers), *all_trials(tiers).values()]
     by_jobs.remove_outcomes(tiers.durable_path, before)
     attempts.remove_old(tiers.durable_path, before, launcher.release)

@@ -23,12 +23,12 @@ from slipway.resources import metadata_backup
 from slipway.resources.tiers import Tiers
 from slipway.trainer.base import atomic, verify
 from slipway.trainer.base.progress import OnProgress, every
+from slipway.trainer.base.units import DAY
 from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 from slipway.trainer.objects.origin import Origin
 from slipway.trainer.objects.origins import origin
 
-DAY = 86_400.0
 LOG_SECONDS = 60.0
 Build = Callable[[DatasetRecipe], object]
 """Builds a dataset from its source."""

@@ -16,6 +16,7 @@ from slipway.recipes.training import ModelRecipe
 from slipway.resources import identity
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
+from slipway.trainer.base import field_changes
 
 
 class SweepRequestKind(enum.Enum):
@@ -77,7 +78,7 @@ def _ask(store: SweepStore, config: SteeringConfig, by: str) -> dict[str, str]:
             steering.stop(store, by, config.why)
         case SweepRequestKind.SPEND:
             changed = steering.spend(store, config.fields, by, config.why)
-            return {name: f"{old!r} to {new!r}" for name, (old, new) in changed.items()}
+            return {name: field_changes.change(old, new) for name, (old, new) in changed.items()}
     return {"asked": config.request.value}
 
 

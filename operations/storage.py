@@ -23,9 +23,10 @@ from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.metric_series import read_sample
 from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.base import journal, regular_file
+from slipway.trainer.base.units import DAY
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST, decode
 from slipway.trainer.checkpoint.retention import forecast
-from slipway.trainer.checkpoint.retention.forecast import DAY, Demand, Outlook, Sample
+from slipway.trainer.checkpoint.retention.forecast import Demand, Outlook, Sample
 from slipway.trainer.checkpoint.saving import interval
 from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
 from slipway.trainer.node_task import MeasureTask, of_folder

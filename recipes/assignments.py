@@ -15,9 +15,7 @@ from slipway.recipes.usable import usable_with
 AnyTraining = TypeVar("AnyTraining", bound=TrainingRecipe)
 
 
-def load_with(
-    folder: Path, kind: str, name: str, assignments: Sequence[str], environ: Mapping[str, str] = os.environ
-) -> Recipes:
+def load_with(folder: Path, kind: str, name: str, assignments: Sequence[str]) -> Recipes:
     """The recipes of a folder that can be used, with the assignments applied to `name` of a kind (such as "trainings").
 
     Raises ValueError for what is no FIELD=VALUE and for a field that has two values, and InvalidRecipes for that
@@ -27,7 +25,7 @@ def load_with(
     written = {_variable(kind, name, field): f"{field}={text}" for field, text in text_by_field.items()}
     values = {_variable(kind, name, field): text for field, text in text_by_field.items()}
     try:
-        return usable_with(folder, kind, name, {**environ, **values})
+        return usable_with(folder, kind, name, {**os.environ, **values})
     except InvalidRecipes as invalid:
         raise InvalidRecipes(_as_written(problem, written) for problem in invalid.problems) from None
 

@@ -86,7 +86,7 @@ def of_environment(environ: Mapping[str, str] = os.environ) -> Access:
     return rules
 
 
-def of_settings(environ: Mapping[str, str] = os.environ) -> Access:
+def of_settings(environ: Mapping[str, str]) -> Access:
     """What the platform's settings say of people. Raises InvalidRecipes for settings that are wrong."""
     settings = platform.named(environ)
     if settings is None:

@@ -41,7 +41,7 @@ class Difference(NamedTuple):
     """What is not in it, a line each: the path, and why."""
 
 
-def of_checkout(code: Path, named: Iterable[str] = (), files: Iterable[Path] = ()) -> Difference:
+def of_checkout(code: Path, named: Iterable[str], files: Iterable[Path]) -> Difference:
     """The difference of a checkout; without any data where what runs is as committed.
 
     `named` are modules that recipes name, `files` files and folders. Raises OSError and SubprocessError.

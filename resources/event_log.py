@@ -18,14 +18,6 @@ def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str)
     return bool(instance.fetch_materializations(where, limit=1).records)
 
 
-def data_version(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> str | None:
-    """The data version of the partition's last materialisation, None when there is none."""
-    where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
-    records = instance.fetch_materializations(where, limit=1).records
-    materialisation = records[0].asset_materialization if records else None
-    return (materialisation.tags or {}).get(DATA_VERSION_TAG) if materialisation else None
-
-
 def data_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str]) -> dict[str, str]:
     """The data versions of the partitions' last materialisations, in one query; without those that have none."""
     versions: dict[str, str] = {}

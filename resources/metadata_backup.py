@@ -21,6 +21,7 @@ from slipway.resources.mlflow import database
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.notify import settings as notification_settings
 from slipway.trainer.base import atomic, digest, parsing, regular_file, scratch, verify
+from slipway.trainer.base.units import DAY
 from slipway.trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from slipway.trainer.checkpoint.tiers.copying import fetch
 from slipway.trainer.checkpoint.tiers.folder_tier import FolderTier
@@ -35,7 +36,7 @@ SETTINGS = (cost_settings.FILE, notification_settings.FILE)
 """The settings in a home. The addresses of notifications hold secrets: their file stays where it is."""
 Records = Iterable[tuple[str, Path]]
 """Files of the durable tier that nothing else could make again: their names there, and their paths."""
-ABANDONED_SECONDS = 86400.0
+ABANDONED_SECONDS = DAY
 """After so long, a backup that is not finished is one whose process was killed."""
 COUNTED = {"runs": "dagster", "experiments": "mlflow", "registered_models": "mlflow"}
 """By table, the database that has it: what `Figures` counts of a server."""
@@ -100,7 +101,7 @@ def _back_up(
         for name, path in records:
             shutil.copyfile(path, _with_folder(root / DURABLE / name))
         (root / FIGURES).write_bytes(atomic.readable_json(vars(figures)))
-        state.write(root)
+        state.write(root, state.STATE)
         paths = sorted(path for path in root.rglob("*") if path.is_file())
         files = {str(path.relative_to(root)): _described(path) for path in paths}
         manifest = CheckpointManifest(LAYOUT, files)
@@ -214,7 +215,7 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
 
 
 def _refuse_newer(into: Path, folder: str) -> None:
-    """Its databases may have tables that this version does not know. A backup of 0.1 says nothing of its version."""
+    """Its databases may have tables that this version does not know."""
     mark = state.state_of(into)
     if mark is not None and mark.state > state.STATE:
         raise ValueError(

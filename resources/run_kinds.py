@@ -38,7 +38,6 @@ class RunKind(StrEnum):
 
 
 UNLIMITED = (RunKind.RECOVERY, RunKind.VERB)
-LIMITED = tuple(kind for kind in RunKind if kind not in UNLIMITED)
 PRIORITIES = {RunKind.VERB: 2, RunKind.RECOVERY: 1}
 """Of runs that may begin, those with a higher number begin first; all others have 0."""
 

@@ -2,7 +2,7 @@
 
 Each format has a version of its own. The state covers what has none, and says in one place whether a program may work
 here at all: a tier that a newer version has written is refused before anything of it is read. A tier without the file
-is new, or of Slipway 0.1, which did not write it.
+is new, or of the oldest release that this one reads.
 """
 
 import time
@@ -12,8 +12,9 @@ from pathlib import Path
 from slipway.trainer.base import atomic, codec, listing, parsing, regular_file
 
 FILE, FORMAT = "state.json", "slipway.state/1"
-RELEASES = {1: "0.1", 2: "0.2"}
-"""By state, the first release that writes it. Who changes a format on disk adds one, with its migrations."""
+RELEASES = {2: "0.2"}
+"""By state, the first release that writes it. Who changes a format on disk adds one, with its migrations. State 1 was
+that of 0.1, whose homes are not read."""
 STATE = max(RELEASES)
 
 
@@ -56,8 +57,8 @@ def refuse_newer(durable: Path) -> StateMark | None:
     return mark
 
 
-def write(durable: Path, state: int = STATE) -> None:
-    """Mark a durable tier. Raises OSError."""
+def write(durable: Path, state: int) -> None:
+    """Mark a durable tier with a state. Raises OSError."""
     atomic.replace(durable / FILE, codec.encode(StateMark(state, RELEASES[state], time.time()), FORMAT))
 
 

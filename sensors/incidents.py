@@ -27,6 +27,7 @@ from slipway.resources.trainings.store import PendingWork, Trainings, TrainingSt
 from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import atomic
+from slipway.trainer.base.units import DAY
 from slipway.trainer.record import fence, files, incidents
 
 NAME = "incidents"
@@ -34,7 +35,7 @@ PAGE = Subject("overview of incidents", shown.OVERVIEW)
 DAYS = 7
 """The overview has the incidents of so many days, and those that wait for a person."""
 POST_MORTEM = "post-mortem.md"
-PRUNE_SECONDS = shown.DAY
+PRUNE_SECONDS = DAY
 EVIDENCE_SECONDS = 20.0
 """After so long, the nodes that were asked for evidence will leave none."""
 _OVERVIEW = "*"
@@ -90,7 +91,7 @@ def _begin(root: Trainings, overview: Overview) -> None:
     ids = root.ids()
     for id in set(root.pending(WorkQueue.RUN)) - set(root.pending(WorkQueue.INCIDENTS)):
         root.open(id, WorkQueue.INCIDENTS)
-    since = time.time() - DAYS * shown.DAY
+    since = time.time() - DAYS * DAY
     recent = [root.store(id) for id in ids if _changed_since(root.store(id), since)]
     overview.reports |= {each.name: each for each in incident_reports.of_all(recent)}
     overview.complete = True
@@ -189,7 +190,7 @@ def _unshown(
 def _show_overview(tick: Tick, overview: Overview) -> None:
     """Bring the overview in line with the incidents."""
     now = time.time()
-    since = now - DAYS * shown.DAY
+    since = now - DAYS * DAY
     overview.reports = {name: each for name, each in overview.reports.items() if each.at >= since or each.todo}
     reports = list(overview.reports.values())
     version = shown.overview_version(reports, now)

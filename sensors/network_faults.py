@@ -22,11 +22,12 @@ from slipway.sensors.support.observation_cache import SensorMemory, recalled
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 from slipway.trainer.base import codec
+from slipway.trainer.base.units import DAY
 from slipway.trainer.record import fence, files, incidents
 from slipway.trainer.record.claims import Token
 
 NAME = "network_faults"
-WINDOW_SECONDS = 86_400.0
+WINDOW_SECONDS = DAY
 """An incident of longer ago says nothing about the network now."""
 _DUE, _BEFORE = "*due", "*before"
 """Under these names, which no training has, a memory keeps the bisections that are due, and whom the last tick saw."""

@@ -19,10 +19,11 @@ from slipway.recipes.suite import SuiteRecipe
 from slipway.resources.tiers import Tiers
 from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
+from slipway.trainer.base.units import HOUR
 
 NAME = "suites"
 CHECKS_TAG = "slipway/checks-suite"
-RETRY_SECONDS = 3600.0
+RETRY_SECONDS = HOUR
 
 
 def suites(recipes: Recipes) -> dg.SensorDefinition:

@@ -23,6 +23,7 @@ from slipway.assets.datasets.documents import document_table, extracts
 from slipway.assets.datasets.snapshots.pointer import current, past
 from slipway.assets.datasets.texts import tokenizer
 from slipway.trainer.base import listing, lock, removal
+from slipway.trainer.base.units import DAY
 from slipway.trainer.data import mixtures, shards, snapshots
 
 FOLDERS = ("shards", "snapshots", "documents", "tokenizers", "segments")
@@ -33,7 +34,7 @@ DAMAGED = ".damaged-"
 """The beginning of the name of a file that a scrub has set aside."""
 References = Callable[[], Iterable[str]]
 """Gives the snapshots that something refers to now."""
-YOUNG_SECONDS = 24 * 3600.0
+YOUNG_SECONDS = DAY
 """Longer than a build takes from its first shard to its manifest."""
 
 

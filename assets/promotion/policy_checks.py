@@ -41,7 +41,7 @@ CHECKS = {
     HAS_LINEAGE: "Snapshot, tokenizer, every byte of the checkpoint and the code that made it are there.",
 }
 """The checks of a candidate, and what each says."""
-CHECKED, COMPLETE = "checked", "complete"
+COMPLETE = "complete"
 REMEDIES = {
     "code.revision": ": run from a checkout of git, or set revision in the platform's settings",
     "environment.image_digest": ": name compute.cluster.image by digest, name@sha256:…",

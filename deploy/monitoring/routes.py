@@ -15,9 +15,8 @@ class Receivers:
 
 
 EXAMPLE = Receivers("http://pager.example/slipway", "http://tickets.example/slipway")
-PAGE_SECONDS = 10.0
-"""From a fault to the page, at most, for an alert that does not have to last: the sum of the waits below."""
 SCRAPE, EVALUATION, WAIT = "2s", "2s", "1s"
+"""From a fault to the page, an alert that does not have to last takes the sum of these waits: less than 10 s."""
 
 
 def alertmanager(receivers: Receivers) -> dict[str, Any]:

@@ -38,8 +38,6 @@ def bring_about(
     planned: Sequence[PlannedFault],
     targets: Callable[[], Sequence[JobTarget | ClusterTarget]],
     record: Path,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Injection]:
     """Do each fault at its time to one of the trainings that run then; one without a target is left out.
 
@@ -47,10 +45,10 @@ def bring_about(
     Raises OSError when it cannot be written: nothing is done unseen.
     """
     record.parent.mkdir(parents=True, exist_ok=True)
-    begun, lasting = clock(), list[tuple[threading.Thread, threading.Event]]()
+    begun, lasting = time.monotonic(), list[tuple[threading.Thread, threading.Event]]()
     try:
         for each in planned:
-            sleep(max(0.0, begun + each.at - clock()))
+            time.sleep(max(0.0, begun + each.at - time.monotonic()))
             for injection, done in _done(each, targets()):
                 with record.open("a") as file:
                     print(json.dumps(asdict(injection)), file=file)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from slipway.operations.metrics.dagster import DagsterReader
 
 Part = TypeVar("Part")
-PORT = 9465
 JOBS_AT_ONCE = 50
 """So many running trainings at most have their jobs' figures exported from here."""
 

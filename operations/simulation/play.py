@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slipway.operations.simulation.settings import SILENT, Scenario
+from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.checkpoint.saving.interval import optimal_seconds
 
 Values = npt.NDArray[np.float64]
@@ -55,7 +56,7 @@ def play(scenario: Scenario, seed: int = 0) -> SimulatedTime:
     random = np.random.default_rng(seed)
     interval = scenario.interval or optimal_seconds(scenario.stall, scenario.between)
     names, takes, chances = _causes(scenario)
-    horizon = scenario.days * 86_400
+    horizon = scenario.days * DAY
     expected = int(horizon / scenario.between)
     count = expected + 6 * int(expected**0.5) + 10
     ups = random.exponential(scenario.between, count)
@@ -122,7 +123,7 @@ def _missing(
     scenario: Scenario, ends: Values, takes: npt.NDArray[np.bool_], random: np.random.Generator
 ) -> tuple[Values, npt.NDArray[np.bool_], Values]:
     """Of each failure: seconds of waiting for a node, whether it found no spare, and seconds that shrinking cost."""
-    repairs = random.exponential(scenario.repair_hours * 3600, len(ends))
+    repairs = random.exponential(scenario.repair_hours * HOUR, len(ends))
     waits, short, gone = np.zeros(len(ends)), np.zeros(len(ends), dtype=bool), np.zeros(len(ends))
     at = ends[takes]
     if not len(at):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from slipway.trainer.base.invalid import Invalid, positive, require
+from slipway.trainer.base.units import DAY
 
 LLAMA_3 = {
     "GPU": (148, True),
@@ -85,7 +86,7 @@ class Scenario:
 
     def _require_bounds(self) -> None:
         """Raises Invalid for more events than a play can hold."""
-        failures, start = self.days * 86_400 / self.between, self.restart + self.restore + self.warm_up
+        failures, start = self.days * DAY / self.between, self.restart + self.restore + self.warm_up
         rate = f"at a failure each {self.between:.3g} s"
         require(
             failures <= MOST_FAILURES,
@@ -107,7 +108,7 @@ class Scenario:
     @property
     def between(self) -> float:
         """The mean seconds between two failures while the training runs."""
-        return 86_400 / (self.gpus * self.failures_per_gpu_day)
+        return DAY / (self.gpus * self.failures_per_gpu_day)
 
 
 KINDS = {each.name: each.type for each in fields(Scenario) if each.name not in ("gpus", "causes")}

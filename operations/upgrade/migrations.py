@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipway.operations.upgrade import sweep_log
 from slipway.trainer.base import regular_file
 
 
@@ -26,7 +25,8 @@ class Migration:
     """The new bytes of a file; None for one that needs no change. Raises ValueError for one that makes no sense."""
 
 
-MIGRATIONS = (Migration(2, "slipway.sweep-log/1 to /2", "sweeps/*/events.journal", sweep_log.migrated),)
+MIGRATIONS: tuple[Migration, ...] = ()
+"""None yet: 0.2 is the first release whose homes are read. The tests of the upgrade bring one of their own."""
 
 
 @dataclass(frozen=True)

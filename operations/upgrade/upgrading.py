@@ -30,8 +30,8 @@ PLAN, DONE, UNDO, UNDONE = "plan.json", "done.json", "undo.json", "undone.json"
 BEFORE, AFTER = "before", "after"
 OTHERS_SECONDS = 60.0
 """How long another process may upgrade the same tier."""
-WITHOUT_MARK = 1
-"""The state of a tier that has no mark and is not new."""
+WITHOUT_MARK = min(state.RELEASES)
+"""The state of a tier that has no mark and is not new: no upgrade has marked it since."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def ready(durable: Path) -> None:
                 f"{durable}: found what Slipway {state.RELEASES[made.was]} wrote, with {len(made.changes)} files "
                 f"to migrate, expected the state of {state.RELEASES[state.STATE]}: slipway upgrade"
             )
-    state.write(durable)
+    state.write(durable, state.STATE)
 
 
 def _planned(durable: Path, by: str, making: Path | None) -> UpgradePlan:

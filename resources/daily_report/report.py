@@ -22,6 +22,7 @@ from slipway.resources.fleet.health.standing import NodeRecord, Standing
 from slipway.resources.trainings import incident_reports
 from slipway.resources.trainings.incident_reports import RECOVERING, IncidentReport
 from slipway.trainer.base.quantities import counted
+from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.record import causes
 
 INCIDENT, TRAINING, CHECKPOINT, TIER, GATE, NODE, RECORDS = (
@@ -33,7 +34,7 @@ INCIDENT, TRAINING, CHECKPOINT, TIER, GATE, NODE, RECORDS = (
     "node",
     "records",
 )
-SOON_SECONDS = 86_400.0
+SOON_SECONDS = DAY
 """A tier that is full sooner than this, at the present rate, needs a person today."""
 
 
@@ -327,7 +328,7 @@ def _use(tier: TierUse) -> ReportItem | None:
     soon = tier.seconds_until_full is not None and tier.seconds_until_full < SOON_SECONDS
     if not tier.is_nearly_full and not soon:
         return None
-    hours = f", and full in {tier.seconds_until_full / 3600:.1f} h at this rate" if tier.seconds_until_full else ""
+    hours = f", and full in {tier.seconds_until_full / HOUR:.1f} h at this rate" if tier.seconds_until_full else ""
     return ReportItem(
         id=f"full.{tier.name}",
         topic=TIER,

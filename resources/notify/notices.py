@@ -7,6 +7,7 @@ from urllib.parse import urljoin
 from slipway.resources.daily_report import report as daily_report
 from slipway.resources.daily_report.report import DailyReport, ReportItem
 from slipway.resources.notify.settings import NoticeKind, NotificationSettings
+from slipway.trainer.base.units import DAY
 
 RECOVERY_SECONDS = 300.0
 """A notice of an incident is sent once the training has gone on, or after so long: then it says that it has not."""
@@ -103,7 +104,7 @@ def _notice(item: ReportItem, now: float) -> Notice | None:
         return None
     id = f"person.{item.id}" if kind is NoticeKind.PERSON else item.id
     if kind is NoticeKind.DISK:
-        id = f"{item.id}.{int(item.at // 86_400)}"  # once a day while it lasts
+        id = f"{item.id}.{int(item.at // DAY)}"  # once a day while it lasts
     return Notice(id, kind, f"{item.subject}: {item.cause}", "\n".join(_lines(item)), item.at)
 
 

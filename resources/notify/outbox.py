@@ -17,9 +17,10 @@ from pathlib import Path
 from slipway.resources.notify.notices import Notice
 from slipway.trainer.base import codec, digest, journal, listing
 from slipway.trainer.base.file_system import FULL
+from slipway.trainer.base.units import DAY
 
 FORMAT = "slipway.notice/1"
-KEPT_SECONDS = 90 * 86_400.0
+KEPT_SECONDS = 90 * DAY
 """After so long a notice is removed: one that still waits then is sent again."""
 
 

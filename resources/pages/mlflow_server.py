@@ -36,8 +36,6 @@ SEARCHES = re.compile(
 """What MLflow's pages and client read by POST, since the question is too long for an address."""
 GRAPHQL = "/graphql"
 """MLflow's own answers questions alone: its one mutation is a test that changes nothing."""
-CALLS = "gateway"
-"""By these, a GET goes on to a server of somebody else with a key of this one."""
 REGISTRY = re.compile(r"registered-models|model-versions")
 
 

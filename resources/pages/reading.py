@@ -25,6 +25,7 @@ from slipway.resources.trainings.metric_series import CurveFold
 from slipway.resources.trainings.status import TrainingStatus, status_of, wait_reason
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.resources.trainings.watch import ProgressWatch, Sight
+from slipway.trainer.base import field_changes
 from slipway.trainer.record import files
 from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.heartbeat import Beat, RankPlace
@@ -300,9 +301,7 @@ def _checkpoints(facts: TrainingFacts) -> tuple[tuple[int, float, str, str], ...
 
 def _changes(folder: Path) -> tuple[str, ...]:
     return tuple(
-        f"change {change.number} by {change.by} ({change.why}): "
-        + ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
-        + f"; {change.state}"
+        f"change {change.number} by {change.by} ({change.why}): {field_changes.changes(change.pairs)}; {change.state}"
         for change in updates.known(folder)
     )
 

@@ -34,6 +34,7 @@ from slipway.resources.trainings.spending import SpendingReader
 from slipway.resources.trainings.store import Trainings
 from slipway.trainer.base import exporting
 from slipway.trainer.base.exporting import HealthAnswer
+from slipway.trainer.base.units import HOUR
 from slipway.trainer.record import files
 
 PAGE = "report.html"
@@ -99,7 +100,7 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str
     def daily_report(request: Request) -> Response:
         now = time.time()
         hours = _hours(request.query_params.get("hours", DAY))
-        night_report = report(nights.read(now - hours * 3600, now))
+        night_report = report(nights.read(now - hours * HOUR, now))
         return HTMLResponse(night_page.html(night_report, "/"), headers=POLICY)
 
     def money(request: Request) -> Response:

@@ -7,7 +7,6 @@ its application from a class that it names in one place; here that name stands f
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,25 +105,25 @@ def _problem(message: str, status: int) -> JSONResponse:
     return JSONResponse({"data": None, "errors": [{"message": message}]}, status)
 
 
-def durable_here(environ: Mapping[str, str] = os.environ) -> Path:
+def durable_here() -> Path:
     """The durable tier of this place; of the settings that SLIPWAY_PLATFORM names, only what is asked is read.
 
     Raises ValueError for settings without it.
     """
-    settings = platform.named(environ)
+    settings = platform.named(os.environ)
     if settings is None:
-        return Home.of(environ).durable
+        return Home.of(os.environ).durable
     durable = _field(settings, "tiers", "durable")
     if not isinstance(durable, str):
         raise ValueError(f"{settings}: tiers.durable: found {durable!r}, expected a folder")
     return Path(durable)
 
 
-def mlflow_here(environ: Mapping[str, str] = os.environ) -> str:
+def mlflow_here() -> str:
     """Where browsers reach MLflow; empty where nothing says it."""
-    settings = platform.named(environ)
+    settings = platform.named(os.environ)
     if settings is None:
-        return Home.of(environ).mlflow_page
+        return Home.of(os.environ).mlflow_page
     page = _field(settings, "pages", "mlflow") or _field(settings, "tracking", "uri")
     return page if isinstance(page, str) and page.startswith(("https://", "http://")) else ""
 

@@ -329,9 +329,7 @@ def refusal_to_answer(durable: Path, version: Version, again: bool = False) -> s
     return ""
 
 
-def _promotion(
-    version: Version, before: str | None, by: str, why: str, judgement: Judgement | None = None
-) -> Promotion:
+def _promotion(version: Version, before: str | None, by: str, why: str, judgement: Judgement | None) -> Promotion:
     return Promotion(
         version.model,
         version.number,

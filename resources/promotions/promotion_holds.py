@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 from slipway.trainer.base import codec
+from slipway.trainer.base.units import HOUR
 from slipway.trainer.record import numbered
 
 FREEZE, APPROVAL = "slipway.freeze/1", "slipway.approval/1"
-HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ def reason(folder: Path, judgement: HeldJudgement, promotions: Sequence[Dated], 
     return ""
 
 
-def awaits_approval(folder: Path, judgement: HeldJudgement, now: float | None = None) -> bool:
+def awaits_approval(folder: Path, judgement: HeldJudgement) -> bool:
     """Whether all that a candidate that passed waits for is that a person approves it, who has not refused it."""
     if judgement.rollback or not judgement.approval_hours or freeze(folder) is not None:
         return False
     answers = approvals(folder, judgement.candidate)
     refused = bool(answers) and not answers[-1].approved
-    return not refused and bool(_missing_approval(folder, judgement, time.time() if now is None else now))
+    return not refused and bool(_missing_approval(folder, judgement, time.time()))
 
 
 def freeze(folder: Path) -> Freeze | None:

@@ -1,7 +1,6 @@
 """The log of promotions: which checkpoint became the champion of a model, in its order. Read without MLflow.
 
     <durable>/models/<model>/promotions/<n>.json   the n-th promotion, a numbered log with copies; the last one holds
-                             promotions.journal    promotions that an earlier version recorded
                              mirrored.json         how many promotions MLflow's alias has followed
 
 The log is the truth: what MLflow says of a champion follows it. A record that was lost is an error that names it, and
@@ -15,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slipway.resources.mlflow.registry import MANIFEST_TAG
-from slipway.trainer.base import codec, journal, listing
+from slipway.trainer.base import codec, listing
 from slipway.trainer.record import files, numbered
 
 JUDGEMENT, PROMOTION = "slipway.judgement/1", "slipway.promotion/1"
@@ -91,7 +89,7 @@ class Promotion:
     why: str
     at: float
     judgement: Judgement | None = None
-    """The record that allowed it; None for a promotion of an earlier version of Slipway."""
+    """The record that allowed it; None for what stands in the place of a lost promotion."""
 
 
 def champion(durable: Path, model: str) -> Promotion | None:
@@ -143,16 +141,14 @@ def history(durable: Path, model: str) -> list[Promotion]:
     UndecodableRecord for one of another version: without it, nobody knows who the champion is.
     """
     least = followed(durable, model)  # before the records: these are never fewer than what was followed
-    earlier = [_of_journal(event) for event in journal.read(folder_of(durable, model) / "promotions.journal").events]
     try:
-        recorded = numbered.read_all(_log(durable, model), Promotion, PROMOTION, least - len(earlier))
+        return numbered.read_all(_log(durable, model), Promotion, PROMOTION, least)
     except numbered.LostRecord as error:
         lost_for_good = f"slipway models rollback {model} VERSION --although-lost"
         raise LostPromotion(
             f"model {model}: {error}. Until then nobody knows who the champion is; if it is lost for good, choose the "
             f"champion: {lost_for_good}"
         ) from None
-    return [*earlier, *recorded]
 
 
 def acknowledge(durable: Path, model: str, by: str, why: str) -> list[int]:
@@ -160,8 +156,7 @@ def acknowledge(durable: Path, model: str, by: str, why: str) -> list[int]:
 
     Raises Unreadable and OSError.
     """
-    earlier = len(journal.read(folder_of(durable, model) / "promotions.journal").events)
-    lost = numbered.lost(_log(durable, model), followed(durable, model) - earlier)
+    lost = numbered.lost(_log(durable, model), followed(durable, model))
     for number in lost:
         reason = f"the record of promotion {number} was lost, and with it what it said: {why}"
         add(durable, number, Promotion(model, "", "", None, "", {}, by, reason, time.time()))
@@ -201,14 +196,6 @@ def is_outdated(durable: Path, judgement: Judgement) -> bool:
     """Whether another version has become the champion since."""
     current = champion(durable, judgement.model)
     return (current.manifest if current else "") != judgement.champion
-
-
-def _of_journal(event: journal.JournalEvent) -> Promotion:
-    """A promotion as an earlier version recorded it."""
-    tags = event["tags"]
-    by = f"run {event['evidence'].get('run', '')}"
-    which = event["model"], event["version"], tags.get(MANIFEST_TAG, "")
-    return Promotion(*which, event["before"], event["source"], tags, by, "", event["t"])
 
 
 def folder_of(durable: Path, model: str) -> Path:

@@ -29,7 +29,6 @@ SILENT_SECONDS = 1800.0
 """A running job that wrote nothing for so long hangs: it says every few seconds how far it is."""
 MISSING_SECONDS = 10.0
 """A job object must be missing for so long before it counts as deleted."""
-LAST_LINES = 5
 Say = Callable[[str], None]
 
 

@@ -22,9 +22,10 @@ from typing import Any
 
 from slipway.resources import user_queries
 from slipway.resources.trainings import accounts
-from slipway.resources.trainings.accounts import FREE, HOUR, NOBODY, CostSubject, Prices, cost_if_any, cost_subject
+from slipway.resources.trainings.accounts import FREE, NOBODY, CostSubject, Prices, cost_if_any, cost_subject
 from slipway.resources.trainings.quotas import QuotaStatus
 from slipway.resources.trainings.store import TrainingStore
+from slipway.trainer.base.units import HOUR
 
 COLUMNS = {
     "trainings": {

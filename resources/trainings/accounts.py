@@ -26,6 +26,7 @@ from slipway.resources.trainings.records import Desired, RunPolicy, SubmittedJob
 from slipway.resources.trainings.store import TRIALS, TrainingStore
 from slipway.trainer.base import atomic, codec, journal
 from slipway.trainer.base.journal import JournalEvent
+from slipway.trainer.base.units import HOUR
 from slipway.trainer.record import fence, files, incidents, ledger
 from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory, Wish
@@ -45,7 +46,6 @@ LEADER = "rank-0"
 MARKS = ("detected", "ranks_ready", "incident", "ended", "away")
 """What other writers' events count."""
 FREE = (buckets.WAITING, buckets.QUEUE, buckets.STOPPED)
-HOUR = 3600.0
 NOBODY: Mapping[str, str] = MappingProxyType({})
 
 

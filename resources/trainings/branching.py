@@ -22,6 +22,7 @@ from slipway.resources.trainings.records import BranchRecord, RunPolicy, Specifi
 from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.base import atomic, scratch
 from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.base.units import DAY
 from slipway.trainer.checkpoint.retention import holds
 from slipway.trainer.config import changing
 from slipway.trainer.config.resolved import NUMBERS
@@ -82,7 +83,7 @@ def let_go_if_abandoned(root: Trainings, facts: TrainingFacts, now: float) -> bo
     if branch is None or facts.commits or facts.unfinished or facts.running or facts.desired is None:
         return False
     since = max(facts.desired.at, facts.ended.at if facts.ended else 0.0)
-    if now - since < ABANDONED_DAYS * 86_400:
+    if now - since < ABANDONED_DAYS * DAY:
         return False
     return holds.let_go(root.root / branch.store, branch.commit, facts.id)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.trainings import updates
 from slipway.resources.trainings.facts import TrainingFacts
+from slipway.trainer.base.units import HOUR
 from slipway.trainer.checkpoint.tiers.tier import LASTING
 from slipway.trainer.record import fence, phases
 from slipway.trainer.record.fence import Commit, Token
@@ -23,7 +24,7 @@ STEADY_SECONDS = 30.0
 """A node must have been seen ready for so long."""
 COOL_DOWN_SECONDS = 120.0
 """An incarnation must have been seen at its steps for so long; twice as long after each growth before."""
-LONGEST_COOL_DOWN_SECONDS = 3600.0
+LONGEST_COOL_DOWN_SECONDS = HOUR
 PAYS_BACK = 2.0
 """A growth must save so many times what it costs."""
 RESTART_SECONDS = 60.0

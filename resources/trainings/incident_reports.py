@@ -147,15 +147,15 @@ def of(store: TrainingStore, facts: TrainingFacts) -> list[IncidentReport]:
     return [report(store, facts, claims, costs, record) for record in records]
 
 
-def of_all(stores: Iterable[TrainingStore], since: float = 0.0) -> list[IncidentReport]:
-    """The incidents of trainings since a moment, the latest last.
+def of_all(stores: Iterable[TrainingStore]) -> list[IncidentReport]:
+    """The incidents of trainings, the latest last.
 
     A training whose records cannot be read has none here; its summary says so.
     """
     reports: list[IncidentReport] = []
     for store in stores:
         with contextlib.suppress(ValueError, OSError):
-            reports += [report_of_one for report_of_one in of(store, store.read()) if report_of_one.at >= since]
+            reports += of(store, store.read())
     return sorted(reports, key=lambda report_of_one: report_of_one.at)
 
 

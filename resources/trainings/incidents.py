@@ -54,12 +54,12 @@ def is_diagnosed(store: TrainingStore, facts: TrainingFacts, fault: TrainingFaul
     return True
 
 
-def note_failure(store: TrainingStore, ended: Exit, action: str = RESTARTS) -> bool:
+def note_failure(store: TrainingStore, ended: Exit) -> bool:
     """Write the record of an incarnation that failed, unless there is one. Raises OSError."""
     token = _last_tokens(store.folder).get(ended.incarnation, Token(ended.incarnation))
     if str(token) in incidents.names(store.folder, ended.incarnation):
         return False
-    return store.note_incident(_of_exit(store.folder, token, ended, action))
+    return store.note_incident(_of_exit(store.folder, token, ended))
 
 
 def note_given_up(store: TrainingStore, ended: Exit, launcher: Launcher) -> None:
@@ -118,7 +118,7 @@ def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]
         if (record := codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)) is not None:
             by_id[name] = record
     for token, ended in _failures_without_record(store, facts.failures):
-        record = _of_exit(store.folder, token, ended, RESTARTS)
+        record = _of_exit(store.folder, token, ended)
         by_id.setdefault(record.id, record)
     return [by_id[name] for name in sorted(by_id)]
 
@@ -162,14 +162,14 @@ def _failures_without_record(store: TrainingStore, failures: Iterable[Exit]) -> 
     return [(token, failure) for token, failure in last_failures if str(token) not in names]
 
 
-def _of_exit(store: Path, token: Token, ended: Exit, action: str) -> IncidentRecord:
+def _of_exit(store: Path, token: Token, ended: Exit) -> IncidentRecord:
     beats = heartbeat.read(store, token)
     ranks, nodes = began_with(store, token, ended, suspected(store, str(token)))
     return IncidentRecord(
         token=str(token),
         kind=ended.kind,
         reason=ended.reason,
-        action="nothing: it would fail again" if ended.kind == causes.CONFIGURATION else action,
+        action="nothing: it would fail again" if ended.kind == causes.CONFIGURATION else RESTARTS,
         by=ended.by,
         at=ended.at,
         step=max([ended.step, *(beat.step for beat in beats)]),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipway.trainer.base import atomic, listing
+from slipway.trainer.base.units import HOUR
 from slipway.trainer.record import files
 from slipway.trainer.record.fence import Token
 from slipway.trainer.record.heartbeat import Beat, RankPlace
@@ -27,7 +28,7 @@ LONGEST_LOOK = 60.0
 """Seconds that count at most between two looks; more than a sensor's interval with its slowest tick."""
 LONGEST_REST = LONGEST_LOOK / 2
 """A look is due after so long in any case."""
-FORGOTTEN_SECONDS = 3600.0
+FORGOTTEN_SECONDS = HOUR
 """After so long without a look, a training is forgotten: it has ended, or somebody else watches it."""
 LOOK_SECONDS = 5.0
 """A job that died without a word is found so late at most."""

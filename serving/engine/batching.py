@@ -19,7 +19,6 @@ from slipway.serving.engine.sampling_settings import Sampling
 
 PIECE = 512
 """Tokens of a prompt that are read between two steps: more would hold up the answers that are under way."""
-IDLE_SECONDS = 0.5
 Finish = str
 """Why an answer ended: stop, length, cancelled, error."""
 

@@ -99,7 +99,7 @@ def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself
     assert shown.metadata["steps"].value == STEPS
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
     (incident,) = incidents.names(training.folder)
-    partition = keys.incident_partition(training.id, incident)
+    partition = f"{training.id}.{incident}"
     key = keys.key(small_recipes.PAIR, "incident")
     materialised = wait_until(lambda: instance.materialisations(key, partition), "its incident is shown")[0]
     assert materialised.metadata["kind"].value == KILLED

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from slipway.assets.sweeps import events
 from slipway.assets.sweeps.state import fold
-from slipway.operations.upgrade import sweep_log
-from slipway.trainer.base import codec, digest, journal
+from slipway.trainer.base import codec, digest
 from slipway.trainer.checkpoint.disk import manifest
 from slipway.trainer.data import shards
 from slipway.trainer.record import fence
@@ -35,13 +34,17 @@ SNAPSHOT = {
     "tokenizer": {"sha256": "0" * 64},
 }
 CLAIM = {"format": "slipway.fence/1", "step": 1, "folder": "x"}
-OLD_LOG = [
+SWEEP_LOG = [
     {
-        "event": "opened", "at": 1.0, "format": sweep_log.OLD, "sweep": "s-1", "recipe": "r", "space": {},
-        "sampler": "random", "seed": 0, "trials": 2, "parallel": 1, "steps": 20, "rungs": [10], "eta": 2,
-        "retries": 1, "failed_trials": 1,
+        "event": "opened", "at": 1.0, "format": "slipway.sweep-log/2", "sweep": "s-1", "recipe": "r", "space": {},
+        "sampler": "random", "seed": 0, "steps": 20,
+        "scheduler": {"kind": "stopping", "rungs": [10, 20], "eta": 2, "noise": None},
     },
-    {"event": "asked", "at": 1.0, "trial": 0, "parameters": {}},
+    {
+        "event": "budgeted", "at": 1.0, "trials": 2, "parallel": 1, "retries": 1, "failed_trials": 1,
+        "by": events.RECIPE,
+    },
+    {"event": "asked", "at": 1.0, "trial": 0, "parameters": {}, "until": 20},
     {"event": "reported", "at": 1.0, "trial": 0, "step": 10, "value": 1.0},
     {"event": "ended", "at": 1.0, "trial": 0, "outcome": "completed", "value": 1.0, "reason": ""},
 ]  # fmt: skip
@@ -98,28 +101,10 @@ def read_record(data: bytes) -> None:
     gives_or_refuses(lambda: codec.decode(fence.Commit, data, "commits/x.json", "slipway.fence/1"))
 
 
-def read_old_log(data: bytes) -> None:
-    gives_or_refuses(lambda: sweep_log.migrated(data))
-
-
-def framed(log: object) -> bytes:
-    """A journal of some values, those that are events."""
-    lines = log if isinstance(log, list) else [log]
-    return b"".join(json_line(each) for each in lines)
-
-
-def json_line(value: object) -> bytes:
-    try:
-        return journal.frame(value)  # type: ignore[arg-type]
-    except ValueError:
-        return b"torn"
-
-
 READERS = {
     "checkpoint manifest": (read_manifest, bytes_like({**MANIFEST, "tensors": {"t": TENSOR}})),
     "snapshot manifest": (read_snapshot, bytes_like(SNAPSHOT)),
     "record": (read_record, bytes_like(CLAIM)),
-    "log of a sweep of 0.1": (read_old_log, st.binary(max_size=64) | damaged(OLD_LOG).map(framed)),
 }
 
 
@@ -157,9 +142,6 @@ def test_sections_within_sections_without_an_end_are_refused(read: Callable[[byt
 
 
 def test_a_log_that_lost_a_line_is_refused_and_ends_nothing():
-    migrated = sweep_log.migrated(framed(OLD_LOG))
-    assert migrated is not None
-    lines = [event for line in migrated.splitlines() if (event := journal.parse(line)) is not None]
-    fold([events.parse(line) for line in lines])
+    fold([events.parse(event) for event in SWEEP_LOG])
     with pytest.raises(ValueError, match="sweep log: found the event Reported"):
-        fold([events.parse(line) for line in lines if line["event"] != "asked"])
+        fold([events.parse(event) for event in SWEEP_LOG if event["event"] != "asked"])

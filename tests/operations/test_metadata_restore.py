@@ -176,7 +176,7 @@ def test_a_backup_of_a_newer_version_is_refused_and_nothing_is_touched(
     newer = max(state.RELEASES) + 1
     with monkeypatch.context() as released:
         released.setitem(state.RELEASES, newer, "0.9")
-        released.setattr(state.write, "__defaults__", (newer,))
+        released.setattr(state, "STATE", newer)
         back_up(before)
     kept = (before.home.root / "mlflow.db").stat()
     with pytest.raises(ValueError, match=rf"found a backup of state {newer}, which Slipway 0\.9 made, expected"):

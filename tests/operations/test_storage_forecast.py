@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from slipway.operations import storage
 from slipway.resources.tiers import Tiers
+from slipway.trainer.base.units import DAY
 from slipway.trainer.checkpoint.retention import forecast
-from slipway.trainer.checkpoint.retention.forecast import DAY, Sample, outlook
+from slipway.trainer.checkpoint.retention.forecast import Sample, outlook
 from slipway.trainer.config.operation import RetentionRule
 from tests.disks import mounted
 from tests.sensors.platform import Platform

@@ -21,7 +21,7 @@ from slipway.recipes.load import Recipes, load
 from slipway.resources import run_kinds
 from slipway.resources.home import Home
 from slipway.resources.resource_sets import embedded_resources
-from slipway.resources.run_kinds import LIMITED, UNLIMITED, RunKind
+from slipway.resources.run_kinds import UNLIMITED, RunKind
 from tests.deploy.dagster_runs import instance as of_cluster
 from tests.deploy.rendering import VALUES
 from tests.sensors.platform import TINY, write_recipes
@@ -137,7 +137,7 @@ def test_limits_are_by_kind_alone_and_verbs_and_recovery_have_none(place: str):
         assert described is not None
         queue = yaml.safe_load(described.config_yaml)
     limits = limits_of(queue)
-    assert set(limits) == set(LIMITED) and not set(limits) & set(UNLIMITED)
+    assert set(limits) == set(RunKind) - set(UNLIMITED)
     assert min(limits.values()) >= 1
 
 

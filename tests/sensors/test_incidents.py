@@ -53,7 +53,7 @@ def test_a_failed_incarnation_is_an_incident_with_its_cause_and_it_says_what_it_
 ):
     store = failed(platform)
     platform.apply("incidents")
-    name = keys.incident_partition(store.id, "000001.0000")
+    name = f"{store.id}.000001.0000"
     assert partitions(platform) == [name]
     [first] = metadata_of(platform, KEY, name)
     assert (first["state"], first["cause"], first["step"]) == ("recovering", "node-1: rank 1 was killed", 10)
@@ -89,7 +89,7 @@ def test_an_incident_that_a_generation_survived_has_a_partition_with_its_step(pl
     )
     assert store.note_incident(skipped)
     platform.apply("incidents")
-    name = keys.incident_partition(store.id, "000001.0002.000000007")
+    name = f"{store.id}.000001.0002.000000007"
     assert partitions(platform) == [name]
     [only] = metadata_of(platform, KEY, name)
     assert (only["state"], only["action"], only["steps_lost"]) == ("over", "skipped the batch", 0)
@@ -99,7 +99,7 @@ def test_a_training_that_was_given_up_waits_for_a_person_and_the_page_says_so_fi
     store = failed(platform, "model: found 3 heads, expected an even number", causes.CONFIGURATION)
     store.want("stop", "job watch", "it would fail again", by_platform=True)
     platform.apply("incidents")
-    [only] = metadata_of(platform, KEY, keys.incident_partition(store.id, "000001.0000"))
+    [only] = metadata_of(platform, KEY, f"{store.id}.000001.0000")
     assert only["state"] == "waits for a person" and "recipe" in only["to_be_done"]
     [page] = metadata_of(platform, shown.OVERVIEW)
     assert page["waiting_for_a_person"] == 1
@@ -121,22 +121,22 @@ def test_a_damaged_record_is_reported_and_keeps_no_other_from_being_shown(platfo
     (store.folder / "incidents").mkdir()
     (store.folder / "incidents" / "000001.0009.json").write_text("{torn")
     platform.apply("incidents")
-    assert partitions(platform) == [keys.incident_partition(store.id, "000001.0000")]
+    assert partitions(platform) == [f"{store.id}.000001.0000"]
     assert any("000001.0009.json" in str(each.metadata["problem"].value) for each in platform.observations(store.id))
 
 
 def test_incidents_of_a_training_that_is_gone_lose_their_partitions(platform: Platform):
     store = failed(platform)
-    platform.add(keys.incident_partitions(TINY), keys.incident_partition("tiny-0123456789ab", "000001.0000"))
+    platform.add(keys.incident_partitions(TINY), "tiny-0123456789ab.000001.0000")
     platform.apply("incidents")
-    assert partitions(platform) == [keys.incident_partition(store.id, "000001.0000")]
+    assert partitions(platform) == [f"{store.id}.000001.0000"]
 
 
 def test_partitions_of_trainings_that_went_since_the_process_began_are_removed_a_day_later(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     platform.apply("incidents")
-    platform.add(keys.incident_partitions(TINY), keys.incident_partition("tiny-0123456789ab", "000001.0000"))
+    platform.add(keys.incident_partitions(TINY), "tiny-0123456789ab.000001.0000")
     platform.apply("incidents")
     assert len(partitions(platform)) == 1
     monkeypatch.setattr("slipway.sensors.incidents.PRUNE_SECONDS", 0.0)

@@ -8,7 +8,7 @@ import pytest
 
 from slipway.assets import keys
 from slipway.resources import receipts
-from slipway.resources.event_log import data_version
+from slipway.resources.event_log import data_versions
 from slipway.resources.trainings.decision import Action
 from slipway.resources.trainings.job import job_name
 from slipway.resources.trainings.store import TrainingStore
@@ -120,7 +120,7 @@ def test_nodes_that_join_get_a_partition_and_nodes_that_leave_lose_theirs(platfo
 
 
 def staged_version(platform: Platform, node: str) -> str | None:
-    return data_version(platform.instance, STAGED, node)
+    return data_versions(platform.instance, STAGED, [node]).get(node)
 
 
 def stage(platform: Platform, node: str) -> str:

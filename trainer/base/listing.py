@@ -38,7 +38,7 @@ def folders_if_there(folder: Path) -> list[str]:
     return fitting(folder, names_if_there(folder), lambda name: is_folder(folder / name))
 
 
-def files_if_there(folder: Path, suffix: str = "") -> list[str]:
+def files_if_there(folder: Path, suffix: str) -> list[str]:
     """The names of the files in a folder that end with `suffix`, as `names_if_there`.
 
     A folder or a pipe of such a name is a stray, which is logged once.

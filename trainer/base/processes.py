@@ -29,6 +29,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 LAST_LINES = 5
 """So many of a child's last lines explain why it left no document."""
+KILL_SECONDS = 10.0
+"""Descendants may take this long to end after SIGKILL."""
 
 
 def die_with_parent(parent: int | None = None, by: signal.Signals = signal.SIGKILL) -> None:
@@ -55,13 +57,13 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def kill_descendants(seconds: float = 10.0) -> list[int]:
-    """Kill and reap every process below the caller until none is left; returns the pids left after `seconds`.
+def kill_descendants() -> list[int]:
+    """Kill and reap every process below the caller until none is left; returns the pids left after `KILL_SECONDS`.
 
     The caller must be a subreaper, or an orphan escapes between two looks. All children are reaped: no
     `subprocess.Popen` has a status afterwards.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + KILL_SECONDS
     while below := descendants(os.getpid()):
         if time.monotonic() > deadline:
             return below

@@ -33,7 +33,7 @@ def folder(name: str, parent: Path | None = None) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def abandoned(name: str, parent: Path | None = None) -> Iterator[Path]:
+def abandoned(name: str, parent: Path | None) -> Iterator[Path]:
     """Such folders of this user that no process holds; each is held until the next one is asked for."""
     for path in sorted(_above(parent).glob(f"{glob.escape(name)}.*")):
         if (descriptor := _lock_at_once(path)) is not None:

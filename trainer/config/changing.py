@@ -126,7 +126,7 @@ def check_steps(steps: Any, done: int, local_steps: int) -> None:
     require(local_steps == 1, "run.steps", f"{prefix} no change: the last round of local updates ends with it")
 
 
-def check_in_place(config: Config, fields: Mapping[str, Any], done: int = 0) -> None:
+def check_in_place(config: Config, fields: Mapping[str, Any], done: int) -> None:
     """Raises Invalid for a change that a running training cannot take over, which has done so many steps."""
     for name, value in fields.items():
         if name == "run.steps":

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipway.trainer.base.invalid import Invalid
+from slipway.trainer.base.units import GIB, MIB
 from slipway.trainer.config.hardware import CARDS, Card
 
-GB, TB, GIB = 10**9, 10**12, 2**30
+GB, TB = 10**9, 10**12
 FABRICS = {"h200-infiniband": "h200-32", "h100-8nic": "h100-8"}
 """The profile of the cluster by the value of a recipe's `hardware.profile`."""
 
@@ -22,7 +23,7 @@ INFINIBAND: dict[str, Any] = {
     "gpudirect_level": "PXB",
     "gpudirect_read": True,
     "cross_nic": 1,
-    "buffer_bytes": 16 * 2**20,
+    "buffer_bytes": 16 * MIB,
     "p2p_level": "NVL",
     "socket_interface": "eth0",
     "debug": "WARN",

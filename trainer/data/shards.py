@@ -143,7 +143,7 @@ def write_runs(
     runs: Iterable[npt.NDArray[Any]],
     lengths: npt.NDArray[np.int64],
     dtype: str,
-    scratch: Path | None = None,
+    scratch: Path | None,
 ) -> TokenShard:
     """Write a shard, whose documents are given as to `encode_shard`, into the tier, unless it is there and whole, and
     describe it."""
@@ -151,7 +151,7 @@ def write_runs(
     return TokenShard(*put, tokens=int(lengths.sum()), documents=len(lengths))
 
 
-def put_shard(tier: Path, data: bytes, scratch: Path | None = None) -> tuple[str, int]:
+def put_shard(tier: Path, data: bytes, scratch: Path | None) -> tuple[str, int]:
     """Put a shard of these bytes into the tier, unless it is there and whole; returns its BLAKE3 and its size."""
     file = ShardFile(digest.of_bytes(data), len(data))
     path = shard_path(tier, file)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from slipway.trainer.base import processes
+from slipway.trainer.base.units import DAY
 from slipway.trainer.record.incarnation import GENERATION_VARIABLE
 
 VARIABLE = "SLIPWAY_STACKS"
@@ -29,7 +30,7 @@ SIGNAL = signal.SIGUSR1
 STOPPED = "T"
 """The state of a process that somebody has stopped (SIGSTOP)."""
 PREFIX = "slipway-stacks-"
-FORGOTTEN_SECONDS = 86_400.0
+FORGOTTEN_SECONDS = DAY
 """The folder of a node's process that was killed is removed after so long."""
 MOST_BYTES = 256 << 10
 """Of one rank's stacks."""

@@ -141,17 +141,17 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> int | None:
     return int(text) if text else None
 
 
-def rank_store(environment: Mapping[str, str] = os.environ, seconds: float = 300.0) -> "Store | None":
+def rank_store(seconds: float) -> "Store | None":
     """The store in which the ranks of this generation meet; None for ranks that no supervisor started.
 
     No rank waits there for longer than `seconds`. Raises RuntimeError (DistNetworkError) when the store is gone.
     """
-    generation = from_environment(environment)
+    generation = from_environment()
     if generation is None:
         return None
     from torch._C._distributed_c10d import PrefixStore
 
-    return PrefixStore(key(generation, "ranks"), job_store(environment, seconds))
+    return PrefixStore(key(generation, "ranks"), job_store(seconds=seconds))
 
 
 def job_store(environment: Mapping[str, str] = os.environ, seconds: float = 60.0) -> "Store":

@@ -91,14 +91,13 @@ def leaving_nodes(
     node: str,
     leave_requested: Callable[[], bool],
     stops: bool,
-    environment: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
     """The nodes that leave after this step; empty where the whole job stops. Every rank calls it, and gets the same.
 
     asked: whether this rank's node, `node`, was asked to stop. stops: whether this rank stops the job for a reason of
     the training's own.
     """
-    if not float(environment.get(REPLACED, "0")):
+    if not float(os.environ.get(REPLACED, "0")):
         return ()
     time.sleep(SETTLE_SECONDS)
     answers = world.all_gather((node, leave_requested(), stops))

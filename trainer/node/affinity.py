@@ -41,7 +41,7 @@ def numa_nodes(system: Path = SYSTEM) -> dict[int, Processors]:
     return {int(path.parent.name.removeprefix("node")): parse_cpu_list(path.read_text()) for path in lists}
 
 
-def node_of(pci_address: str, system: Path = SYSTEM) -> int | None:
+def node_of(pci_address: str, system: Path) -> int | None:
     """The NUMA node of a PCI device; None where the kernel does not know it (its file then has -1)."""
     path = system / "bus/pci/devices" / pci_address / "numa_node"
     if not pci_address or not path.exists():

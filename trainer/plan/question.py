@@ -73,7 +73,7 @@ class Question:
         )
 
 
-def of_config(config: Config, data: Data, nodes: int, ranks_per_node: int, kernels: Kernels = "cuda") -> Question:
+def of_config(config: Config, data: Data, nodes: int, ranks_per_node: int, kernels: Kernels) -> Question:
     """The question of a resolved configuration."""
     names = ("model", "batch", "optimiser", "run", "layout", "communication")
     sections: dict[str, Any] = {name: getattr(config, name) for name in names}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from slipway.trainer.base.quantities import counted
+from slipway.trainer.base.units import MIB
 from slipway.trainer.plan.room import Room
 from slipway.trainer.plan.verdict import PlanVerdict, gib
 
@@ -30,7 +31,7 @@ def report(verdict: PlanVerdict, room: Room) -> Iterator[str]:
     if verdict.waiting:
         yield f"The ranks of the pipeline wait for each other in {100 * verdict.waiting:.1f} % of a step."
     for axis, size in verdict.sent.items():
-        if size >= 2**20:
+        if size >= MIB:
             yield f"A rank sends {gib(size)} in a step to its group `{axis}`."
     if verdict.least_gpus:
         yield f"The fewest GPUs with this layout and micro-batch: {verdict.least_gpus}."

@@ -3,14 +3,15 @@
 import os
 from dataclasses import dataclass
 
-from slipway.trainer.config.profiles import GIB, NETWORKS, HardwareProfile
+from slipway.trainer.base.units import GIB, MIB
+from slipway.trainer.config.profiles import NETWORKS, HardwareProfile
 
 THIS_MACHINE = "this machine"
 CONTEXT_BYTES = GIB
 """CUDA's context, its libraries' kernels and the workspaces of cuBLAS, on each GPU."""
 CHANNELS = 32
 """NCCL's buffers of one group: channels times receive buffers (docs.nvidia.com/deeplearning/nccl, NCCL_BUFFSIZE)."""
-BUFFER_BYTES = 4 * 2**20
+BUFFER_BYTES = 4 * MIB
 """NCCL's own default of NCCL_BUFFSIZE."""
 PROCESS_BYTES = 5 * GIB
 """Memory of the host that a rank has beside its buffers: libraries, pinned batches, workers that load."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipway.trainer.base import codec
+from slipway.trainer.base.units import GIB, MIB
 from slipway.trainer.checkpoint.memory import slots
 from slipway.trainer.config.layout import in_flight, micro_batches, waiting
 from slipway.trainer.config.operation import Storage
@@ -143,7 +144,7 @@ def needed_bytes(parts: Mapping[str, int], question: Question, room: Room) -> di
 
 def gib(size: float) -> str:
     """Bytes for people."""
-    return f"{size / 2**30:,.1f} GiB" if abs(size) >= 2**30 else f"{size / 2**20:,.1f} MiB"
+    return f"{size / GIB:,.1f} GiB" if abs(size) >= GIB else f"{size / MIB:,.1f} MiB"
 
 
 def suggestions_for(question: Question, measured: Measured, room: Room, storage: Storage) -> list[str]:

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from slipway.trainer.base import console
 from slipway.trainer.base.processes import die_with_parent
+from slipway.trainer.base.units import GIB, MIB
 from slipway.trainer.elastic.process_groups import join
 from slipway.trainer.node.world import World
 from slipway.trainer.preflight import arithmetic, collective, disk, file_systems, findings, node
-from slipway.trainer.preflight.arguments import GIB, MIB, expectation, size
+from slipway.trainer.preflight.arguments import expectation, size
 from slipway.trainer.preflight.findings import Finding
 
 GRACE_SECONDS = 120.0

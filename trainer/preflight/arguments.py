@@ -3,9 +3,9 @@
 import argparse
 import re
 
+from slipway.trainer.base.units import GIB, MIB
 from slipway.trainer.preflight.disk import BLOCK
 
-MIB, GIB = 2**20, 2**30
 SCALES = {"": 1, "K": 2**10, "M": MIB, "G": GIB}
 
 

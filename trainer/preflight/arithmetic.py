@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from slipway.trainer.base.units import GIB
 from slipway.trainer.config.hardware import card
 from slipway.trainer.preflight.findings import Finding, rate
 
 DATA_SHEET = "NVIDIA's data sheet, dense"
 FP8_CAPABILITY = (8, 9)
 """Tensor cores multiply 8-bit floats from this compute capability on."""
-GIB = 2**30
 
 
 def throughput(device: torch.device, seconds: float) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
+from slipway.trainer.base.units import GIB, MIB
 from slipway.trainer.node.world import World
 from slipway.trainer.preflight.findings import Finding, at_most, rate
 
-MIB, GIB = 2**20, 2**30
 SMALLEST = MIB
 IN_NODE = {MIB: 40.0, GIB: 400.0, 4 * GIB: 430.0}
 BETWEEN_NODES = {MIB: 10.0, GIB: 150.0, 4 * GIB: 180.0}

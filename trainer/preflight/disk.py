@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from slipway.trainer.base.units import MIB
 from slipway.trainer.preflight.findings import Finding, failed, rate
 
-BLOCK = 8 * 2**20
+BLOCK = 8 * MIB
 DISK, TIER = "disk", "tier"
 THREADS = 4
 """Blocks in flight at once: one alone does not keep an NVMe disk busy."""

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 
+from slipway.trainer.base.units import GIB
 from slipway.trainer.preflight.findings import Finding, Verdict, at_least, rate
 
-GIB = 2**30
 LEAST_CUDA, LEAST_DRIVER = "11.8", "520"
 LEAST_NETWORK = 10.0
 """Gb/s between nodes."""

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from slipway.trainer.base import lock, paths, removal
+from slipway.trainer.base.units import DAY
 from slipway.trainer.data import shards, snapshots
 from slipway.trainer.staging import leases, nvme
 
-DAY = 86_400.0
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""
 _T = TypeVar("_T")

@@ -5,7 +5,6 @@ all shards with its parent except those around a change, and a node with the par
 build and a build from nothing give the same bytes.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,11 @@ import pyarrow as pa
 
 from slipway.assets.datasets.building.build import Build
 from slipway.assets.datasets.building.build_log import BuildPhase
-from slipway.assets.datasets.building.scratch_dir import writing_content
 from slipway.assets.datasets.documents import document_table
 from slipway.assets.datasets.documents.document_table import SPLITS, DocumentTable
 from slipway.assets.datasets.snapshots import packing
 from slipway.assets.datasets.snapshots.snapshot_step import entropy
-from slipway.assets.datasets.texts import tokenizer, tokens
+from slipway.assets.datasets.texts import tokens
 from slipway.trainer.data import shards
 
 VERSION = "2"
@@ -131,37 +129,6 @@ def _runs(part: Columns, located: tokens.Located, dtype: str) -> Iterator[npt.ND
     mapped = {number: located.files[number].tokens(dtype) for number in np.unique(file).tolist()}
     for number, begin, stop in zip(file[first].tolist(), start[first].tolist(), end[last].tolist(), strict=True):
         yield mapped[number][begin:stop]
-
-
-def in_tokens_of(described: shards.TextSnapshot, other: shards.TextSnapshot, durable: Path) -> shards.TextSnapshot:
-    """The validation split of `described` in the tokens of `other`, so that models of both can be compared on one text.
-
-    The text is decoded from the shards without loss. Raises ValueError when a tokenizer is gone.
-    """
-    if other.tokenizer == described.tokenizer:
-        return described
-    with writing_content(durable):
-        return _encoded_again(described, other, durable)
-
-
-def _encoded_again(described: shards.TextSnapshot, other: shards.TextSnapshot, durable: Path) -> shards.TextSnapshot:
-    described_tokenizer, other_tokenizer = (
-        tokenizer.load(durable, snapshot.tokenizer.sha256) for snapshot in (described, other)
-    )
-    split, dtype = described.splits["validation"], shards.DTYPES[other.dtype]
-    written = []
-    for shard in split.shards:
-        bodies = [body[:-1].tolist() for body in shards.documents(durable, shard, described.dtype)]
-        encoded = [other_tokenizer.encode_ordinary(described_tokenizer.decode(body)) for body in bodies]
-        ended = [np.array([*tokens, other.tokenizer.end_of_document], dtype) for tokens in encoded]
-        written.append(shards.write_shard(durable, ended, other.dtype))
-    total = sum(shard.tokens for shard in written)
-    encoded_split = dataclasses.replace(split, tokens=total, shards=tuple(written))
-    snapshot = dataclasses.replace(
-        described, tokenizer=other.tokenizer, dtype=other.dtype, splits={"validation": encoded_split}
-    )
-    shards.write_manifest(durable, snapshot)
-    return snapshot
 
 
 def unigram_entropy(snapshot: shards.TextSnapshot, tier: Path) -> float:

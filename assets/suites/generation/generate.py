@@ -20,6 +20,7 @@ from slipway.assets.suites.generation.answers import AnsweredExample, TaskFigure
 from slipway.serving import client
 from slipway.serving.records import ServedVersion
 from slipway.trainer.base import parsing, regular_file, scratch
+from slipway.trainer.base.units import HOUR
 
 TOKENS = 12
 """Of an answer to an offline task, at most."""
@@ -63,7 +64,7 @@ def evaluate(
     Raises ValueError for a task that is not known, a model that must not be served, a harness that fails, and a
     deadline that has passed.
     """
-    foreign, deadline = check(questions.tasks), time.monotonic() + questions.hours * 3600
+    foreign, deadline = check(questions.tasks), time.monotonic() + questions.hours * HOUR
     with worker(durable, model, version) as url:
         for task in (name for name in questions.tasks if name in offline.TASKS):
             rows = _offline(url, version.named(model), task, questions, deadline, say)

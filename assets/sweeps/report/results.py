@@ -14,6 +14,7 @@ from slipway.assets.sweeps.report.compared import TrialComparison
 from slipway.assets.sweeps.report.importance import ParameterImportance
 from slipway.assets.sweeps.report.rungs import RungCost
 from slipway.assets.sweeps.state import SweepState, Trial
+from slipway.trainer.base.units import HOUR
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> Swee
     """The report of a sweep, closed or not, from its state and the log that this follows from."""
     best, seconds = sweep.best, rank_seconds(log, ranks_per_node)
     costs = rungs.rung_costs(sweep, sweep.rungs, seconds)
-    hours = sum(seconds.values()) / 3600
+    hours = sum(seconds.values()) / HOUR
     return SweepReport(
         sweep=sweep.plan.sweep,
         outcome=sweep.closed.outcome if sweep.closed else "open",
@@ -107,7 +108,7 @@ def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> Swee
         next_best=_beside(sweep, compared.next_best(sweep)),
         won=_beside(sweep, sweep.trials.get(WRITTEN)),
         chosen=choice.why if (choice := choose(sweep)) else "",
-        rows=tuple(_row(sweep, trial, seconds.get(trial.number, 0.0) / 3600) for trial in sweep.trials.values()),
+        rows=tuple(_row(sweep, trial, seconds.get(trial.number, 0.0) / HOUR) for trial in sweep.trials.values()),
         order=tuple(
             trial.number for trial in sorted(sweep.trials.values(), key=lambda trial: compared.merit(sweep, trial))
         ),

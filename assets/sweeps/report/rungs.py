@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slipway.assets.sweeps.state import SweepState
+from slipway.trainer.base.units import HOUR
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def _cost(sweep: SweepState, begin: int, end: int, rank_seconds: Mapping[int, fl
         arrived=sum(last >= end > first for _, first, last in reached.values()),
         went_on=sum(last > end > first for _, first, last in reached.values()),
         steps=sum(inside.values()),
-        rank_hours=hours / 3600,
+        rank_hours=hours / HOUR,
         steps_saved=sum(sweep.plan.steps - last for last in stopped_here)
         - sum(sweep.plan.steps - first for first in begun_here),
     )

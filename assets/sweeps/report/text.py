@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from slipway.assets.sweeps.full_scale_choice import WRITTEN
 from slipway.assets.sweeps.report.compared import TrialComparison
 from slipway.assets.sweeps.report.results import SweepReport, TrialRow
+from slipway.trainer.base.units import HOUR
 
 MAX_ROWS = 30
 """So many of the best trials are listed where the table has a limit: the event log keeps each report."""
@@ -64,7 +65,7 @@ def findings(report: SweepReport) -> Iterator[str]:
 
 def duration(rank_hours: float) -> str:
     """Rank-hours, which are GPU-hours where ranks have GPUs; of less than a tenth of one, rank-seconds."""
-    return f"{rank_hours:.3g} rank-hours" if rank_hours >= 0.1 else f"{rank_hours * 3600:.0f} rank-seconds"
+    return f"{rank_hours:.3g} rank-hours" if rank_hours >= 0.1 else f"{rank_hours * HOUR:.0f} rank-seconds"
 
 
 def _difference(compared: TrialComparison) -> str:

@@ -95,11 +95,11 @@ class NodeHealth:
         clean = list(runs)
         return self._decide(node, lambda record: transitions.ran_clean(record, clean, self.rules, who, self._now))
 
-    def set_by_hand(self, node: str, standing: Standing, who: str, why: str, apply: bool = True) -> NodeRecord:
+    def set_by_hand(self, node: str, standing: Standing, who: str, why: str) -> NodeRecord:
         """A person decides, past every guard. Raises ValueError for an unknown node or standing; Unavailable."""
         self._must_exist(node)
         done = self._decide(
-            node, lambda record: transitions.by_hand(record, standing, who, why, self._now, apply and self.rules.apply)
+            node, lambda record: transitions.by_hand(record, standing, who, why, self._now, self.rules.apply)
         )
         assert done is not None
         return done

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from slipway.trainer.base.invalid import require
 
-DAY = 86400.0
-
 
 class Standing(enum.StrEnum):
     """Where a node stands."""

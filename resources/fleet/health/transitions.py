@@ -7,7 +7,8 @@ decided is changed by no process, whatever the guards say; only new evidence aft
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from slipway.resources.fleet.health.standing import DAY, Evidence, HealthRules, NodeRecord, Standing, Weight
+from slipway.resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing, Weight
+from slipway.trainer.base.units import DAY
 
 WITHHELD = "; quarantine is withheld: "
 

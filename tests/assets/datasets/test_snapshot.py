@@ -93,14 +93,6 @@ def test_no_shards_but_the_last_is_short(corpus, durable):
     assert all(size >= 250 for size in sizes[:-1])
 
 
-def test_the_same_text_in_other_tokens_is_the_same_text(corpus, tmp_path, durable):
-    original = build(recipe_for(corpus), durable)
-    other = build(recipe_for(corpus, vocab_size=310), durable)
-    encoded = snapshot.in_tokens_of(original, other, durable)
-    assert encoded.tokenizer == other.tokenizer != original.tokenizer
-    assert texts_of(encoded, durable, "validation") == texts_of(original, durable, "validation")
-
-
 def test_the_unigram_entropy_is_that_of_the_validation_tokens(corpus, durable):
     validated = build(recipe_for(corpus), durable)
     counts: dict[int, int] = {}

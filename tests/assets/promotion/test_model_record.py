@@ -39,7 +39,7 @@ def test_an_image_without_its_digest_is_not_enough():
 def test_on_a_cluster_the_image_belongs_to_a_complete_record(tmp_path):
     [fault] = policy_checks.lineage_faults(trained("cpu"), tmp_path, policy_checks.COMPLETE, on_a_cluster=True)
     assert fault.startswith("environment.image_digest is not known")
-    assert policy_checks.lineage_faults(trained("cpu"), tmp_path, policy_checks.CHECKED, on_a_cluster=True) == []
+    assert policy_checks.lineage_faults(trained("cpu"), tmp_path, "checked", on_a_cluster=True) == []
 
 
 def test_what_nobody_records_of_gpus_is_told_and_asked_of_no_candidate():

@@ -24,7 +24,7 @@ from slipway.resources.promotions.promotion import (
     undecided,
 )
 from slipway.resources.promotions.promotion import champion as champion_on_record
-from slipway.trainer.base import codec, journal, lock
+from slipway.trainer.base import codec, lock
 from slipway.trainer.base.paths import CODE
 from tests.resources.trainings.lab import at_once
 
@@ -233,19 +233,6 @@ def test_a_damaged_judgement_allows_nothing_and_is_named(model: Promotions):
     with pytest.raises(codec.UndecodableRecord, match=r"a\.json"):
         model.promote(version, BY, "")
     assert champion(model) is None
-
-
-def test_the_promotions_of_an_earlier_version_are_the_beginning_of_the_history(model: Promotions):
-    version = registered(model, "old")
-    event = {"event": "promoted", "t": 1.0, "model": MODEL, "version": version.number, "before": None}
-    event |= {"source": version.source, "tags": dict(version.tags), "evidence": {"run": "7", "bits_per_byte": 1.5}}
-    with journal.Journal(model.durable / "models" / MODEL / "promotions.journal") as record:
-        record.append(event)
-    model.registry.point(MODEL, CHAMPION, version.number)
-    promoted(model, "new")
-    assert [
-        (promotion_record.manifest, promotion_record.before) for promotion_record in history(model.durable, MODEL)
-    ] == [("old", None), ("new", "1")]
 
 
 def test_the_alias_is_moved_in_one_place():

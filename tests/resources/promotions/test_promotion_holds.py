@@ -7,8 +7,9 @@ import pytest
 
 from slipway.resources import identity
 from slipway.resources.promotions import promotion_holds
-from slipway.resources.promotions.promotion_holds import HOUR, Approval
+from slipway.resources.promotions.promotion_holds import Approval
 from slipway.trainer.base import codec
+from slipway.trainer.base.units import HOUR
 
 pytestmark = pytest.mark.pure
 NOW = 1_000_000.0

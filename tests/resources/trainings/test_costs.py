@@ -5,12 +5,12 @@ import datetime
 import pytest
 
 from slipway.resources.trainings.accounts import FREE, Prices, RankPrice, TrainingCost, cost_shares
+from slipway.trainer.base.units import DAY
 from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import Account
 from slipway.trainer.record.accounting.segments import Stretch
 
 pytestmark = pytest.mark.pure
-DAY = 86_400.0
 
 
 def account(*stretches: Stretch) -> Account:

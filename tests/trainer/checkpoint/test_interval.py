@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.checkpoint.saving.interval import (
-    DAY,
     Failures,
     SaveCost,
     ceilings,
@@ -24,7 +24,6 @@ from slipway.trainer.record.incidents import IncidentRecord
 
 pytestmark = pytest.mark.pure
 
-HOUR = 3600.0
 INTERVALS = {**ceilings(Storage()), NVME: 60.0}
 LLAMA_3 = Storage().failures_per_rank_day
 

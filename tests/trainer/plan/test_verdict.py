@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from slipway.trainer.base.units import GIB
 from slipway.trainer.config import profiles
 from slipway.trainer.config.operation import Storage
 from slipway.trainer.plan import room
@@ -13,7 +14,6 @@ from tests.trainer.plan.layouts import question
 
 pytestmark = pytest.mark.pure
 
-GIB = 2**30
 ROOM = room.of_profile(profiles.named("h200-32"))
 MEASURE = StageMeasure(
     stage=0,

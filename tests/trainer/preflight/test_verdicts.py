@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from slipway.trainer.base.units import GIB, MIB
 from slipway.trainer.config.hardware import card
 from slipway.trainer.preflight import arithmetic, collective, disk, node
 from slipway.trainer.preflight.__main__ import main
@@ -29,8 +30,6 @@ from slipway.trainer.preflight.findings import (
 )
 from tests.disks import mounted
 from tests.trainer.conftest import CODE
-
-MIB, GIB = 2**20, 2**30
 
 
 @pytest.mark.parametrize(

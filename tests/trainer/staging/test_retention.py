@@ -13,6 +13,7 @@ import pytest
 
 from slipway.cli.main import main
 from slipway.trainer.base import paths
+from slipway.trainer.base.units import DAY
 from slipway.trainer.data import shards
 from slipway.trainer.staging import leases, retention
 from slipway.trainer.staging.nvme import boot
@@ -31,7 +32,6 @@ from tests.trainer.staging.folders import (
 
 pytestmark = pytest.mark.pure
 
-DAY = 86_400.0
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 SIZES = {"1": 10, "2": 10, "3": 10, "4": 10}
 

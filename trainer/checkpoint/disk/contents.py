@@ -100,7 +100,7 @@ class Contents:
             entry = self._table.types[item.storage_index.fqn]
             target.copy_(self._read_box(chunk, DTYPES[entry.dtype], item))
 
-    def files_for(self, targets: Mapping[str, Tensor], share: float = 0.0) -> set[str]:
+    def files_for(self, targets: Mapping[str, Tensor], share: float) -> set[str]:
         """The names of the files that `load` reads for these targets, those of the tensor table apart.
 
         Raises ValueError for tensors that do not fit, and DamagedCheckpoint, as `load`.

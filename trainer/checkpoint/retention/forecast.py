@@ -7,9 +7,9 @@ from its use over the last days, by checkpoints and by everything else.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slipway.trainer.base.units import DAY
 from slipway.trainer.config.operation import RetentionRule
 
-DAY = 86_400.0
 WINDOW_DAYS = 14.0
 """Older samples are not used: they say little about the present growth."""
 

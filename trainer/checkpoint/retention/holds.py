@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.trainer.base import codec, listing
+from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.checkpoint.tiers import replicas
 from slipway.trainer.checkpoint.tiers.tier import LASTING
 from slipway.trainer.record import fence, files
@@ -84,7 +85,7 @@ def require_kept(store: Path, commits: Iterable[str]) -> None:
 
 def _is_leaving(path: Path) -> bool:
     try:
-        return time.time() - codec.read(path, LeavingCommit, FORMAT).at < LEAVING_HOURS * 3600
+        return time.time() - codec.read(path, LeavingCommit, FORMAT).at < LEAVING_HOURS * HOUR
     except FileNotFoundError:
         return False
     except codec.UndecodableRecord:
@@ -138,7 +139,7 @@ def _reason(path: Path, now: float) -> list[str]:
         return []
     except codec.UndecodableRecord as error:
         return [str(error)]
-    fresh = now - hold.at < DAYS * 86_400
+    fresh = now - hold.at < DAYS * DAY
     needed = _is_needed(path.parent.parent / hold.child, fresh) if hold.child else fresh
     return [f"{hold.by} holds it: {hold.why}"] if needed else []
 

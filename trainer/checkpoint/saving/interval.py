@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from slipway.trainer.base.units import DAY
 from slipway.trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
 from slipway.trainer.config.operation import Storage
 from slipway.trainer.record import causes
@@ -37,7 +38,6 @@ BESIDE = 0.1
 """The share of the writer's time that a save costs at least, where slower steps do not show more: steps vary."""
 SMOOTHING = 0.1
 """The weight of a new step in the mean of the steps without a save."""
-DAY = 86_400.0
 PRIOR_FAILURES = 0.5
 PRIOR_SECONDS = 7 * DAY
 """The prior weighs no more than so many seconds without a failure."""

@@ -155,7 +155,7 @@ class StopGrace:
         console.warn(f"trainer: {reason}")
 
 
-def grace_sentence(grace: float, seconds: float, step: int, before: float = 0.0) -> str:
+def grace_sentence(grace: float, seconds: float, step: int, before: float) -> str:
     """What a stop would come to, for a person."""
     save = f"the last save took, {seconds:.0f} s"
     stop = f"a stop takes, {before:.0f} s for steps that cannot be left in the middle and {seconds:.0f} s to save"

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from slipway.resources.fleet.health import transitions
-from slipway.resources.fleet.health.standing import DAY, Evidence, HealthRules, NodeRecord, Standing, Weight, unknown
+from slipway.resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing, Weight, unknown
 from slipway.resources.fleet.health.transitions import WITHHELD, Surroundings
+from slipway.trainer.base.units import DAY
 
 pytestmark = pytest.mark.pure
 
