@@ -71,10 +71,10 @@ from slipway.sensors.node_failures import node_failures
 from slipway.sensors.node_health import node_health
 from slipway.sensors.notifications import notifications_sensor
 from slipway.sensors.openlineage import openlineage
-from slipway.sensors.policy_sync import terms
+from slipway.sensors.policy_sync import policy_sync
 from slipway.sensors.promotions import promotions
-from slipway.sensors.proposals import offers
-from slipway.sensors.retraining import renewals, retraining
+from slipway.sensors.proposals import proposals
+from slipway.sensors.retraining import retraining_schedule, retraining_sensor
 from slipway.sensors.run_starts import run_starts
 from slipway.sensors.serving import serving as serving_sensor
 from slipway.sensors.staging import staging
@@ -82,7 +82,7 @@ from slipway.sensors.suites import suites
 from slipway.sensors.support import leader_only, wrap
 from slipway.sensors.sweep_completions import sweep_completions
 from slipway.sensors.traces import traces
-from slipway.sensors.training_status import standings
+from slipway.sensors.training_status import training_status
 from slipway.trainer.base import proxy_bypass
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
 def schedules_of(recipes: Recipes) -> list[dg.ScheduleDefinition]:
     """The schedules: retraining, and what is done periodically."""
     return [
-        *(quality.schedule_of(recipe) for recipe in quality.watched(recipes)),
-        *(retraining(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain),
+        *(quality.schedule_of(recipe) for recipe in quality.watched_recipes(recipes)),
+        *(retraining_schedule(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain),
         checkpoint_retention.schedule,
         export_retention.schedule,
         nvme_retention.schedule,
@@ -138,7 +138,7 @@ def sensors_of(recipes: Recipes, notifications: NotificationSettings | None) -> 
     return [
         job_watch,
         run_starts,
-        standings,
+        training_status,
         checkpoint_arrivals,
         incidents_sensor(recipes.all_trainings),
         promotions,
@@ -150,11 +150,11 @@ def sensors_of(recipes: Recipes, notifications: NotificationSettings | None) -> 
         notifications_sensor(notifications),
         staging(recipes.datasets),
         sweep_completions(recipes.sweeps, recipes.trainings),
-        offers(recipes.all_trainings),
+        proposals(recipes.all_trainings),
         serving_sensor(list(recipes.trainings.values())),
-        renewals(recipes.all_trainings),
+        retraining_sensor(recipes.all_trainings),
         suites(recipes),
-        terms(recipes.all_trainings),
+        policy_sync(recipes.all_trainings),
         openlineage,
         traces,
     ]
@@ -197,7 +197,7 @@ def build(
             *(exporting.export_job(recipe) for recipe in recipes.trainings.values()),
             *serving.serve_jobs(list(recipes.trainings.values())),
             *promotion.promotion_jobs(recipes),
-            *(quality.job_of(recipe) for recipe in quality.watched(recipes)),
+            *(quality.job_of(recipe) for recipe in quality.watched_recipes(recipes)),
             checkpoint_retention.job,
             resealing.job,
             export_retention.job(recipes),

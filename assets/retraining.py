@@ -99,7 +99,7 @@ def _alone(root: Trainings) -> Iterator[None]:
     with contextlib.ExitStack() as locks:
         try:
             locks.enter_context(lock.within(root.root, STARTING_SECONDS))
-        except lock.Held as error:
+        except lock.LockHeld as error:
             raise NotRenewed(f"another training is being started: {error}") from None
         yield
 

@@ -39,7 +39,7 @@ from slipway.assets.sweeps import showing
 from slipway.assets.sweeps.report import report_file as sweep_pages
 from slipway.assets.sweeps.store import SweepStore, sweep_id
 from slipway.deploy.embedded import instance as embedded
-from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.operations.metrics.serve import PlatformExporter, PlatformSources
 from slipway.resources import embedded as resources
 from slipway.resources.home import Home
 from slipway.resources.pages import page_keeper
@@ -280,7 +280,7 @@ def report(platform: Platform, steps: int) -> None:
     show(f"the kept page of {steps:,} steps", size / 1e6, "MB", 1.0, seconds=round(seconds, 1))
     home = platform.home
     tiers = {"durable": home.durable, "nvme": home.nodes}
-    places = PlatformPlaces(home.durable, tiers, lambda: resources.fleet(home), lambda: resources.node_health(home))
+    places = PlatformSources(home.durable, tiers, lambda: resources.fleet(home), lambda: resources.node_health(home))
     exporter = PlatformExporter(places, None, False)
     exporter.text()
     begun = time.process_time()

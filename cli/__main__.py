@@ -16,7 +16,8 @@ def command() -> None:
 
     Threads are awaited, and what else is registered for the end is done first, since it was registered later.
     """
-    code, process = FAILED, os.getpid()
+    code = FAILED
+    process = os.getpid()
 
     def leave() -> None:
         if os.getpid() != process:  # a child that was forked ends as it likes

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import context, output
+from slipway.cli import command_context, output
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base.quantities import counted
 
 if TYPE_CHECKING:
-    from slipway.cli.context import Workplace
+    from slipway.cli.command_context import CommandContext
     from slipway.operations.metadata_restore import Restored
     from slipway.operations.upgrade.upgrading import UpgradePlan
 
@@ -30,14 +30,14 @@ def backup(json: AsJson = False) -> None:
     from slipway.operations.metadata_backup import back_up
     from slipway.recipes.load import recipes_folder
 
-    here = context.here()
-    if (home := here.home) is not None and not home.dagster.is_dir():
+    context = command_context.current()
+    if (home := context.home) is not None and not home.dagster.is_dir():
         raise ValueError(f"SLIPWAY_HOME {home.root}: found no instance, expected one that has been started once")
-    with output.progress("backing up"), here.dagster() as instance:
-        made = back_up(instance, here.tiers, here.tracking, recipes_folder())
+    with output.progress("backing up"), context.dagster() as instance:
+        result = back_up(instance, context.tiers, context.tracking, recipes_folder())
     if json:
-        return output.print_json(made)
-    print(f"{made.folder}: {made.bytes:,} bytes, manifest {made.manifest}")
+        return output.print_json(result)
+    print(f"{result.folder}: {result.bytes:,} bytes, manifest {result.manifest}")
 
 
 @verb(app, "slipway restore", section="Instance", changes=True)
@@ -54,9 +54,9 @@ def restore(
     aside. What was made since the backup is shown again by the sensors when the instance is up. Recipes stay as they
     are, and so do settings that are there.
     """
-    here = context.here()
-    with _kept_down(here, "slipway restore"), output.progress("restoring"):
-        done = _restored(here, backup)
+    context = command_context.current()
+    with _kept_down(context, "slipway restore"), output.progress("restoring"):
+        done = _restored(context, backup)
     if json:
         return output.print_json(done)
     print(f"restored {done.folder}; {done.trainings} trainings and trials are looked at again: start the instance")
@@ -83,36 +83,38 @@ def upgrade(
 
     if dry_run and undo:
         raise ValueError("--dry-run and --undo: found both, expected one of them")
-    here = context.here()
+    context = command_context.current()
     if dry_run:
-        return _tell(upgrading.plan(here.durable, context.who(changes=False)), "would be migrated", json)
-    with _kept_down(here, "slipway upgrade"):
+        return _print_plan(
+            upgrading.plan(context.durable, command_context.actor(changes=False)), "would be migrated", json
+        )
+    with _kept_down(context, "slipway upgrade"):
         if undo:
-            return _tell(upgrading.undo(here.durable, context.who()), "taken back", json)
+            return _print_plan(upgrading.undo(context.durable, command_context.actor()), "taken back", json)
         with output.progress("upgrading"):
-            made = upgrading.upgrade(here.durable, context.who(), lambda: _backed_up(here))
-    _tell(made, "migrated", json)
+            plan = upgrading.upgrade(context.durable, command_context.actor(), lambda: _backed_up(context))
+    _print_plan(plan, "migrated", json)
 
 
-def _tell(made: "UpgradePlan", what: str, json: bool) -> None:
+def _print_plan(plan: "UpgradePlan", what: str, json: bool) -> None:
     if json:
-        return output.print_json(made)
-    if made.was == made.to:
-        print(f"nothing to do: this is state {made.to}")
+        return output.print_json(plan)
+    if plan.was == plan.to:
+        print(f"nothing to do: this is state {plan.to}")
         return
-    print(f"from state {made.was} to {made.to}: {counted(len(made.changes), 'file')} {what}")
-    output.print_table(("file", "formats"), [(change.path, change.formats) for change in made.changes])
-    for path, problem in made.problems.items():
+    print(f"from state {plan.was} to {plan.to}: {counted(len(plan.changes), 'file')} {what}")
+    output.print_table(("file", "formats"), [(change.path, change.formats) for change in plan.changes])
+    for path, problem in plan.problems.items():
         print(f"{path} stays as it is: {problem}")
-    if made.backup:
-        print(f"the databases as they were before: slipway restore {made.backup}")
+    if plan.backup:
+        print(f"the databases as they were before: slipway restore {plan.backup}")
 
 
 @contextlib.contextmanager
-def _kept_down(here: "Workplace", command: str) -> Iterator[None]:
+def _kept_down(context: "CommandContext", command: str) -> Iterator[None]:
     """Meanwhile no instance decides here, and in a home none can start. Raises ValueError and CannotStart
     while one does."""
-    if (home := here.home) is None:
+    if (home := context.home) is None:
         from slipway.resources import postgresql
 
         for service in postgresql.services():
@@ -122,27 +124,27 @@ def _kept_down(here: "Workplace", command: str) -> Iterator[None]:
     from slipway.deploy.embedded import home_lock, instance
 
     with home_lock.kept_down(home, command):
-        if elsewhere := instance.decides_elsewhere(home):
+        if running := instance.decides_elsewhere(home):
             raise ValueError(
-                f"SLIPWAY_HOME {home.root}: found a running instance ({elsewhere}), expected none: slipway down"
+                f"SLIPWAY_HOME {home.root}: found a running instance ({running}), expected none: slipway down"
             )
         yield
 
 
-def _restored(here: "Workplace", backup: str) -> "Restored":
+def _restored(context: "CommandContext", backup: str) -> "Restored":
     from slipway.operations import metadata_restore
 
-    if here.home is not None:
-        return metadata_restore.restore(here.home, here.tiers, context.who(), backup)
-    return metadata_restore.restore_servers(here.tiers, context.who(), backup, Path(tempfile.gettempdir()))
+    if context.home is not None:
+        return metadata_restore.restore(context.home, context.tiers, command_context.actor(), backup)
+    return metadata_restore.restore_servers(context.tiers, command_context.actor(), backup, Path(tempfile.gettempdir()))
 
 
-def _backed_up(here: "Workplace") -> str:
+def _backed_up(context: "CommandContext") -> str:
     """A backup of the databases before an upgrade; empty where there are none yet."""
-    if here.home is not None and not here.home.dagster.is_dir():
+    if context.home is not None and not context.home.dagster.is_dir():
         return ""
     from slipway.operations.metadata_backup import back_up
     from slipway.recipes.load import recipes_folder
 
-    with here.storage() as instance:
-        return back_up(instance, here.tiers, here.tracking, recipes_folder()).folder
+    with context.storage() as instance:
+        return back_up(instance, context.tiers, context.tracking, recipes_folder()).folder

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, names, output, trainings
+from slipway.cli import command_context, completion_names, names, output, trainings
 from slipway.cli.recipes import usable
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base import field_changes
@@ -53,14 +53,14 @@ def branch(
     from slipway.assets import training_commands
     from slipway.resources.trainings.foreground import begin
 
-    given, step = names.with_step(checkpoint)
-    here = context.here()
-    parent = here.training(given, _has_checkpoints, "training with checkpoints")
+    training, step = names.with_step(checkpoint)
+    context = command_context.current()
+    parent = context.training(training, _has_checkpoints, "training with checkpoints")
     with output.progress(f"branching from {parent.id}"):
-        revision = here.compute.revision
-        asked = (fields or (), _recipes(), context.who(), name, revision)
-        store = training_commands.branch(here.trainings, parent, step, *asked)
-        waiting = begin(here.control, store, context.who())
+        revision = context.compute.revision
+        arguments = (fields or (), _recipes(), command_context.actor(), name, revision)
+        store = training_commands.branch(context.trainings, parent, step, *arguments)
+        waiting = begin(context.control, store, command_context.actor())
     origin = store.run_policy().origin
     if json:
         output.print_json({"training": store.id, "waiting": waiting, **origin})
@@ -68,7 +68,7 @@ def branch(
         state = f"waits: {waiting}" if waiting else "is started"
         print(f"{store.id} {state}; it continues {origin['branch']}{_listed(origin['changed'])}")
     if watch:
-        trainings.follow(here, store, bring=True)
+        trainings.follow(context, store, bring=True)
 
 
 @verb(app, "slipway replay tiny-dec@80 --steps 5", section=SECTION)
@@ -90,11 +90,12 @@ def replay(
     from slipway.recipes import assignments
     from slipway.resources.trainings.branching import replay as replayed
 
-    given, step = names.with_step(checkpoint)
+    training, step = names.with_step(checkpoint)
     if step is None:
-        raise ValueError(f"{checkpoint}: found no step, expected TRAINING@STEP; slipway checkpoints list {given}")
-    here, changes = context.here(), assignments.parsed(fields or ())
-    code = replayed(here.training(given), here.control.paths, step, steps, ranks, tolerance, changes, json)
+        raise ValueError(f"{checkpoint}: found no step, expected TRAINING@STEP; slipway checkpoints list {training}")
+    context = command_context.current()
+    changes = assignments.parsed(fields or ())
+    code = replayed(context.training(training), context.control.paths, step, steps, ranks, tolerance, changes, json)
     raise typer.Exit(code)
 
 
@@ -116,30 +117,30 @@ def set_(
     from slipway.assets.training_commands import update
     from slipway.resources.trainings import updates
 
-    here = context.here()
-    store = here.training(training, lambda each: not each.read().succeeded, "unfinished training")
-    found = update(store, fields, _recipes(), context.who(), why)
+    context = command_context.current()
+    store = context.training(training, lambda candidate: not candidate.read().succeeded, "unfinished training")
+    changes = update(store, fields, _recipes(), command_context.actor(), why)
     if json:
-        output.print_json(found)
+        output.print_json(changes)
     else:
-        for each in found:
-            meaning = f"; {each.means}" if each.means else ""
-            shown = field_changes.change(each.old, each.new)
-            print(f"{store.id} {each.field}: {shown}, {each.takes_effect}{meaning}")
-    later = any(each.takes_effect == updates.NEXT_START for each in found)
+        for change in changes:
+            meaning = f"; {change.means}" if change.means else ""
+            difference = field_changes.change(change.old, change.new)
+            print(f"{store.id} {change.field}: {difference}, {change.takes_effect}{meaning}")
+    later = any(entry.takes_effect == updates.NEXT_START for entry in changes)
     if restart and later and store.read().unfinished:
-        _restart(here, store)
+        _restart(context, store)
 
 
-def _restart(here: context.Workplace, store: "TrainingStore") -> None:
+def _restart(context: command_context.CommandContext, store: "TrainingStore") -> None:
     """Stop a training with a checkpoint, and start it again from there."""
     from slipway.resources.trainings import foreground
 
     why = "started anew with what was set"
     with output.progress(f"starting {store.id} anew: its job saves a checkpoint"):
-        step = foreground.stop(here.control, store, context.who(), why)
-        foreground.resume(here.trainings, store, context.who(), why)
-        foreground.begin(here.control, store, context.who())
+        step = foreground.stop(context.control, store, command_context.actor(), why)
+        foreground.resume(context.trainings, store, command_context.actor(), why)
+        foreground.begin(context.control, store, command_context.actor())
     output.note(f"{store.id} goes on from step {step}")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import context, output
+from slipway.cli import command_context, output
 from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -45,35 +45,39 @@ def chaos(
     from slipway.operations.chaos import course, schedule
     from slipway.operations.chaos.faults import FAULTS, possible, usual
 
-    here = context.here()
-    names, can = fault or usual(here.home is None), possible(here.home is None)
+    context = command_context.current()
+    names = fault or usual(context.home is None)
+    can = possible(context.home is None)
     if unknown := [name for name in names if name not in can]:
-        there = "a cluster" if here.home is None else "an embedded instance"
+        there = "a cluster" if context.home is None else "an embedded instance"
         where = f"which cannot be done on {there}" if unknown[0] in FAULTS else "which is unknown"
         raise ValueError(f"--fault: found {unknown[0]!r}, {where}; expected one of {', '.join(can)}")
     planned = schedule.drawn(names, seed, 60 * minutes, every)
     if not apply:
-        rows = [(f"{each.at:.0f} s", each.fault, FAULTS[each.fault].what) for each in planned]
+        rows = [
+            (f"{planned_fault.at:.0f} s", planned_fault.fault, FAULTS[planned_fault.fault].what)
+            for planned_fault in planned
+        ]
         return output.print_json(planned) if json else output.print_table(("after", "fault", "what happens"), rows)
-    if here.home is None:
-        _must_be_meant(here, namespace)
+    if context.home is None:
+        _must_be_meant(context, namespace)
     if not _targets():
         raise ValueError("found no training that makes steps now, expected one to do harm to; slipway ls lists them")
-    record = here.durable / "chaos" / f"{time.strftime('%Y%m%dT%H%M%S')}-{seed}.jsonl"
+    record = context.durable / "chaos" / f"{time.strftime('%Y%m%dT%H%M%S')}-{seed}.jsonl"
     injections = []
     for done in course.bring_about(planned, _targets, record):
         output.note(f"{done.training}: {done.what}")
         injections.append(done)
-    if left := schedule.left_out(planned, [each.fault for each in injections]):
-        output.note(f"left out, as there was nothing to do them to: {', '.join(left)}")
+    if skipped := schedule.left_out(planned, [injection.fault for injection in injections]):
+        output.note(f"left out, as there was nothing to do them to: {', '.join(skipped)}")
     report = _settled(record)
     _print(report, json)
     raise typer.Exit(0 if report.share_right == 1 else 1)
 
 
-def _must_be_meant(here: context.Workplace, namespace: str) -> None:
+def _must_be_meant(context: command_context.CommandContext, namespace: str) -> None:
     """Raises ValueError unless the namespace of the cluster's jobs was said."""
-    own = here.cluster("its namespace").compute.cluster.namespace
+    own = context.cluster("its namespace").compute.cluster.namespace
     if namespace != own:
         raise ValueError(f"--namespace: found {namespace!r}, expected {own!r}, the namespace whose trainings are hit")
 
@@ -86,19 +90,20 @@ def _targets() -> "list[JobTarget | ClusterTarget]":
     from slipway.resources.kubernetes.client import Client
     from slipway.resources.launchers.protocol import JobState
 
-    here, found = context.here(), list[JobTarget | ClusterTarget]()
-    for store in here.stores().values():
+    context = command_context.current()
+    targets = list[JobTarget | ClusterTarget]()
+    for store in context.stores().values():
         facts = store.read()
-        if not facts.running or not facts.begun or here.control.status(facts).state is not JobState.RUNNING:
+        if not facts.running or not facts.begun or context.control.status(facts).state is not JobState.RUNNING:
             continue
-        if here.home:
-            found.append(JobTarget(facts, here.home))
+        if context.home:
+            targets.append(JobTarget(facts, context.home))
         else:
-            settings = here.cluster("its pods")
+            settings = context.cluster("its pods")
             compute = settings.compute
             client = Client(compute.kubeconfig, compute.context, compute.cluster.namespace)
-            found.append(ClusterTarget(facts, here.durable, client, cordon.of_platform(settings)))
-    return found
+            targets.append(ClusterTarget(facts, context.durable, client, cordon.of_platform(settings)))
+    return targets
 
 
 def _settled(record: Path) -> "ChaosReport":
@@ -109,15 +114,18 @@ def _settled(record: Path) -> "ChaosReport":
     injections = course.read(record) if record.exists() else []
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        stores = {each.training: context.here().training(each.training).folder for each in injections}
+        stores = {
+            injection.training: command_context.current().training(injection.training).folder
+            for injection in injections
+        }
         recorded = {
             training: [incidents.read(folder, id) for id in incidents.names(folder)]
             for training, folder in stores.items()
         }
         steps = {training: ledger.step_times(ledger.read(folder)) for training, folder in stores.items()}
-        found = report.judged(injections, recorded, steps)
-        if found.complete or time.monotonic() > deadline:
-            return found
+        chaos_report = report.judged(injections, recorded, steps)
+        if chaos_report.complete or time.monotonic() > deadline:
+            return chaos_report
         time.sleep(POLL_SECONDS)
 
 
@@ -126,14 +134,14 @@ def _print(report: "ChaosReport", json: bool) -> None:
         return output.print_json(report)
     rows = [
         (
-            each.injection.training,
-            each.injection.fault,
-            each.incident.kind if each.incident else "none",
-            "yes" if each.right else "NO",
-            "" if each.seconds is None else f"{each.seconds:.1f} s",
+            result.injection.training,
+            result.injection.fault,
+            result.incident.kind if result.incident else "none",
+            "yes" if result.right else "NO",
+            "" if result.seconds is None else f"{result.seconds:.1f} s",
         )
-        for each in report.results
+        for result in report.results
     ]
     output.print_table(("training", "fault", "cause that was found", "right", "after"), rows)
-    for each in report.unexplained:
-        print(f"An incident without a fault: {each.id}: {each.reason}")
+    for incident in report.unexplained:
+        print(f"An incident without a fault: {incident.id}: {incident.reason}")

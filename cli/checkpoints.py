@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, names, output
+from slipway.cli import command_context, completion_names, names, output
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base.quantities import counted
 
@@ -37,8 +37,8 @@ def list_(training: Training, json: AsJson = False) -> None:
     from slipway.resources.trainings import checkpoints
     from slipway.trainer.checkpoint.tiers import replicas
 
-    here = context.here()
-    store = here.training(training, _has_checkpoints, "training with checkpoints")
+    context = command_context.current()
+    store = context.training(training, _has_checkpoints, "training with checkpoints")
     commits = store.commits()
     holders = replicas.holders(store.folder, commits)
     for name, why in store.read().damaged.items():
@@ -71,15 +71,17 @@ def verify(
     """
     from slipway.resources.trainings.checkpoints import verify as verified
 
-    here = context.here()
-    store, commit = _find(here, checkpoint)
-    shared = here.tiers.shared()
+    context = command_context.current()
+    store, commit = _find(context, checkpoint)
+    shared = context.tiers.shared()
     where = shared[names.resolved(tier, shared, "tier")]
-    with output.progress(f"verifying {store.id}@{commit.step}") as shown:
-        found = verified(where, commit, lambda done, whole: shown.update(f"{done / 1e9:.1f} of {whole / 1e9:.1f} GB"))
+    with output.progress(f"verifying {store.id}@{commit.step}") as progress_line:
+        result = verified(
+            where, commit, lambda done, total: progress_line.update(f"{done / 1e9:.1f} of {total / 1e9:.1f} GB")
+        )
     if json:
-        return output.print_json({"training": store.id, "step": commit.step, "tier": tier, **vars(found)})
-    size = f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')}"
+        return output.print_json({"training": store.id, "step": commit.step, "tier": tier, **vars(result)})
+    size = f"{counted(result.files, 'file')}, {counted(result.bytes, 'byte')}"
     print(f"{store.id}@{commit.step} is whole on the {tier} tier: {size}")
 
 
@@ -104,11 +106,11 @@ def export(
 
     if "/" in checkpoint:
         with output.progress(f"exporting {checkpoint}"):
-            made = exports.export(Path(checkpoint), to, None, tokenizer, precision, int(file_gb * 1e9))
+            manifest = exports.export(Path(checkpoint), to, None, tokenizer, precision, int(file_gb * 1e9))
     else:
-        here = context.here()
-        made = exported(here, *_find(here, checkpoint), to, tokenizer, precision, int(file_gb * 1e9))
-    show_export(to, made, json)
+        context = command_context.current()
+        manifest = exported(context, *_find(context, checkpoint), to, tokenizer, precision, int(file_gb * 1e9))
+    show_export(to, manifest, json)
 
 
 def show_export(to: Path, manifest: str, json: bool) -> None:
@@ -120,7 +122,7 @@ def show_export(to: Path, manifest: str, json: bool) -> None:
 
 
 def exported(
-    here: context.Workplace,
+    context: command_context.CommandContext,
     store: "TrainingStore",
     commit: "Commit",
     to: Path,
@@ -131,8 +133,8 @@ def exported(
     """Export a checkpoint that a training has committed; returns the SHA-256 of the export's manifest."""
     from slipway.assets.exporting import Exporting
 
-    with output.progress(f"exporting {store.id}@{commit.step}") as shown:
-        exporting = Exporting(here.tiers, here.compute, shown.update)
+    with output.progress(f"exporting {store.id}@{commit.step}") as progress_line:
+        exporting = Exporting(context.tiers, context.compute, progress_line.update)
         return exporting.write(commit, store.run_policy(), to, tokenizer, precision, file_bytes)
 
 
@@ -151,9 +153,9 @@ def reseal(
     """
     from slipway.resources.trainings.checkpoints import reseal_all, resealing_sentences
 
-    here = context.here()
+    context = command_context.current()
     with output.progress("sealing checkpoints"):
-        done = reseal_all(here.stores().values(), here.tiers.shared(), dry_run)
+        done = reseal_all(context.stores().values(), context.tiers.shared(), dry_run)
     if json:
         output.print_json(vars(done))
     else:
@@ -174,33 +176,33 @@ def release(
     """
     from slipway.resources.trainings import checkpoints
 
-    here = context.here()
+    context = command_context.current()
     training, step = names.with_step(checkpoint)
-    store = here.training(
-        training, lambda each: bool(checkpoints.set_aside(each)), "training with a checkpoint set aside"
+    store = context.training(
+        training, lambda candidate: bool(checkpoints.set_aside(candidate)), "training with a checkpoint set aside"
     )
     aside = checkpoints.set_aside(store)
     chosen = [name for name in aside if step is None or int(name.split(".")[0]) == step]
     if len(chosen) != 1:
         there = ", ".join(f"{store.id}@{int(name.split('.')[0])}" for name in aside) or "none"
         raise ValueError(f"{checkpoint}: found {len(chosen)} checkpoints that were set aside, expected one of: {there}")
-    with output.progress(f"verifying {checkpoint}") as shown:
+    with output.progress(f"verifying {checkpoint}") as progress_line:
         done = checkpoints.release(
             store,
-            here.tiers.shared(),
+            context.tiers.shared(),
             chosen[0],
-            context.who(),
-            lambda read, whole: shown.update(f"{read / 1e9:.1f} of {whole / 1e9:.1f} GB"),
+            command_context.actor(),
+            lambda read, total: progress_line.update(f"{read / 1e9:.1f} of {total / 1e9:.1f} GB"),
         )
     if json:
         return output.print_json(vars(done))
     print(f"{checkpoint} is whole on {', '.join(done.tiers)} and counts again; it was set aside: {done.reason}")
 
 
-def _find(here: context.Workplace, given: str) -> "tuple[TrainingStore, Commit]":
+def _find(context: command_context.CommandContext, checkpoint: str) -> "tuple[TrainingStore, Commit]":
     """The checkpoint that a name means. Raises ValueError."""
-    training, step = names.with_step(given)
-    store = here.training(training, _has_checkpoints, "training with checkpoints")
+    training, step = names.with_step(checkpoint)
+    store = context.training(training, _has_checkpoints, "training with checkpoints")
     commits = {commit.step: commit for commit in store.commits()}
     chosen = max(commits, default=None) if step is None else step
     if chosen not in commits:

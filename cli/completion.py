@@ -13,7 +13,8 @@ import typer
 from typer._completion_shared import Shells, _get_shell_name, get_completion_script, install
 
 PROGRAM = "slipway"
-INSTALL, SHOW = "--install-completion", "--show-completion"
+INSTALL = "--install-completion"
+SHOW = "--show-completion"
 NAMES = ", ".join(Shells)
 
 
@@ -33,11 +34,11 @@ def answer(arguments: Sequence[str]) -> str:
 
 
 def _shell(name: str) -> str:
-    found = name or _get_shell_name() or Path(os.environ.get("SHELL", "")).name
-    if found in list(Shells):
-        return found
-    if found:
-        raise typer.BadParameter(f"found the shell {found!r}, expected one of {NAMES}: slipway {INSTALL} bash")
+    shell = name or _get_shell_name() or Path(os.environ.get("SHELL", "")).name
+    if shell in list(Shells):
+        return shell
+    if shell:
+        raise typer.BadParameter(f"found the shell {shell!r}, expected one of {NAMES}: slipway {INSTALL} bash")
     raise typer.BadParameter(
         f"found no shell: none has started this command, and SHELL is not set; name one of {NAMES}: "
         f"slipway {INSTALL} bash"

@@ -3,13 +3,13 @@
 import contextlib
 from collections.abc import Iterator
 
-from slipway.cli import context
+from slipway.cli import command_context
 
 
 def trainings(incomplete: str) -> list[str]:
     """Trainings and trials."""
     with contextlib.suppress(ValueError, OSError):
-        return sorted(id for id in context.here().stores() if id.startswith(incomplete))
+        return sorted(id for id in command_context.current().stores() if id.startswith(incomplete))
     return []
 
 
@@ -18,7 +18,7 @@ def checkpoints(incomplete: str) -> list[str]:
     training, at, _ = incomplete.partition("@")
     with contextlib.suppress(ValueError, OSError):
         if at:
-            steps = (commit.step for commit in context.here().training(training).commits())
+            steps = (commit.step for commit in command_context.current().training(training).commits())
             return [name for step in steps if (name := f"{training}@{step}").startswith(incomplete)]
     return trainings(incomplete)
 
@@ -26,7 +26,7 @@ def checkpoints(incomplete: str) -> list[str]:
 def nodes(incomplete: str) -> list[str]:
     """Nodes."""
     with contextlib.suppress(ValueError, OSError):
-        return [node.name for node in context.here().fleet.nodes() if node.name.startswith(incomplete)]
+        return [node.name for node in command_context.current().fleet.nodes() if node.name.startswith(incomplete)]
     return []
 
 

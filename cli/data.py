@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, data_lines, names, output
+from slipway.cli import command_context, completion_names, data_lines, names, output
 from slipway.cli.recipes import usable
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base import listing
@@ -34,12 +34,13 @@ def build(dataset: Dataset, json: AsJson = False) -> None:
     from slipway.recipes.load import recipes_folder
     from slipway.recipes.usable import usable_with
 
-    here, name = context.here(), names.resolved(dataset, completion_names.datasets(""), "dataset recipe")
+    context = command_context.current()
+    name = names.resolved(dataset, completion_names.datasets(""), "dataset recipe")
     recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
-    with output.progress(f"building {name}") as shown, here.dagster() as instance:
+    with output.progress(f"building {name}") as progress_line, context.dagster() as instance:
         from slipway.assets.datasets.assets import build as built
 
-        sha256 = built(recipe, here.tiers, instance, lambda line: shown.update(f"building {name}: {line}"))
+        sha256 = built(recipe, context.tiers, instance, lambda line: progress_line.update(f"building {name}: {line}"))
     if json:
         return output.print_json({"dataset": name, "snapshot": sha256})
     print(f"{name} points at snapshot {sha256}")
@@ -50,18 +51,18 @@ def list_(json: AsJson = False) -> None:
     """List the datasets that have a snapshot."""
     from slipway.assets.datasets.snapshots.pointer import history
 
-    here = context.here()
-    found = {name: history(here.durable, name)[-1] for name in _known(here)}
+    context = command_context.current()
+    latest = {name: history(context.durable, name)[-1] for name in _known(context)}
     if json:
-        return output.print_json([{"dataset": name, **vars(past)} for name, past in found.items()])
+        return output.print_json([{"dataset": name, **vars(past)} for name, past in latest.items()])
     output.print_table(
         ("dataset", "snapshot", "documents", "tokens", "shards"),
         [
             (name, p.sha256[:12], f"{p.documents:,}", f"{p.tokens:,}" if p.tokens else "-", p.shards)
-            for name, p in found.items()
+            for name, p in latest.items()
         ],
     )
-    if not found:
+    if not latest:
         output.note("no dataset has a snapshot yet; to make one: slipway data build DATASET")
 
 
@@ -70,11 +71,11 @@ def history(dataset: Dataset, json: AsJson = False) -> None:
     """List the snapshots of a dataset, the latest last."""
     from slipway.assets.datasets.snapshots import pointer as snapshots
 
-    here = context.here()
-    found = snapshots.history(here.durable, _made(dataset, here))
+    context = command_context.current()
+    entries = snapshots.history(context.durable, _dataset_with_snapshot(dataset, context))
     if json:
-        return output.print_json(found)
-    for past in found:
+        return output.print_json(entries)
+    for past in entries:
         counts = (past.documents, "document"), (past.tokens, "token"), (past.shards, "shard")
         sizes = "  ".join(counted(number, noun) for number, noun in counts if number)
         print(f"~{past.ago}  {past.sha256[:12]}  {past.fault or sizes}")
@@ -94,17 +95,17 @@ def diff(
     from slipway.assets.datasets.snapshots.difference import difference
     from slipway.assets.datasets.snapshots.pointer import find
 
-    here = context.here()
-    name = _made(dataset, here)
-    before, after = (find(here.durable, name, each) for each in (old, new))
+    context = command_context.current()
+    name = _dataset_with_snapshot(dataset, context)
+    before, after = (find(context.durable, name, reference) for reference in (old, new))
     with output.progress("comparing"):
-        found = difference(before, after, here.durable)
+        changes = difference(before, after, context.durable)
     if json:
-        return output.print_json({"old": before.sha256, "new": after.sha256, **vars(found)})
+        return output.print_json({"old": before.sha256, "new": after.sha256, **vars(changes)})
     if before.sha256 == after.sha256:
         return print(f"both are snapshot {before.sha256[:12]}: nothing differs")
     print(f"{before.sha256[:12]} to {after.sha256[:12]}")
-    print("\n".join(data_lines.difference(found)))
+    print("\n".join(data_lines.difference(changes)))
 
 
 @verb(app, "slipway data inspect python-stdlib --reason near_duplicate --examples 10")
@@ -122,13 +123,13 @@ def inspect(
     from slipway.assets.datasets import inspection
     from slipway.assets.datasets.snapshots.pointer import find
 
-    here = context.here()
-    made = find(here.durable, _made(dataset, here), snapshot)
+    context = command_context.current()
+    selected = find(context.durable, _dataset_with_snapshot(dataset, context), snapshot)
     with output.progress("reading the documents table"):
-        found = inspection.inspect(here.durable, made, examples, reason)
+        report = inspection.inspect(context.durable, selected, examples, reason)
     if json:
-        return output.print_json(found)
-    print("\n".join(data_lines.inspection(found)))
+        return output.print_json(report)
+    print("\n".join(data_lines.inspection(report)))
 
 
 @verb(app, "slipway data takedown my-texts --url https://a.example/page --why 'its author asked for it'", changes=True)
@@ -174,17 +175,20 @@ def takedown(
     if what == TakedownSelection():
         raise ValueError("expected --url, --urls, --under or --document: what is to be taken down")
     doing = apply if apply is not None else not (urls or under)
-    here, name = context.here(), names.resolved(dataset, completion_names.datasets(""), "dataset recipe")
+    context = command_context.current()
+    name = names.resolved(dataset, completion_names.datasets(""), "dataset recipe")
     recipe = usable_with(recipes_folder(), "datasets", name).datasets[name]
-    with output.progress(f"looking for them in {name}") as shown, here.dagster() as instance:
+    with output.progress(f"looking for them in {name}") as progress_line, context.dagster() as instance:
         from slipway.operations import takedown as operation
 
-        asked = operation.TakedownRequest(what, why, context.who(changes=doing), near)
-        where = (recipe, here.tiers, here.tracking)
+        request = operation.TakedownRequest(what, why, command_context.actor(changes=doing), near)
+        where = (recipe, context.tiers, context.tracking)
         if doing:
-            report = operation.take_down(*where, instance, asked, lambda line: shown.update(f"{name}: {line}"))
+            report = operation.take_down(
+                *where, instance, request, lambda line: progress_line.update(f"{name}: {line}")
+            )
         else:
-            report = operation.outlook(*where, asked)
+            report = operation.outlook(*where, request)
     output.print_json(report) if json else print("\n".join(data_lines.takedown(report)))
 
 
@@ -214,10 +218,10 @@ def stage(
 
     part = SnapshotPart(node, tuple(nodes.split(","))) if nodes else WHOLE_SNAPSHOT
     sha256 = _sha256(snapshot)
-    with output.progress(f"staging {sha256[:12]}") as shown:
-        report = every(1.0, lambda progress: shown.update(f"staging {sha256[:12]}: {progress}"))
-        staged = staging.stage(sha256, origins or [str(context.here().durable)], to, report, part)
-    _tell(vars(staged), json)
+    with output.progress(f"staging {sha256[:12]}") as progress_line:
+        report = every(1.0, lambda progress: progress_line.update(f"staging {sha256[:12]}: {progress}"))
+        staged = staging.stage(sha256, origins or [str(command_context.current().durable)], to, report, part)
+    _print_fields(vars(staged), json)
 
 
 @verb(app, "slipway data replicate python-stdlib --to s3://bucket/slipway", changes=True)
@@ -237,8 +241,8 @@ def replicate(
 
     sha256 = _sha256(snapshot)
     with output.progress(f"replicating {sha256[:12]} to {to}"):
-        published = publishing.publish(sha256, durable or context.here().durable, to)
-    _tell(vars(published), json)
+        published = publishing.publish(sha256, durable or command_context.current().durable, to)
+    _print_fields(vars(published), json)
 
 
 @verb(app, "slipway data gc --keep 3 --apply", changes=True)
@@ -254,12 +258,12 @@ def gc(
     """
     from slipway.operations.garbage import collected
 
-    here = context.here()
-    with output.progress("looking for what nothing refers to") as shown:
-        found = collected(here.tiers, here.tracking, keep, hours, not apply, shown.update)
+    context = command_context.current()
+    with output.progress("looking for what nothing refers to") as progress_line:
+        garbage = collected(context.tiers, context.tracking, keep, hours, not apply, progress_line.update)
     if json:
-        return output.print_json({**vars(found), "applied": apply})
-    print(data_lines.garbage(found, apply))
+        return output.print_json({**vars(garbage), "applied": apply})
+    print(data_lines.garbage(garbage, apply))
 
 
 @verb(app, "slipway data scrub --rebuild", changes=True)
@@ -277,54 +281,60 @@ def scrub(
     from slipway.operations import scrub as scrubbing
     from slipway.trainer.base.progress import every
 
-    here = context.here()
-    with output.progress("reading the datasets again") as shown, here.dagster() as instance:
+    context = command_context.current()
+    with output.progress("reading the datasets again") as progress_line, context.dagster() as instance:
         from slipway.assets.datasets.assets import build as built
 
         recipes = usable().datasets if rebuild else None
-        report = every(1.0, lambda progress: shown.update(f"reading the datasets again: {progress}"))
-        found = scrubbing.scrubbed(
-            here.tiers, 0, 1, report, recipes, lambda recipe: built(recipe, here.tiers, instance, shown.update)
+        report = every(1.0, lambda progress: progress_line.update(f"reading the datasets again: {progress}"))
+        result = scrubbing.scrubbed(
+            context.tiers,
+            0,
+            1,
+            report,
+            recipes,
+            lambda recipe: built(recipe, context.tiers, instance, progress_line.update),
         )
     if json:
-        output.print_json(found)
+        output.print_json(result)
     else:
-        print(f"{counted(found.files, 'file')} of {bytes_in_words(found.bytes)} read, {len(found.damaged)} damaged")
-        for line in (*map(scrubbing.sentence, found.damaged), *(f"not read: {each}" for each in found.unread)):
+        print(f"{counted(result.files, 'file')} of {bytes_in_words(result.bytes)} read, {len(result.damaged)} damaged")
+        for line in (*map(scrubbing.sentence, result.damaged), *(f"not read: {problem}" for problem in result.unread)):
             print(line)
-    if found.lost or found.unread:
+    if result.lost or result.unread:
         raise typer.Exit(1)
 
 
-def _known(here: context.Workplace) -> list[str]:
+def _known(context: command_context.CommandContext) -> list[str]:
     """The datasets that have pointed at a snapshot."""
-    datasets = here.durable / "datasets"
+    datasets = context.durable / "datasets"
     return [name for name in listing.names_if_there(datasets) if (datasets / name / "history.journal").exists()]
 
 
-def _made(given: str, here: context.Workplace) -> str:
+def _dataset_with_snapshot(prefix: str, context: command_context.CommandContext) -> str:
     """The dataset with a snapshot that is meant. Raises ValueError, for a recipe's without one too."""
     from slipway.assets.datasets.snapshots.pointer import none_of
 
-    made, recipes = _known(here), completion_names.datasets(given)
-    if recipes and not any(name.startswith(given) for name in made):
-        raise none_of(names.resolved(given, recipes, "dataset"))
-    return names.resolved(given, made, "dataset")
+    datasets = _known(context)
+    recipes = completion_names.datasets(prefix)
+    if recipes and not any(name.startswith(prefix) for name in datasets):
+        raise none_of(names.resolved(prefix, recipes, "dataset"))
+    return names.resolved(prefix, datasets, "dataset")
 
 
-def _sha256(given: str) -> str:
+def _sha256(snapshot: str) -> str:
     """The snapshot that is meant: named in full, or as a dataset's present one. Raises ValueError."""
-    if len(given) == 64 and set(given) <= set("0123456789abcdef"):
-        return given
+    if len(snapshot) == 64 and set(snapshot) <= set("0123456789abcdef"):
+        return snapshot
     from slipway.assets.datasets.snapshots.pointer import current, none_of
 
-    here = context.here()
-    name = _made(given, here)
-    found = current(here.durable, name)
-    if found is None:
+    context = command_context.current()
+    name = _dataset_with_snapshot(snapshot, context)
+    sha256 = current(context.durable, name)
+    if sha256 is None:
         raise none_of(name)
-    return found
+    return sha256
 
 
-def _tell(fields: dict[str, object], json: bool) -> None:
+def _print_fields(fields: dict[str, object], json: bool) -> None:
     output.print_json(fields) if json else output.print_fields(fields)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import checkpoints, context, models, output
+from slipway.cli import checkpoints, command_context, models, output
 from slipway.cli.verbs import AsJson, verb
 
 if TYPE_CHECKING:
@@ -31,22 +31,23 @@ def export(
     As `slipway checkpoints export` does with the checkpoint of a training.
     """
     with output.progress("asking the registry"):
-        here, chosen = context.here(), models.chosen(model, version)
-    store, commit = _committed(here, chosen)
-    made = checkpoints.exported(here, store, commit, to, None, precision, int(file_gb * 1e9))
-    checkpoints.show_export(to, made, json)
+        context = command_context.current()
+        chosen = models.chosen(model, version)
+    store, commit = _committed(context, chosen)
+    manifest = checkpoints.exported(context, store, commit, to, None, precision, int(file_gb * 1e9))
+    checkpoints.show_export(to, manifest, json)
 
 
-def _committed(here: context.Workplace, chosen: "Version") -> "tuple[TrainingStore, Commit]":
+def _committed(context: command_context.CommandContext, chosen: "Version") -> "tuple[TrainingStore, Commit]":
     """The checkpoint of a version, as its training committed it. Raises ValueError where it is gone."""
-    store = here.stores(trials=True).get(chosen.training)
+    store = context.stores(trials=True).get(chosen.training)
     commits = store.commits() if store else []
-    found = next((commit for commit in commits if commit.manifest == chosen.manifest), None)
-    if store is None or found is None:
+    match = next((commit for commit in commits if commit.manifest == chosen.manifest), None)
+    if store is None or match is None:
         training = chosen.training or "none"
         gone = f"model {chosen.model}: version {chosen.number}: found no checkpoint {chosen.manifest[:12]}"
         raise ValueError(f"{gone} of its training ({training}), expected one that retention has kept")
-    return store, found
+    return store, match
 
 
 @verb(models.app, "slipway models gc --apply", section=SECTION, changes=True)
@@ -67,9 +68,10 @@ def gc(
     from slipway.operations.export_retention import ExportLimits, retain
     from slipway.recipes.load import load, recipes_folder
 
-    here, limits = context.here(), ExportLimits(versions=versions, hours=hours, days=days)
-    with output.progress("looking for what nothing loads") as shown:
-        retained = retain(here.tiers, load(recipes_folder()), limits, not apply, shown.update)
+    context = command_context.current()
+    limits = ExportLimits(versions=versions, hours=hours, days=days)
+    with output.progress("looking for what nothing loads") as progress_line:
+        retained = retain(context.tiers, load(recipes_folder()), limits, not apply, progress_line.update)
     if json:
         output.print_json({**dataclasses.asdict(retained), "applied": apply})
     else:

@@ -43,21 +43,21 @@ def evaluate(
     from slipway.assets.suites.generation import answers, generate, offline
 
     gate = models.gate_of(model)
-    held = gate.promotions.champion_version()
-    if version is None and held is None:
+    champion = gate.promotions.champion_version()
+    if version is None and champion is None:
         raise ValueError(f"model {gate.model}: it has no champion: name a version")
-    chosen = held if version is None and held else models.version_of(gate, version or 0)
+    chosen = champion if version is None and champion else models.version_of(gate, version or 0)
     folder = str(include.resolve()) if include else ""
-    asked = generate.Questions(tuple(task or offline.TASKS), examples, folder, hours)
-    with output.progress(f"version {chosen.number} answers") as shown:
-        measuring = dataclasses.replace(gate.measuring, say=shown.update)
-        found = Generating(measuring, gate.model).answer(chosen, asked)
+    questions = generate.Questions(tuple(task or offline.TASKS), examples, folder, hours)
+    with output.progress(f"version {chosen.number} answers") as progress_line:
+        measuring = dataclasses.replace(gate.measuring, say=progress_line.update)
+        results = Generating(measuring, gate.model).answer(chosen, questions)
     if json:
-        return output.print_json(found)
+        return output.print_json(results)
     rows = [
-        (each.task, each.examples, name, f"{value:.3f}", each.by)
-        for each in found
-        for name, value in each.metrics.items()
+        (result.task, result.examples, name, f"{value:.3f}", result.by)
+        for result in results
+        for name, value in result.metrics.items()
     ]
     output.print_table(("task", "examples", "metric", "mean", "by"), rows)
     output.note(f"each example: {gate.tiers.durable_path / answers.FOLDER / chosen.manifest}")

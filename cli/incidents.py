@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import context as command_context
-from slipway.cli import names, output
+from slipway.cli import command_context, names, output
 from slipway.cli.verbs import AsJson, Sections, verb
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ app = typer.Typer(cls=Sections, invoke_without_command=True, rich_markup_mode=No
 
 @app.callback()
 def incidents(
-    context: typer.Context,
+    typer_context: typer.Context,
     since: Annotated[
         str, typer.Option(metavar="TIME", help="All that happened since, such as 12h, 90m or 7d; not incidents alone.")
     ] = "",
@@ -32,19 +31,23 @@ def incidents(
     damaged checkpoints, faults of tiers, rejections; what waits for a person comes first, however old it is.
     Example: slipway incidents --since 12h --page morning.html
     """
-    if context.invoked_subcommand is not None:
+    if typer_context.invoked_subcommand is not None:
         return
-    here = command_context.here()
-    store = here.training(training) if training else None
+    context = command_context.current()
+    store = context.training(training) if training else None
     if since:
-        return _morning(here, names.seconds(since, "--since"), store, page, json)
+        return _daily_report(context, names.seconds(since, "--since"), store, page, json)
     if page is not None:
         raise ValueError("--page: found no --since, expected the time that the page is about, such as --since 12h")
-    _list(here, store, json)
+    _list(context, store, json)
 
 
-def _morning(
-    here: command_context.Workplace, seconds: float, store: "TrainingStore | None", page: Path | None, json: bool
+def _daily_report(
+    context: command_context.CommandContext,
+    seconds: float,
+    store: "TrainingStore | None",
+    page: Path | None,
+    json: bool,
 ) -> None:
     """Everything since so many seconds ago."""
     from slipway.resources.daily_report import page as pages
@@ -53,23 +56,23 @@ def _morning(
 
     now = time.time()
     with output.progress("reading the records"):
-        found = report(reading.read_facts(here.durable, now - seconds, now, store))
+        summary = report(reading.read_facts(context.durable, now - seconds, now, store))
     if page is not None:
-        pages.write(found, page)
+        pages.write(summary, page)
         output.note(f"the page is {page}")
     if json:
-        return output.print_json({**vars(found), "sentence": found.sentence})
-    print(text.digest(found))
+        return output.print_json({**vars(summary), "sentence": summary.sentence})
+    print(text.digest(summary))
 
 
-def _list(here: command_context.Workplace, store: "TrainingStore | None", json: bool) -> None:
+def _list(context: command_context.CommandContext, store: "TrainingStore | None", json: bool) -> None:
     """All incidents, a line each."""
     from slipway.resources.trainings import incident_reports
 
     with output.progress("reading the incidents"):
-        found = incident_reports.of_all([store] if store else here.stores().values())
+        reports = incident_reports.of_all([store] if store else context.stores().values())
     if json:
-        return output.print_json(found)
+        return output.print_json(reports)
     head = ("when", "incident", "nodes", "ranks", "seconds", "steps", "cause", "action", "state")
     output.print_table(
         head,
@@ -85,13 +88,13 @@ def _list(here: command_context.Workplace, store: "TrainingStore | None", json: 
                 i.action,
                 i.state,
             )
-            for i in found
+            for i in reports
         ],
     )
-    for each in found:
-        if each.todo:
-            print(f"{each.name} waits for a person: {each.todo}")
-    if not found:
+    for report in reports:
+        if report.todo:
+            print(f"{report.name} waits for a person: {report.todo}")
+    if not reports:
         output.note("there is no incident")
 
 
@@ -104,10 +107,10 @@ def show(
     from slipway.cli import names
     from slipway.resources.trainings import incident_reports
 
-    here = command_context.here()
+    context = command_context.current()
     with output.progress("reading the incidents"):
-        stores = here.stores()
-        known = {each.name: each for each in incident_reports.of_all(stores.values())}
+        stores = context.stores()
+        known = {entry.name: entry for entry in incident_reports.of_all(stores.values())}
     report = known[names.resolved(incident, known, "incident")]
     if json:
         return output.print_json(report)

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from slipway.cli import context, output
+from slipway.cli import command_context, output
 from slipway.cli.verbs import AsJson, VerbInterrupted, group, verb
 
 app = group("The instance on this machine.")
 SECTION = "Instance"
-ELSEWHERE = "a cluster's instance is installed by its chart"
+NOT_ON_CLUSTER = "a cluster's instance is installed by its chart"
 
 
 @verb(app, "SLIPWAY_HOME=/data/slipway slipway demo", section=SECTION)
@@ -21,11 +21,12 @@ def demo(
 
     From corpus to a champion that answers, through the daemon and its sensors; what is made already is not made again.
     """
-    home = context.here().embedded(ELSEWHERE)
+    home = command_context.current().embedded(NOT_ON_CLUSTER)
     from slipway.deploy.embedded.serve import port
     from slipway.recipes.load import load, recipes_folder
 
-    recipes, chosen = load(recipes_folder()), port()
+    recipes = load(recipes_folder())
+    chosen = port()
     from slipway.deploy.embedded import demo
 
     try:
@@ -41,7 +42,7 @@ def dev() -> None:
 
     The UI is on http://127.0.0.1:3000 (SLIPWAY_PORT). Trainings go on when it ends.
     """
-    home = context.here().embedded(ELSEWHERE)
+    home = command_context.current().embedded(NOT_ON_CLUSTER)
     from slipway.deploy.embedded.serve import port, serve
 
     port()
@@ -55,7 +56,7 @@ def up(json: AsJson = False) -> None:
 
     It returns when the UI answers on SLIPWAY_PORT (3000); `slipway down` ends it.
     """
-    home = context.here().embedded(ELSEWHERE)
+    home = command_context.current().embedded(NOT_ON_CLUSTER)
     from slipway.deploy.embedded import serve
 
     serve.port()
@@ -69,7 +70,7 @@ def up(json: AsJson = False) -> None:
 @verb(app, "slipway down", section=SECTION)
 def down() -> None:
     """End the instance; trainings go on without it."""
-    home = context.here().embedded(ELSEWHERE)
+    home = command_context.current().embedded(NOT_ON_CLUSTER)
     from slipway.deploy.embedded import jobs, serve
 
     with output.progress("ending the instance"):

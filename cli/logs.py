@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, names, output
+from slipway.cli import command_context, completion_names, names, output
 from slipway.cli.trainings import SECTION, Id
 from slipway.cli.verbs import AsJson, group, verb
 
@@ -39,22 +39,23 @@ def logs(
     """
     from slipway.resources.trainings import logs as training_logs
 
-    here = context.here()
-    store = here.training(training, lambda each: each.newest_claim() is not None, "started training")
+    context = command_context.current()
+    store = context.training(training, lambda candidate: candidate.newest_claim() is not None, "started training")
     begun = time.time() - names.seconds(since, "--since") if since else 0.0
-    followed, shown = training_logs.LogFollower(), False
+    followed = training_logs.LogFollower()
+    has_printed = False
     while True:
         last = not follow or store.read().over
-        sources = training_logs.sources(store, here.launcher, kilobytes * 1024, incarnation)
-        known = {each.node: each for each in sources}
+        sources = training_logs.sources(store, context.launcher, kilobytes * 1024, incarnation)
+        known = {source.node: source for source in sources}
         if node and node not in known:
             raise ValueError(f"node {node}: found no log of it, expected one of {', '.join(known) or '(none)'}")
-        chosen = [each for each in sources if node in ("", each.node)]
+        chosen = [source for source in sources if node in ("", source.node)]
         for line in training_logs.merged(followed.new(chosen, last) if follow else chosen, begun, rank, grep):
             print(_json(store.id, line) if json else _plain(line), flush=follow)
-            shown = True
+            has_printed = True
         if last:
-            return None if shown else output.note(f"{store.id}: no line of its logs is as it was asked for")
+            return None if has_printed else output.note(f"{store.id}: no line of its logs is as it was asked for")
         try:
             time.sleep(FOLLOW_SECONDS)
         except KeyboardInterrupt:

@@ -105,6 +105,6 @@ def _usage(error: TyperException) -> int:
         print(error.format_message())
         return USAGE
     command = context.command_path if context else "slipway"
-    said = error.format_message().rstrip(".")
-    print(f"slipway: {said}{' See' if said.endswith('?') else '; see'} `{command} --help`", file=sys.stderr)
+    message = error.format_message().rstrip(".")
+    print(f"slipway: {message}{' See' if message.endswith('?') else '; see'} `{command} --help`", file=sys.stderr)
     return USAGE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import context, output
+from slipway.cli import command_context, output
 from slipway.cli.verbs import group, verb
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def render() -> None:
 def _exporter(jobs: bool) -> "Iterator[PlatformExporter]":
     """The exporter of this place."""
     from slipway.operations.metrics.dagster import DagsterReader
-    from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+    from slipway.operations.metrics.serve import PlatformExporter, PlatformSources
 
-    here = context.here()
-    tiers = {"durable": here.durable}
-    if here.home is not None:
-        tiers["nvme"] = here.home.nodes
-    places = PlatformPlaces(here.durable, tiers, lambda: here.fleet, lambda: here.node_health)
-    with here.dagster() as storage:
-        yield PlatformExporter(places, DagsterReader(storage), jobs)
+    context = command_context.current()
+    tiers = {"durable": context.durable}
+    if context.home is not None:
+        tiers["nvme"] = context.home.nodes
+    sources = PlatformSources(context.durable, tiers, lambda: context.fleet, lambda: context.node_health)
+    with context.dagster() as storage:
+        yield PlatformExporter(sources, DagsterReader(storage), jobs)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import context, names, output
+from slipway.cli import command_context, names, output
 from slipway.cli.recipes import usable
 from slipway.cli.verbs import AsJson, group, verb
 
@@ -27,21 +27,21 @@ def list_(json: AsJson = False) -> None:
     from slipway.resources.promotions.promotion import Promotions
 
     with output.progress("asking the registry"):
-        here = context.here()
-        registry = _registry(here)
+        context = command_context.current()
+        registry = _registry(context)
         models = registry.models() if registry else []
         champions = {
-            model: Promotions(registry, here.durable, model).champion_version() for model in models if registry
+            model: Promotions(registry, context.durable, model).champion_version() for model in models if registry
         }
     if json:
-        return output.print_json([{"model": model, "champion": held} for model, held in champions.items()])
+        return output.print_json([{"model": model, "champion": champion} for model, champion in champions.items()])
     output.print_table(
         ("model", "champion", "training", "measured"),
         [
-            (model, held.number, held.tags.get("slipway.training", "-"), _measured(held.tags))
-            if held
+            (model, champion.number, champion.tags.get("slipway.training", "-"), _measured(champion.tags))
+            if champion
             else (model, "-", "-", "-")
-            for model, held in champions.items()
+            for model, champion in champions.items()
         ],
     )
     if not champions:
@@ -60,32 +60,30 @@ def show(
     from slipway.resources.mlflow.registry import CHAMPION
     from slipway.resources.promotions.promotion import Promotions
 
-    here = context.here()
-    name = _name(here, model)
+    context = command_context.current()
+    name = _name(context, model)
     with output.progress("asking the registry"):
-        registry = _registry(here)
+        registry = _registry(context)
         assert registry is not None
-        promotions = Promotions(registry, here.durable, name)
-        promoted, champion, pointed = (
-            promotions.history(),
-            promotions.champion_version(),
-            registry.aliased(name, CHAMPION),
-        )
+        promotions = Promotions(registry, context.durable, name)
+        promoted = promotions.history()
+        champion = promotions.champion_version()
+        pointed = registry.aliased(name, CHAMPION)
         versions = [version for version in registry.versions() if version.model == name]
-    versions.sort(key=lambda each: int(each.number))
-    standings = {each.number: _standing(here, each, promoted) for each in versions if each != champion}
+    versions.sort(key=lambda entry: int(entry.number))
+    standings = {entry.number: _outcome(context, entry, promoted) for entry in versions if entry != champion}
     if json:
-        shown = {"champion": champion, "versions": versions, "standings": standings, "promotions": promoted}
-        return output.print_json({"model": name, **shown})
+        document = {"champion": champion, "versions": versions, "standings": standings, "promotions": promoted}
+        return output.print_json({"model": name, **document})
     print(f"{name}: champion {f'version {champion.number}' if champion else 'none yet'}")
-    for number, words in standings.items():
-        print(f"version {number} {words}")
+    for number, outcome in standings.items():
+        print(f"version {number} {outcome}")
     for version in versions:
         print(f"\nversion {version.number}")
         output.print_fields({**dict(sorted(version.tags.items())), "source": version.source})
-    for each in promoted:
-        why = f", because {each.why}" if each.why else ""
-        print(f"\n{output.when(each.at)}: {_sentence(each)}, by {each.by}{why}")
+    for promotion in promoted:
+        why = f", because {promotion.why}" if promotion.why else ""
+        print(f"\n{output.when(promotion.at)}: {_sentence(promotion)}, by {promotion.by}{why}")
     if pointed != champion:
         where = f"to version {pointed.number}" if pointed else "away"
         truth = f"version {champion.number} was promoted last" if champion else "by the promotions there is no champion"
@@ -105,10 +103,10 @@ def promote(
     """
     with output.progress("asking the registry"):
         gate = gate_of(model)
-        found = version_of(gate, version)
+        registered = version_of(gate, version)
     with output.progress(f"judging version {version}"):
-        made = gate.promote(found, context.who(), why)
-    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
+        promotion = gate.promote(registered, command_context.actor(), why)
+    output.print_json(promotion) if json else print(f"{promotion.model}: {_sentence(promotion)}")
 
 
 @verb(app, "slipway models rollback slipway-tiny --why 'it repeats itself'", changes=True)
@@ -132,18 +130,18 @@ def rollback(
     if although_lost and version is None:
         raise typer.BadParameter("expected a VERSION beside --although-lost: nobody knows which one was before")
     with output.progress("asking the registry"):
-        here = context.here()
-        held = promotion.champion(here.durable, _name(here, model)) if version is None else None
-        chosen = version if version is not None else int(held.before or 0) if held else 0
+        context = command_context.current()
+        champion = promotion.champion(context.durable, _name(context, model)) if version is None else None
+        chosen = version if version is not None else int(champion.before or 0) if champion else 0
         if version is None and not chosen:
-            raise ValueError(f"model {_name(here, model)}: it has no former champion")
+            raise ValueError(f"model {_name(context, model)}: it has no former champion")
         gate = gate_of(model)
-        found = version_of(gate, chosen)
+        registered = version_of(gate, chosen)
         if although_lost:
-            gate.promotions.acknowledge_lost(context.who(), why)
+            gate.promotions.acknowledge_lost(command_context.actor(), why)
     with output.progress(f"verifying version {chosen}"):
-        made = gate.rollback(found, context.who(), why)
-    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
+        record = gate.rollback(registered, command_context.actor(), why)
+    output.print_json(record) if json else print(f"{record.model}: {_sentence(record)}")
 
 
 @verb(app, "slipway models demote slipway-tiny --why 'it leaks addresses'", changes=True)
@@ -160,10 +158,10 @@ def demote(
     from slipway.serving.records import ServingRecords
 
     gate = gate_of(model)
-    held = gate.promotions.champion()
-    made = gate.promotions.demote(context.who(), why)
-    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, held)
-    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}{traffic}")
+    champion = gate.promotions.champion()
+    record = gate.promotions.demote(command_context.actor(), why)
+    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, champion)
+    output.print_json(record) if json else print(f"{record.model}: {_sentence(record)}{traffic}")
 
 
 @verb(app, "slipway models approve slipway-tiny 3 --why 'read the samples'", changes=True)
@@ -180,8 +178,8 @@ def approve(
     from slipway.resources.promotions import promotion_holds
 
     gate = gate_of(model)
-    found = version_of(gate, version)
-    gate.promotions.approve(found, promotion_holds.Approval(not refuse, context.who(), why))
+    registered = version_of(gate, version)
+    gate.promotions.approve(registered, promotion_holds.Approval(not refuse, command_context.actor(), why))
     print(f"{gate.model}: version {version} is {'refused' if refuse else 'approved'}")
 
 
@@ -197,8 +195,8 @@ def freeze(
     from slipway.resources.promotions import promotion_holds
 
     gate = gate_of(model)
-    held = promotion_holds.set_freeze(gate.promotions.folder, context.who(), why)
-    print(f"{gate.model}: frozen by {held.by}: {held.why}")
+    record = promotion_holds.set_freeze(gate.promotions.folder, command_context.actor(), why)
+    print(f"{gate.model}: frozen by {record.by}: {record.why}")
 
 
 @verb(app, "slipway models thaw slipway-tiny", changes=True)
@@ -208,7 +206,7 @@ def thaw(model: Model) -> None:
     What passed meanwhile is promoted at the next tick.
     """
     gate = gate_of(model)
-    gate.promotions.thaw(context.who())
+    gate.promotions.thaw(command_context.actor())
     print(f"{gate.model}: it may be promoted again")
 
 
@@ -227,23 +225,24 @@ def card(
     from slipway.resources.promotions import model_record
 
     gate = gate_of(model)
-    held = gate.promotions.champion()
-    if version is None and held is None:
+    champion = gate.promotions.champion()
+    if version is None and champion is None:
         raise ValueError(f"model {gate.model}: it has no champion: name a version")
-    found = version_of(gate, version or int(held.version if held else 0))
-    made = model_record.read(gate.tiers.durable_path, gate.model, found.manifest)
-    if made is None:
-        raise ValueError(f"model {gate.model}: version {found.number} has no record: materialise its candidate")
-    known = [each for each in gate.promotions.history() if each.manifest == found.manifest]
-    print(cards.of(made, gate.promotions.judged(found.manifest), known), end="")
+    registered = version_of(gate, version or int(champion.version if champion else 0))
+    record = model_record.read(gate.tiers.durable_path, gate.model, registered.manifest)
+    if record is None:
+        raise ValueError(f"model {gate.model}: version {registered.number} has no record: materialise its candidate")
+    known = [promotion for promotion in gate.promotions.history() if promotion.manifest == registered.manifest]
+    print(cards.of(record, gate.promotions.judged(registered.manifest), known), end="")
 
 
-def _sentence(made: "Promotion") -> str:
-    if not made.version and made.before is None:
+def _sentence(promotion: "Promotion") -> str:
+    if not promotion.version and promotion.before is None:
         return "what was decided is not known"
-    if not made.version:
-        return f"version {made.before} is the champion no more"
-    return f"version {made.version} became champion{f', after version {made.before}' if made.before else ''}"
+    if not promotion.version:
+        return f"version {promotion.before} is the champion no more"
+    after = f", after version {promotion.before}" if promotion.before else ""
+    return f"version {promotion.version} became champion{after}"
 
 
 def chosen(model: str, version: int | None) -> "Version":
@@ -252,46 +251,48 @@ def chosen(model: str, version: int | None) -> "Version":
 
     if version is not None:
         return version_of(gate_of(model), version)
-    here = context.here()
-    name = _name(here, model)
-    held = champion_of(here.tiers, name)
-    if held is None:
+    context = command_context.current()
+    name = _name(context, model)
+    champion = champion_of(context.tiers, name)
+    if champion is None:
         raise ValueError(f"model {name}: it has no champion; give a VERSION, or promote one: slipway models promote")
-    return held
+    return champion
 
 
 def gate_of(model: str) -> "Gate":
     """What promotes the versions of the model that a name means. Raises ValueError."""
-    here = context.here()
-    name = _name(here, model)
+    context = command_context.current()
+    name = _name(context, model)
 
     from slipway.assets.measurement import Measuring
     from slipway.assets.promotion.gate import Gate
 
     recipes = usable()
-    measuring = Measuring(here.tiers, here.compute, output.note)
-    return Gate(measuring, here.tracking, name, recipes.trainings, recipes.suites)
+    measuring = Measuring(context.tiers, context.compute, output.note)
+    return Gate(measuring, context.tracking, name, recipes.trainings, recipes.suites)
 
 
 def version_of(gate: "Gate", number: int) -> "Version":
     """The version of the gate's model with this number. Raises ValueError that lists those that there are."""
-    found = gate.registry.version(gate.model, number)
-    if found is None:
+    version = gate.registry.version(gate.model, number)
+    if version is None:
         known = gate.registry.numbers(gate.model)
-        expected = f"expected one of {names.listed([str(each) for each in known])}" if known else "and it has none"
+        expected = (
+            f"expected one of {names.listed([str(existing) for existing in known])}" if known else "and it has none"
+        )
         raise ValueError(f"model {gate.model}: found no version {number}, {expected}")
-    return found
+    return version
 
 
-def _standing(here: context.Workplace, version: "Version", promoted: "Sequence[Promotion]") -> str:
+def _outcome(context: command_context.CommandContext, version: "Version", promoted: "Sequence[Promotion]") -> str:
     """What became of a version that is not the champion."""
     from slipway.assets.promotion import policy_checks
     from slipway.resources.promotions.promotion import held_back, judged
 
-    judgement = judged(here.durable, version.model, version.manifest)
+    judgement = judged(context.durable, version.model, version.manifest)
     rival = judgement.champion if judgement else ""
-    compared = next((each for each in reversed(promoted) if rival and each.manifest == rival), None)
-    return policy_checks.version_outcome(judgement, compared, held_back(here.durable, version.manifest))
+    compared = next((promotion for promotion in reversed(promoted) if rival and promotion.manifest == rival), None)
+    return policy_checks.version_outcome(judgement, compared, held_back(context.durable, version.manifest))
 
 
 def _measured(tags: "Mapping[str, str]") -> str:
@@ -300,7 +301,7 @@ def _measured(tags: "Mapping[str, str]") -> str:
     return f"{bits:.4g} bits per byte" if bits else f"loss {loss:.4g}" if loss else "-"
 
 
-def _name(here: context.Workplace, model: str) -> str:
+def _name(context: command_context.CommandContext, model: str) -> str:
     """The registered model that a name means. Raises ValueError that lists those that there are.
 
     Each has a folder on the durable tier from its registration on: a wrong name is refused before anything slow is
@@ -308,7 +309,7 @@ def _name(here: context.Workplace, model: str) -> str:
     """
     from slipway.resources.promotions import promotion
 
-    known = promotion.models(here.durable) if _has_registry(here) else []
+    known = promotion.models(context.durable) if _has_registry(context) else []
     try:
         return names.resolved(model, known, "model")
     except ValueError:
@@ -326,16 +327,16 @@ def _models_of_recipes() -> set[str]:
     from slipway.recipes.problems import InvalidRecipes
 
     with contextlib.suppress(InvalidRecipes, OSError):
-        return {each.registered_model for each in load(recipes_folder()).trainings.values()}
+        return {recipe.registered_model for recipe in load(recipes_folder()).trainings.values()}
     return set()
 
 
-def _registry(here: context.Workplace) -> "Registry | None":
+def _registry(context: command_context.CommandContext) -> "Registry | None":
     """The registry; None in a home where nothing has been tracked yet, so that looking there makes no database."""
     from slipway.resources.mlflow.registry import Registry
 
-    return Registry(here.tracking, here.durable) if _has_registry(here) else None
+    return Registry(context.tracking, context.durable) if _has_registry(context) else None
 
 
-def _has_registry(here: context.Workplace) -> bool:
-    return here.home is None or (here.home.root / "mlflow.db").exists()
+def _has_registry(context: command_context.CommandContext) -> bool:
+    return context.home is None or (context.home.root / "mlflow.db").exists()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, names, output
+from slipway.cli import command_context, completion_names, names, output
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base.units import MIB
 from slipway.trainer.preflight.arguments import expectation, size
@@ -27,22 +27,22 @@ Why = Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the nex
 Apply = Annotated[bool, typer.Option("--apply", help="Do it, and do not only say what would be done.")]
 
 
-def _size(given: str) -> str:
+def _size(text: str) -> str:
     """A size as a preflight takes it, or none. Raises BadParameter."""
-    return _read(size, given) if given else given
+    return _read(size, text) if text else text
 
 
-def _expectations(given: list[str] | None) -> list[str]:
+def _expectations(texts: list[str] | None) -> list[str]:
     """Expectations as a preflight takes them. Raises BadParameter."""
-    return [_read(expectation, each) for each in given or ()]
+    return [_read(expectation, text) for text in texts or ()]
 
 
-def _read(read: Callable[[str], object], given: str) -> str:
+def _read(read: Callable[[str], object], text: str) -> str:
     try:
-        read(given)
+        read(text)
     except argparse.ArgumentTypeError as error:
         raise typer.BadParameter(str(error)) from None
-    return given
+    return text
 
 
 @verb(app, "slipway nodes list", name="list")
@@ -50,15 +50,16 @@ def list_(json: AsJson = False) -> None:
     """List the nodes, and whether each can take work."""
     from slipway.resources.fleet.health.guarded import GuardedFleet
 
-    here = context.here()
-    door = here.node_health
+    context = command_context.current()
+    door = context.node_health
     with output.progress("asking the fleet"):
-        found, standings = GuardedFleet(here.fleet, door.register, door.rules).nodes(), door.register.newest()
+        nodes = GuardedFleet(context.fleet, door.register, door.rules).nodes()
+        standings = door.register.newest()
     standing = {
-        node.name: str(standings[node.name].standing) if node.name in standings else "healthy" for node in found
+        node.name: str(standings[node.name].standing) if node.name in standings else "healthy" for node in nodes
     }
     if json:
-        return output.print_json([{**vars(node), "standing": standing[node.name]} for node in found])
+        return output.print_json([{**vars(node), "standing": standing[node.name]} for node in nodes])
     output.print_table(
         ("node", "state", "standing", "since", "reason"),
         [
@@ -69,7 +70,7 @@ def list_(json: AsJson = False) -> None:
                 output.when(node.since),
                 node.reason,
             )
-            for node in found
+            for node in nodes
         ],
     )
 
@@ -77,12 +78,14 @@ def list_(json: AsJson = False) -> None:
 @verb(app, "slipway nodes show node-1")
 def show(node: Node, json: AsJson = False) -> None:
     """Show a node's history: transitions, and preflight verdicts."""
-    door, name = context.here().node_health, _full(node)
-    history, exemption = door.register.history(name), door.register.exemption(name)
+    door = command_context.current().node_health
+    name = _full(node)
+    history = door.register.history(name)
+    exemption = door.register.exemption(name)
     preflights = door.preflights.of(name)
     if json:
-        found = {"node": name, "transitions": history, "exemption": exemption, "preflights": preflights}
-        return output.print_json(found)
+        document = {"node": name, "transitions": history, "exemption": exemption, "preflights": preflights}
+        return output.print_json(document)
     if exemption:
         print(f"no process takes {name} out of service: {exemption.why} ({exemption.who})")
     if not history:
@@ -90,7 +93,7 @@ def show(node: Node, json: AsJson = False) -> None:
     else:
         _print_transitions(history)
     if preflights:
-        rows = [(output.when(each.at), each.verdict, each.faults, each.run[:8]) for each in preflights]
+        rows = [(output.when(result.at), result.verdict, result.faults, result.run[:8]) for result in preflights]
         output.print_table(("measured", "verdict", "faults", "run"), rows)
 
 
@@ -98,8 +101,13 @@ def _print_transitions(history: "list[NodeRecord]") -> None:
     output.print_table(
         ("when", "standing", "by", "why"),
         [
-            (output.when(each.at), f"{each.standing}{'' if each.applied else ' (dry run)'}", each.who, each.why)
-            for each in history
+            (
+                output.when(record.at),
+                f"{record.standing}{'' if record.applied else ' (dry run)'}",
+                record.who,
+                record.why,
+            )
+            for record in history
         ],
     )
 
@@ -141,14 +149,15 @@ def bisect(
     from slipway.resources.node_tasks.network import NetworkCheck
     from slipway.trainer.node_task import CollectiveTask
 
-    here = context.here()
-    suspects, peers = [_full(node) for node in nodes], [_full(node) for node in good or ()]
-    compute = None if here.home else here.compute
+    context = command_context.current()
+    suspects = [_full(node) for node in nodes]
+    peers = [_full(node) for node in good or ()]
+    compute = None if context.home else context.compute
     ranks, poll = (max(1, compute.gpus), compute.poll_seconds) if compute else (1, 0.5)
-    check = NetworkCheck(here.launcher, here.node_health, here.durable, ranks, poll)
+    check = NetworkCheck(context.launcher, context.node_health, context.durable, ranks, poll)
     task = CollectiveTask(largest * MIB, seconds)
     say = (lambda line: None) if json else print
-    state = check.bisect(uuid.uuid4().hex, suspects, peers, task, context.who(), say, expect)
+    state = check.bisect(uuid.uuid4().hex, suspects, peers, task, command_context.actor(), say, expect)
     if json:
         output.print_json({"bad": state.bad, "unresolved": state.unresolved, "good": state.good})
     elif state.bad:
@@ -168,11 +177,12 @@ def exempt(
     json: AsJson = False,
 ) -> None:
     """Keep every process from taking a node out of service."""
-    door, name = context.here().node_health, _full(node)
+    door = command_context.current().node_health
+    name = _full(node)
     if end:
         door.end_exemption(name)
     else:
-        door.exempt(name, context.who(), why)
+        door.exempt(name, command_context.actor(), why)
     if json:
         return output.print_json({"node": name, "exempt": not end})
     print(f"node {name}: {'it may be taken out of service again' if end else 'no process takes it out of service'}")
@@ -207,7 +217,7 @@ def preflight(
     place_to_measure = _there(folder or Path(tempfile.gettempdir()), "--folder")
     options = ["--folder", str(place_to_measure), "--disk-size", disk_size, "--seconds", str(seconds)]
     options += ["--largest", largest] if largest else []
-    options += [word for each in expect or () for word in ("--expect", each)]
+    options += [word for pair in expect or () for word in ("--expect", pair)]
     with output.progress("measuring"):
         code = main([*options, *(["--json"] if json else [])])
     raise typer.Exit(code)
@@ -219,7 +229,7 @@ def cordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> 
 
     What runs there runs on. Without --apply, only say what would be done.
     """
-    _tell(_cordon().cordon(_full(node), context.who(changes=apply), why, apply), json)
+    _print_act(_cordon().cordon(_full(node), command_context.actor(changes=apply), why, apply), json)
 
 
 @verb(app, "slipway nodes uncordon node-7 --why 'new GPU' --apply", changes=True)
@@ -228,7 +238,7 @@ def uncordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -
 
     Without --apply, only say what would be done.
     """
-    _tell(_cordon().uncordon(_full(node), context.who(changes=apply), why, apply), json)
+    _print_act(_cordon().uncordon(_full(node), command_context.actor(changes=apply), why, apply), json)
 
 
 @verb(app, "slipway nodes kill node-1", changes=True)
@@ -239,7 +249,7 @@ def kill(node: Node, json: AsJson = False) -> None:
     """
     from slipway.resources.fleet import embedded
 
-    home = context.here().embedded("a node of a cluster is taken out of service with slipway nodes cordon")
+    home = command_context.current().embedded("a node of a cluster is taken out of service with slipway nodes cordon")
     name = _full(node)
     killed = embedded.kill(home.nodes, name)
     if json:
@@ -275,16 +285,17 @@ def _there(folder: Path, option: str) -> Path:
     return folder
 
 
-def _full(given: str) -> str:
-    return names.resolved(given, [node.name for node in context.here().fleet.nodes()], "node")
+def _full(prefix: str) -> str:
+    return names.resolved(prefix, [node.name for node in command_context.current().fleet.nodes()], "node")
 
 
 def _set(node: str, standing: str, why: str, json: bool) -> None:
     """Put a node where a person wants it, and say so."""
     from slipway.resources.fleet.health.standing import Standing
 
-    door, name = context.here().node_health, _full(node)
-    record = door.set_by_hand(name, Standing(standing), context.who(), why)
+    door = command_context.current().node_health
+    name = _full(node)
+    record = door.set_by_hand(name, Standing(standing), command_context.actor(), why)
     if json:
         return output.print_json(record)
     dry = "" if record.applied else "; only on record, as compute.quarantine.apply is false in the platform's settings"
@@ -294,8 +305,8 @@ def _set(node: str, standing: str, why: str, json: bool) -> None:
 def _cordon() -> "Cordon":
     from slipway.resources.compute.cordon import of_platform
 
-    return of_platform(context.here().cluster("an embedded node is taken away with slipway nodes kill"))
+    return of_platform(command_context.current().cluster("an embedded node is taken away with slipway nodes kill"))
 
 
-def _tell(act: "Act", json: bool) -> None:
+def _print_act(act: "Act", json: bool) -> None:
     output.print_json(act) if json else print(act)

@@ -1,6 +1,6 @@
 """Notifications by hand: whether each address takes a message."""
 
-from slipway.cli import context, output
+from slipway.cli import command_context, output
 from slipway.cli.verbs import AsJson, group, verb
 
 app = group("Notifications: whom Slipway tells of incidents, and of what waits for a person.")
@@ -16,7 +16,7 @@ def test(json: AsJson = False) -> None:
 
     outcomes: dict[str, str] = {}
     with output.progress("sending to each address"):
-        outcomes.update(endpoints.trial_outcomes(context.here().notifications, context.who()))
+        outcomes.update(endpoints.trial_outcomes(command_context.current().notifications, command_context.actor()))
     if json:
         output.print_json(outcomes)
     else:

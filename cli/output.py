@@ -43,28 +43,31 @@ def when(seconds: float | None) -> str:
     return "-" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def note(words: str) -> None:
+def note(message: str) -> None:
     """Say something that is not the result."""
-    print(words, file=sys.stderr, flush=True)
+    print(message, file=sys.stderr, flush=True)
 
 
 class ProgressLine:
     """Says on standard error what a verb is doing, once that has taken a while."""
 
-    def __init__(self, words: str) -> None:
-        self._words, self._began, self._done = words, time.monotonic(), threading.Event()
-        self._terminal, self._shown = sys.stderr.isatty(), False
-        self._thread = threading.Thread(target=self._tell, daemon=True)
+    def __init__(self, message: str) -> None:
+        self._message = message
+        self._began = time.monotonic()
+        self._done = threading.Event()
+        self._terminal = sys.stderr.isatty()
+        self._printed = False
+        self._thread = threading.Thread(target=self._report, daemon=True)
 
-    def update(self, words: str) -> None:
+    def update(self, message: str) -> None:
         """What it is doing from now on."""
-        self._words = words
+        self._message = message
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         pause = PATIENCE_SECONDS
         while not self._done.wait(pause):
-            self._shown = True
-            line = f"{self._words} ({time.monotonic() - self._began:.0f} s)"
+            self._printed = True
+            line = f"{self._message} ({time.monotonic() - self._began:.0f} s)"
             print(f"\r\x1b[K{line}" if self._terminal else line, end="" if self._terminal else "\n", file=sys.stderr)
             sys.stderr.flush()
             pause = 1.0 if self._terminal else LINE_SECONDS
@@ -76,15 +79,15 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
-        if self._terminal and self._shown:
+        if self._terminal and self._printed:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def progress(words: str) -> Iterator[ProgressLine]:
+def progress(message: str) -> Iterator[ProgressLine]:
     """Within it, say what is being done once it has taken longer than `PATIENCE_SECONDS`."""
-    with ProgressLine(words) as shown:
-        yield shown
+    with ProgressLine(message) as progress_line:
+        yield progress_line
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, names, output
+from slipway.cli import command_context, completion_names, names, output
 from slipway.cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def check(
     from slipway.recipes.load import load, recipes_folder
     from slipway.recipes.problems import InvalidRecipes
 
-    def of_the_fleet(found: "Recipes") -> "Iterable[tuple[str, str, RecipeFault]]":
-        return slots.faults(context.here().fleet, found)
+    def of_the_fleet(loaded: "Recipes") -> "Iterable[tuple[str, str, RecipeFault]]":
+        return slots.faults(command_context.current().fleet, loaded)
 
     try:
         recipes = load(folder or recipes_folder(), further=None if folder else of_the_fleet)
@@ -43,18 +43,18 @@ def check(
         raise typer.Exit(1) from None
     known = [
         {"kind": kind, "name": name, "description": recipe.description}
-        for kind, each in (
+        for kind, row in (
             ("datasets", recipes.datasets),
             ("suites", recipes.suites),
             ("trainings", recipes.all_trainings),
             ("sweeps", recipes.sweeps),
         )
-        for name, recipe in each.items()
+        for name, recipe in row.items()
     ]
     if json:
         return output.print_json(known)
-    for each in known:
-        print(f"{each['kind']}/{each['name']}: {each['description']}")
+    for recipes_of_kind in known:
+        print(f"{recipes_of_kind['kind']}/{recipes_of_kind['name']}: {recipes_of_kind['description']}")
 
 
 def usable() -> "Recipes":
@@ -62,10 +62,10 @@ def usable() -> "Recipes":
     from slipway.recipes import usable as among
     from slipway.recipes.load import recipes_folder
 
-    found = among.usable(recipes_folder())
-    for each in found.broken:
-        output.note("\n".join((*each.problems, f"{each.kind}/{each.name} cannot be used; the others can")))
-    return found.recipes
+    selection = among.usable(recipes_folder())
+    for fault in selection.broken:
+        output.note("\n".join((*fault.problems, f"{fault.kind}/{fault.name} cannot be used; the others can")))
+    return selection.recipes
 
 
 @verb(app, "slipway recipes new training my-model")
@@ -112,12 +112,14 @@ def show(
         "sweep": recipes.sweeps,
     }
     chosen = [names.resolved(kind, KINDS, "kind of recipe")] if kind else KINDS
-    known = {name for each in chosen for name in kinds[each]}
+    known = {name for section in chosen for name in kinds[section]}
     name = names.resolved(recipe, known, "recipe")
-    found = {each: kinds[each][name].model_dump(mode="json") for each in chosen if name in kinds[each]}
+    documents = {section: kinds[section][name].model_dump(mode="json") for section in chosen if name in kinds[section]}
     if json:
-        return output.print_json(found)
+        return output.print_json(documents)
     print(
-        "---\n".join(f"# {each} {name}\n{yaml.safe_dump(value, sort_keys=False)}" for each, value in found.items()),
+        "---\n".join(
+            f"# {section} {name}\n{yaml.safe_dump(value, sort_keys=False)}" for section, value in documents.items()
+        ),
         end="",
     )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slipway.cli import context, models, names, output
+from slipway.cli import command_context, models, names, output
 from slipway.cli.models import Model
 from slipway.cli.verbs import AsJson, verb
 from slipway.trainer.base import regular_file
@@ -49,21 +49,23 @@ def serve(
         wishes.check("stop" if stop else "back" if back else "serve", version, percent)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    serving, by = _serving(), context.who()
-    with output.progress(f"asking for {model}") as shown:
+    serving = _serving()
+    actor = command_context.actor()
+    with output.progress(f"asking for {model}") as progress_line:
         if stop or back:
             name = names.resolved(model, serving.records.models(), "served model")
-            state = serving.stop(name, by, why) if stop else serving.back(name, by, why)
+            state = serving.stop(name, actor, why) if stop else serving.back(name, actor, why)
         else:
-            state = _serve(serving, model, version, percent, by, why)
-        shown.update(f"waiting for {state.model} to answer")
-        asked, state = state.number, serving.settle(state, SETTLE_SECONDS, serving.ensure)
-    if state.number != asked and state.desired is not None:
+            state = _serve(serving, model, version, percent, actor, why)
+        progress_line.update(f"waiting for {state.model} to answer")
+        wish = state.number
+        state = serving.settle(state, SETTLE_SECONDS, serving.ensure)
+    if state.number != wish and state.desired is not None:
         problem = f"{state.desired.by} has asked for something else meanwhile ({state.desired.why})"
         raise ValueError(f"model {state.model}: {problem}; look at it with: slipway models served")
     if json:
         return output.print_json(_served(serving.records, state.model))
-    _tell(serving.records, state)
+    _print_outcome(serving.records, state)
 
 
 @verb(models.app, "slipway models served", section=SECTION)
@@ -71,25 +73,25 @@ def served(json: AsJson = False) -> None:
     """Show which versions answer, and where."""
     from slipway.serving.records import ServingRecords
 
-    records = ServingRecords(context.here().durable)
+    records = ServingRecords(command_context.current().durable)
     models_served = [_served(records, model) for model in records.models()]
     if json:
         return output.print_json(models_served)
     rows = [
         (
-            each["model"],
+            entry["model"],
             share["version"],
             f"{share['share']:.0%}",
             ", ".join(filter(None, ("ready" if share["ready"] else "", share["note"]))),
-            each["url"],
+            entry["url"],
         )
-        for each in models_served
-        for share in each["shares"]
+        for entry in models_served
+        for share in entry["shares"]
     ]
     output.print_table(("model", "version", "share", "state", "url"), rows)
-    for each in models_served:
-        if each["problem"]:
-            output.note(f"{each['model']}: {each['problem']}")
+    for entry in models_served:
+        if entry["problem"]:
+            output.note(f"{entry['model']}: {entry['problem']}")
     if not models_served:
         output.note("no model is served; to serve one: slipway models serve MODEL")
 
@@ -109,17 +111,17 @@ def ask(
     from slipway.serving import client
     from slipway.serving.records import ServingRecords
 
-    records = ServingRecords(context.here().durable)
+    records = ServingRecords(command_context.current().durable)
     name = names.resolved(model, records.models(), "served model")
     answering = records.answering(name)
     if answering is None or not answering.shares:
         raise ValueError(f"model {name}: nothing answers; to serve it: slipway models serve {name}")
-    most = tokens or fitting(records.durable / answering.shares[0].version.folder)
-    given = {"model": name, "prompt": prompt, "max_tokens": most, "temperature": temperature}
+    max_tokens = tokens or fitting(records.durable / answering.shares[0].version.folder)
+    request = {"model": name, "prompt": prompt, "max_tokens": max_tokens, "temperature": temperature}
     if json:
-        return output.print_json(client.complete(answering.url, given))
+        return output.print_json(client.complete(answering.url, request))
     print(prompt, end="", flush=True)
-    for piece in client.stream(answering.url, given):
+    for piece in client.stream(answering.url, request):
         print(piece, end="", flush=True)
     print()
 
@@ -136,23 +138,24 @@ def fitting(export: "Path") -> int:
     return max(1, min(TOKENS, longest // 2))
 
 
-def _serve(serving: "Serving", model: str, version: int | None, percent: float, by: str, why: str) -> "ServedState":
+def _serve(serving: "Serving", model: str, version: int | None, percent: float, actor: str, why: str) -> "ServedState":
     from slipway.serving.records import SwitchPolicy
 
-    found = models.chosen(model, version)
-    return serving.serve(found, SwitchPolicy(share=percent / 100), version is None, by, why)
+    registered = models.chosen(model, version)
+    return serving.serve(registered, SwitchPolicy(share=percent / 100), version is None, actor, why)
 
 
 def _serving() -> "Serving":
     from slipway.assets.serving import Serving
 
-    here = context.here()
-    return Serving(here.tiers, here.compute, output.note)
+    context = command_context.current()
+    return Serving(context.tiers, context.compute, output.note)
 
 
 def _served(records: "ServingRecords", model: str) -> dict[str, Any]:
     """What is wanted of a model and what answers, as JSON has it."""
-    state, answering = records.state(model), records.answering(model)
+    state = records.state(model)
+    answering = records.answering(model)
     current = answering if answering is not None and answering.wish == state.number else None
     return {
         "model": model,
@@ -161,24 +164,25 @@ def _served(records: "ServingRecords", model: str) -> dict[str, Any]:
         "verdict": state.verdict,
         "url": current.url if current else "",
         "shares": [
-            {"version": each.version.named(model), "share": each.share, "ready": each.ready, "note": each.note}
-            for each in (current.shares if current else ())
+            {"version": share.version.named(model), "share": share.share, "ready": share.ready, "note": share.note}
+            for share in (current.shares if current else ())
         ],
         "problem": current.problem if current else "",
     }
 
 
-def _tell(records: "ServingRecords", state: "ServedState") -> None:
+def _print_outcome(records: "ServingRecords", state: "ServedState") -> None:
     """Say what came of a wish. Raises ValueError where it was refused."""
-    model, answering = state.model, records.answering(state.model)
+    model = state.model
+    answering = records.answering(state.model)
     if state.desired is None or state.desired.want == "stop":
         return print(f"{model}: nothing answers any more")
     version = state.desired.version
     assert version is not None
     if state.verdict is not None and state.verdict.outcome == "back":
         raise ValueError(f"{version.named(model)} does not answer: {state.verdict.why}")
-    if answering is None or answering.wish != state.number or not any(each.ready for each in answering.shares):
+    if answering is None or answering.wish != state.number or not any(entry.ready for entry in answering.shares):
         raise ValueError(f"{version.named(model)} is not ready yet; look at it with: slipway models served")
-    share = next((each.share for each in answering.shares if each.version == version), 0.0)
+    share = next((entry.share for entry in answering.shares if entry.version == version), 0.0)
     print(f"{version.named(model)} answers {share:.0%} of the requests at {answering.url}")
     print(f"try it in a browser: {answering.url}/, or: slipway models ask {model} 'def main('")

@@ -31,22 +31,26 @@ def simulate(
 
     The failures are those that Llama 3's training published; the costs are measured ones. Times are seconds.
     """
-    from slipway.operations.simulation import settings as given
+    from slipway.operations.simulation import settings as scenario_settings
     from slipway.operations.simulation import studies
     from slipway.operations.simulation.play import play
 
-    scenario = given.scenario(gpus, fields or [])
+    scenario = scenario_settings.scenario(gpus, fields or [])
     with output.progress("playing"):
         played = play(scenario, seed)
         best, daly = studies.best_interval(scenario, seed)
-        spares, better = studies.spares_needed(scenario, seed), studies.improvements(scenario, seed)
+        spares = studies.spares_needed(scenario, seed)
+        better = studies.improvements(scenario, seed)
     if json:
-        found = {"ettr": played.ettr, "best_interval": best, "daly_interval": daly, "spares_needed": spares}
-        return output.print_json({**found, **vars(played), "improvements": better})
+        summary = {"ettr": played.ettr, "best_interval": best, "daly_interval": daly, "spares_needed": spares}
+        return output.print_json({**summary, **vars(played), "improvements": better})
     output.print_fields(_fields(played, best, daly, spares))
     print()
     head = ("improvement", "effective time", "days gained")
-    output.print_table(head, [(each.change, f"{each.ettr:.2%}", f"{each.gained_days:+.2f}") for each in better])
+    output.print_table(
+        head,
+        [(improvement.change, f"{improvement.ettr:.2%}", f"{improvement.gained_days:+.2f}") for improvement in better],
+    )
 
 
 def _fields(played: "SimulatedTime", best: float, daly: float, spares: int) -> dict[str, object]:

@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
-from slipway.cli import context, output
+from slipway.cli import command_context, output
 from slipway.cli.recipes import usable
 from slipway.trainer.base.quantities import counted
 
@@ -11,42 +11,45 @@ if TYPE_CHECKING:
     from slipway.resources.trainings.store import TrainingStore
 
 
-def answer(here: context.Workplace, query: str, trials: bool, most: int, json: bool) -> None:
-    """Print what a query over all trainings' accounts gives, its first `most` rows."""
+def answer(context: command_context.CommandContext, query: str, trials: bool, max_rows: int, json: bool) -> None:
+    """Print what a query over all trainings' accounts gives, its first `max_rows` rows."""
     from slipway.resources.trainings import account_tables
 
     with output.progress("reading the ledgers"):
-        used = here.quotas.standings(time.time())
-        stores = here.stores(trials=trials).values()
-        names, rows, found = account_tables.ask(stores, query, here.prices, _owners(), used, most)
-    if found > most:
-        output.note(f"only the first {counted(most, 'row')} of the answer; for more: --rows")
+        used = context.quotas.standings(time.time())
+        stores = context.stores(trials=trials).values()
+        names, rows, row_count = account_tables.ask(stores, query, context.prices, _owners(), used, max_rows)
+    if row_count > max_rows:
+        output.note(f"only the first {counted(max_rows, 'row')} of the answer; for more: --rows")
     if json:
         return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
     output.print_table(names, [[_cell(value) for value in row] for row in rows])
     if not rows:
         output.note("the query found no row")
-    if here.prices is None and "money" in query.lower():
-        output.note(f"money is not known: {here.cost_settings} has no prices (docs/platform.md)")
+    if context.prices is None and "money" in query.lower():
+        output.note(f"money is not known: {context.cost_settings} has no prices (docs/platform.md)")
 
 
-def quotas(here: context.Workplace, json: bool) -> None:
+def quotas(context: command_context.CommandContext, json: bool) -> None:
     """Print how much each team has used of its quota."""
     with output.progress("reading the ledgers"):
-        used = here.quotas.standings(time.time())
+        used = context.quotas.standings(time.time())
     if json:
         return output.print_json(
             [
-                {"team": each.owner, "per": each.quota.per, "begins": str(each.begins), "ends": str(each.ends)}
-                | {"rank_hours": each.quota.rank_hours, "used": each.used, "remaining": each.remaining}
-                for each in used
+                {"team": usage.owner, "per": usage.quota.per, "begins": str(usage.begins), "ends": str(usage.ends)}
+                | {"rank_hours": usage.quota.rank_hours, "used": usage.used, "remaining": usage.remaining}
+                for usage in used
             ]
         )
-    rows = [(each.owner, each.quota.rank_hours, each.quota.per, each.used, each.remaining, each.ends) for each in used]
+    rows = [
+        (usage.owner, usage.quota.rank_hours, usage.quota.per, usage.used, usage.remaining, usage.ends)
+        for usage in used
+    ]
     head = ("team", "rank-hours", "per", "used", "left", "until, UTC")
     output.print_table(head, [[f"{cell:,.1f}" if isinstance(cell, float) else cell for cell in row] for row in rows])
     if not used:
-        output.note(f"no team has a quota: {here.cost_settings} names none under teams (docs/platform.md)")
+        output.note(f"no team has a quota: {context.cost_settings} names none under teams (docs/platform.md)")
 
 
 def _owners() -> dict[str, str]:
@@ -58,7 +61,7 @@ def _owners() -> dict[str, str]:
     except InvalidRecipes as error:
         output.note(f"no team is known, as the recipes cannot be read: {error}")
         return {}
-    return {name: each.owner for name, each in {**known.all_trainings, **known.sweeps}.items()}
+    return {name: recipe.owner for name, recipe in {**known.all_trainings, **known.sweeps}.items()}
 
 
 def _plain(value: object) -> object:
@@ -73,9 +76,9 @@ def account(store: "TrainingStore") -> dict[str, object] | None:
     """What the training's time was spent on, for a script; None before it was wanted."""
     from slipway.resources.trainings import accounts
 
-    if (found := accounts.of_if_any(store.folder)) is None:
+    if (record := accounts.of_if_any(store.folder)) is None:
         return None
-    spent, figures = found
+    spent, figures = record
     return {
         "wall_seconds": spent.wall,
         "seconds": spent.seconds,
@@ -89,8 +92,8 @@ def ettr(store: "TrainingStore") -> float | None:
     """The training's ETTR by Meta's definition; None before it was wanted."""
     from slipway.resources.trainings import accounts
 
-    found = accounts.of_if_any(store.folder)
-    return None if found is None else found[1].ettr_meta
+    record = accounts.of_if_any(store.folder)
+    return None if record is None else record[1].ettr_meta
 
 
 def fields(store: "TrainingStore") -> dict[str, object]:
@@ -98,16 +101,16 @@ def fields(store: "TrainingStore") -> dict[str, object]:
     from slipway.resources.trainings import accounts
     from slipway.trainer.record.accounting import buckets
 
-    found = accounts.of_if_any(store.folder)
-    if found is None or found[0].wall <= 0:
+    record = accounts.of_if_any(store.folder)
+    if record is None or record[0].wall <= 0:
         return {}
-    spent, figures = found
+    spent, figures = record
     seconds = spent.seconds
     ordered = sorted(seconds, key=lambda name: -seconds[name])
     parts = ", ".join(f"{buckets.TITLES[name]} {seconds[name] / spent.wall:.1%}" for name in ordered if seconds[name])
     shares = {"ETTR (Meta)": figures.ettr_meta, "ETTR (ByteDance)": figures.ettr_bytedance}
     shares |= {"goodput": figures.goodput, "MFU": figures.mfu}
-    lost = sum(each.seconds for each in spent.interruptions)
+    lost = sum(interruption.seconds for interruption in spent.interruptions)
     return {
         "time": f"{spent.wall:,.1f} s: {parts}",
         **{name: f"{share:.1%}" for name, share in shares.items() if share is not None},

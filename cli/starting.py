@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, names, output, trainings
+from slipway.cli import command_context, completion_names, names, output, trainings
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base.quantities import counted
 from slipway.trainer.config.profiles import PROFILES
@@ -71,22 +71,24 @@ def plan(
     recipes = assignments.load_with(folder.selected(), "trainings", chosen, fields or ())
     training = recipes.trainings.get(chosen)
     snapshot = _snapshot(training) if training else None
-    asked = planned(recipes, chosen, on, snapshot)
-    with output.progress(f"planning {chosen} on {counted(asked.question.ranks, 'rank')}"):
-        verdict = _verdict(asked.question, asked.room, recipes.trainings[chosen].storage)
-    nodes = asked.question.nodes
-    room = room_of(asked.room.nvme_bytes, verdict.host.nvme_spare, recipes.trainings[chosen].placement.nvme_gigabytes)
+    job_plan = planned(recipes, chosen, on, snapshot)
+    with output.progress(f"planning {chosen} on {counted(job_plan.question.ranks, 'rank')}"):
+        verdict = _verdict(job_plan.question, job_plan.room, recipes.trainings[chosen].storage)
+    nodes = job_plan.question.nodes
+    room = room_of(
+        job_plan.room.nvme_bytes, verdict.host.nvme_spare, recipes.trainings[chosen].placement.nvme_gigabytes
+    )
     shards = _shards(recipes, chosen, snapshot, gigabytes, room, nodes)
     fits = verdict.fits and not shards.problem
     warning = grace_warning(recipes.trainings[chosen], on, verdict.checkpoint.seconds["durable"])
     if json:
         output.print_json({**verdict.document(), "fits": fits, "staging": shards.document(), "warning": warning})
     else:
-        print("\n".join([*report(verdict, asked.room), *report_shards(shards, nodes)]))
+        print("\n".join([*report(verdict, job_plan.room), *report_shards(shards, nodes)]))
         if warning:
             output.note(warning)
-        if snapshot is None and asked.question.data.classes:
-            output.note(f"{asked.question.data.classes:,} classes are counted, as the dataset has no snapshot yet")
+        if snapshot is None and job_plan.question.data.classes:
+            output.note(f"{job_plan.question.data.classes:,} classes are counted, as the dataset has no snapshot yet")
     raise typer.Exit(0 if fits else 1)
 
 
@@ -104,7 +106,7 @@ def _shards(
 
 def _snapshot(training: "ModelRecipe") -> "Snapshot | None":
     """The present snapshot of the training's datasets; None before there is one, and where it cannot be read."""
-    durable = context.here().durable
+    durable = command_context.current().durable
     if not (durable / "datasets").is_dir():
         return None
     from slipway.assets import training_data
@@ -117,8 +119,8 @@ def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVer
     from slipway.trainer.plan.asking import ask
     from slipway.trainer.plan.verdict import judge, suggestions_for
 
-    def measured(asked: "Question") -> "Sequence[StageMeasure]":
-        return ask(asked, _cache())
+    def measured(candidate: "Question") -> "Sequence[StageMeasure]":
+        return ask(candidate, _cache())
 
     verdict = judge(question, measured(question), room, storage)
     if verdict.fits:
@@ -147,15 +149,17 @@ def run(
     """
     from slipway.recipes import assignments, folder
 
-    here, chosen = context.here(), _named(recipe)
+    context = command_context.current()
+    chosen = _named(recipe)
     known = assignments.load_with(folder.selected(), "trainings", chosen, fields or ()).all_trainings
     with output.progress(f"starting {chosen}"):
         from slipway.assets.training_commands import start
         from slipway.resources.trainings.foreground import begin
 
-        store = start(known[chosen], here.tiers, here.tracking, context.who(), again, fields or ())
-        waiting = begin(here.control, store, context.who())
-    claim, ended = store.newest_claim(), store.exit()
+        store = start(known[chosen], context.tiers, context.tracking, command_context.actor(), again, fields or ())
+        waiting = begin(context.control, store, command_context.actor())
+    claim = store.newest_claim()
+    ended = store.exit()
     if json:
         output.print_json({"training": store.id, "waiting": waiting, "nodes": claim.nodes if claim else ()})
     elif ended is not None and ended.outcome == "succeeded":
@@ -164,11 +168,11 @@ def run(
         on = f" on {', '.join(claim.nodes)}" if claim else ""
         print(f"{store.id} is started{on}" if not waiting else f"{store.id} waits: {waiting}")
     if watch:
-        trainings.follow(here, store, bring=True)
+        trainings.follow(context, store, bring=True)
 
 
-def _named(given: str) -> str:
+def _named(prefix: str) -> str:
     """The training recipe that a name means, by the files in its folder. Raises ValueError."""
-    if given not in completion_names.training_recipes("") and given in completion_names.sweep_recipes(""):
-        raise ValueError(f"training recipe {given}: found a sweep; to start it: slipway sweeps start {given}")
-    return names.resolved(given, completion_names.training_recipes(""), "training recipe")
+    if prefix not in completion_names.training_recipes("") and prefix in completion_names.sweep_recipes(""):
+        raise ValueError(f"training recipe {prefix}: found a sweep; to start it: slipway sweeps start {prefix}")
+    return names.resolved(prefix, completion_names.training_recipes(""), "training recipe")

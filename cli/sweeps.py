@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slipway.cli import completion_names, context, names, output
+from slipway.cli import command_context, completion_names, names, output
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base import field_changes
 from slipway.trainer.base.quantities import counted
@@ -44,31 +44,34 @@ def start(
     from slipway.recipes.usable import usable_with
 
     chosen = names.resolved(recipe, completion_names.sweep_recipes(""), "sweep recipe")
-    here, known = context.here(), usable_with(recipes_folder(), "sweeps", chosen)
+    context = command_context.current()
+    known = usable_with(recipes_folder(), "sweeps", chosen)
     searched = known.sweeps[chosen]
-    _, store = begun_sweep(searched, known.trainings[searched.training], here.tiers, here.control.fleet, here.tracking)
+    _, store = begun_sweep(
+        searched, known.trainings[searched.training], context.tiers, context.control.fleet, context.tracking
+    )
     state = store.state()
     assert state is not None
     if json:
-        return output.print_json({"sweep": store.sweep, "state": _standing(state), "trials": len(state.trials)})
-    said = f"has begun: {RUNS}" if not state.trials else f"is {_standing(state)}"
-    print(f"{store.sweep} {said}")
+        return output.print_json({"sweep": store.sweep, "state": _state_name(state), "trials": len(state.trials)})
+    message = f"has begun: {RUNS}" if not state.trials else f"is {_state_name(state)}"
+    print(f"{store.sweep} {message}")
 
 
 @verb(app, "slipway sweeps list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the sweeps, with the best trial of each."""
-    found = {id: store.state() for id, store in _stores(context.here()).items()}
+    states = {id: store.state() for id, store in _stores(command_context.current()).items()}
     rows = [
         {
             "sweep": id,
-            "state": _standing(state),
+            "state": _state_name(state),
             "trials": len(state.trials),
             "of": state.planned,
             "best_trial": state.best.number if state.best else None,
             "best_value": state.best.value if state.best else None,
         }
-        for id, state in found.items()
+        for id, state in states.items()
         if state is not None
     ]
     if json:
@@ -81,8 +84,8 @@ def list_(json: AsJson = False) -> None:
                 row["sweep"],
                 row["state"],
                 f"{row['trials']}/{row['of']}",
-                _shown(row["best_trial"]),
-                _shown(row["best_value"]),
+                _cell(row["best_trial"]),
+                _cell(row["best_value"]),
             )
             for row in rows
         ],
@@ -109,18 +112,18 @@ def show(
 
     store, state = _opened(sweep)
     with output.progress(f"reading {store.sweep}"):
-        made = report_file.report_of(store, state)
+        report = report_file.report_of(store, state)
     if html is not None:
         from slipway.assets.sweeps.report import page
         from slipway.trainer.base import atomic
 
         with output.progress(f"drawing {store.sweep}"):
-            atomic.replace(html, page.html(made).encode())
+            atomic.replace(html, page.html(report).encode())
         output.note(f"the report of {store.sweep} is in {html}")
         return
     if json:
-        return output.print_json(made)
-    print(text.markdown(made), end="")
+        return output.print_json(report)
+    print(text.markdown(report), end="")
 
 
 @verb(app, "slipway sweeps export tiny-dec tiny-decoder.journal")
@@ -149,7 +152,7 @@ def pause(sweep: Id, why: Why = "paused by hand") -> None:
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    steering.pause(store, context.who(), why)
+    steering.pause(store, command_context.actor(), why)
     print(f"{store.sweep} is to pause: {BEGINS}")
 
 
@@ -162,7 +165,7 @@ def resume(sweep: Id, why: Why = "resumed by hand") -> None:
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    steering.resume(store, context.who(), why)
+    steering.resume(store, command_context.actor(), why)
     print(f"{store.sweep} is to go on: {BEGINS}")
 
 
@@ -175,7 +178,7 @@ def stop(sweep: Id, why: Why = "stopped by hand") -> None:
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    steering.stop(store, context.who(), why)
+    steering.stop(store, command_context.actor(), why)
     print(f"{store.sweep} is to stop: {BEGINS}")
 
 
@@ -193,7 +196,7 @@ def add(
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    _say_changes(store, steering.add(store, trials, context.who(), why), json)
+    _say_changes(store, steering.add(store, trials, command_context.actor(), why), json)
 
 
 @verb(app, "slipway sweeps set tiny-dec parallel=8 limits.retries=2", name="set", changes=True)
@@ -211,7 +214,7 @@ def set_(
     from slipway.assets.sweeps import steering
 
     store = _store(sweep)
-    _say_changes(store, steering.spend(store, fields, context.who(), why), json)
+    _say_changes(store, steering.spend(store, fields, command_context.actor(), why), json)
 
 
 def _say_changes(store: "SweepStore", changed: "dict[str, tuple[Any, Any]]", json: bool) -> None:
@@ -221,30 +224,30 @@ def _say_changes(store: "SweepStore", changed: "dict[str, tuple[Any, Any]]", jso
         print(f"{store.sweep} {name}: {field_changes.change(old, new)}; {BEGINS}")
 
 
-def _store(given: str) -> "SweepStore":
+def _store(prefix: str) -> "SweepStore":
     """The sweep that a name means. Raises ValueError."""
-    stores = _stores(context.here())
-    return stores[names.resolved(given, stores, "sweep")]
+    stores = _stores(command_context.current())
+    return stores[names.resolved(prefix, stores, "sweep")]
 
 
-def _opened(given: str) -> "tuple[SweepStore, SweepState]":
+def _opened(prefix: str) -> "tuple[SweepStore, SweepState]":
     """The sweep that a name means, with its state. Raises ValueError, also for one that was not opened yet."""
-    store = _store(given)
+    store = _store(prefix)
     state = store.state()
     if state is None:
         raise ValueError(f"sweep {store.sweep}: it has not been opened yet")
     return store, state
 
 
-def _stores(here: context.Workplace) -> "dict[str, SweepStore]":
+def _stores(context: command_context.CommandContext) -> "dict[str, SweepStore]":
     from slipway.assets.sweeps.store import sweeps
 
-    return {store.sweep: store for store in sweeps(here.durable / "sweeps")}
+    return {store.sweep: store for store in sweeps(context.durable / "sweeps")}
 
 
-def _standing(state: "SweepState") -> str:
+def _state_name(state: "SweepState") -> str:
     return state.closed.outcome if state.closed else "paused" if state.pause else "open"
 
 
-def _shown(value: object) -> str:
+def _cell(value: object) -> str:
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli import completion_names, context, output, spent
+from slipway.cli import command_context, completion_names, output, spent
 from slipway.cli.verbs import AsJson, group, verb
 from slipway.trainer.base import field_changes
 
@@ -28,7 +28,7 @@ def quotas(json: AsJson = False) -> None:
 
     A team without any left starts no further training until then; what has begun goes on.
     """
-    spent.quotas(context.here(), json)
+    spent.quotas(command_context.current(), json)
 
 
 @verb(app, "slipway ls --json", section=SECTION)
@@ -49,35 +49,35 @@ def ls(
     """
     from slipway.resources.trainings.status import summary
 
-    here = context.here()
+    context = command_context.current()
     if sql:
-        return spent.answer(here, sql, everything, rows, json)
+        return spent.answer(context, sql, everything, rows, json)
     with output.progress("reading the trainings"):
-        stores = here.stores(trials=everything)
-        found = [summary(store, here.launcher) for store in stores.values()]
-        shown = [each for each in found if everything or each.state != "offered"]
-        ettr = {each.id: spent.ettr(stores[each.id]) for each in shown}
+        stores = context.stores(trials=everything)
+        summaries = [summary(store, context.launcher) for store in stores.values()]
+        listed = [entry for entry in summaries if everything or entry.state != "offered"]
+        ettr = {entry.id: spent.ettr(stores[entry.id]) for entry in listed}
     if json:
-        return output.print_json([{**vars(each), "ettr": ettr[each.id]} for each in shown])
+        return output.print_json([{**vars(entry), "ettr": ettr[entry.id]} for entry in listed])
     head = ("training", "state", "step", "checkpoint", "ETTR", "wanted", "since", "why")
     output.print_table(
         head,
         [
             (
-                each.id,
-                each.state,
-                f"{each.step}/{each.steps}" if each.steps else each.step,
-                each.checkpoint or "-",
-                "-" if (share := ettr[each.id]) is None else f"{share:.1%}",
-                each.wanted or "-",
-                output.when(each.since),
-                each.why,
+                entry.id,
+                entry.state,
+                f"{entry.step}/{entry.steps}" if entry.steps else entry.step,
+                entry.checkpoint or "-",
+                "-" if (share := ettr[entry.id]) is None else f"{share:.1%}",
+                entry.wanted or "-",
+                output.when(entry.since),
+                entry.why,
             )
-            for each in shown
+            for entry in listed
         ],
     )
-    if not shown:
-        output.note(_none(len(found)))
+    if not listed:
+        output.note(_none(len(summaries)))
 
 
 @verb(app, "slipway show tiny-dec", section=SECTION)
@@ -86,22 +86,24 @@ def show(training: Id, json: AsJson = False) -> None:
     from slipway.resources.trainings import incident_reports, updates
     from slipway.resources.trainings.status import summary
 
-    here = context.here()
-    store = here.training(training)
+    context = command_context.current()
+    store = context.training(training)
     incidents = incident_reports.of_all([store])
-    specification, found = store.specification(), summary(store, here.launcher)
-    changes, branch = updates.known(store.folder), specification.branch
-    left_out = _left_out(here, specification.snapshot)
+    specification = store.specification()
+    status = summary(store, context.launcher)
+    changes = updates.known(store.folder)
+    branch = specification.branch
+    left_out = _left_out(context, specification.snapshot)
     if json:
         return output.print_json(
             {
-                **vars(found),
+                **vars(status),
                 "recipe": specification.recipe,
                 "snapshot": specification.snapshot,
                 "held_out": left_out,
                 "numbers": specification.identity_config,
                 "origin": store.run_policy().origin,
-                "changes": [{**vars(each), "state": each.state} for each in changes],
+                "changes": [{**vars(entry), "state": entry.state} for entry in changes],
                 "folder": store.folder,
                 "checkpoints": [{"step": commit.step, "manifest": commit.manifest} for commit in store.commits()],
                 "incidents": incidents,
@@ -109,15 +111,15 @@ def show(training: Id, json: AsJson = False) -> None:
             }
         )
     fields = {
-        "training": found.id,
+        "training": status.id,
         "recipe": specification.recipe,
         "snapshot": specification.snapshot,
-        "state": f"{found.state} since {output.when(found.since)}",
-        "step": f"{found.step} of {found.steps}" if found.steps else found.step,
-        "wanted": found.wanted or "not yet",
-        "why": found.why or "-",
-        "incarnation": found.incarnation,
-        "nodes": ", ".join(found.nodes) or "-",
+        "state": f"{status.state} since {output.when(status.since)}",
+        "step": f"{status.step} of {status.steps}" if status.steps else status.step,
+        "wanted": status.wanted or "not yet",
+        "why": status.why or "-",
+        "incarnation": status.incarnation,
+        "nodes": ", ".join(status.nodes) or "-",
         "checkpoints": ", ".join(str(commit.step) for commit in store.commits()) or "none",
         "folder": store.folder,
         **({"continues": f"{branch.training}@{branch.step}"} if branch else {}),
@@ -130,17 +132,20 @@ def show(training: Id, json: AsJson = False) -> None:
     for change in changes:
         pairs = field_changes.changes(change.pairs)
         print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
-    for each in incidents:
-        print(f"incident {each.id} {output.when(each.at)}: {incident_reports.headline(each)}; {each.state}")
+    for incident in incidents:
+        print(
+            f"incident {incident.id} {output.when(incident.at)}: {incident_reports.headline(incident)}; "
+            f"{incident.state}"
+        )
 
 
-def _left_out(here: context.Workplace, snapshot: str) -> str:
+def _left_out(context: command_context.CommandContext, snapshot: str) -> str:
     """Which validation documents a snapshot is without, in a sentence; empty for none, or without its manifest."""
     from slipway.assets import holdout_filter
     from slipway.trainer.data import snapshots
 
     try:
-        return holdout_filter.sentence(snapshots.read(here.durable, snapshot))
+        return holdout_filter.sentence(snapshots.read(context.durable, snapshot))
     except ValueError:
         return ""
 
@@ -148,11 +153,11 @@ def _left_out(here: context.Workplace, snapshot: str) -> str:
 @verb(app, "slipway watch tiny-dec", section=SECTION)
 def watch(training: Id) -> None:
     """Follow a training until it ends; Ctrl-C leaves it running."""
-    here = context.here()
-    follow(here, here.training(training, _begun, "started training"))
+    context = command_context.current()
+    follow(context, context.training(training, _begun, "started training"))
 
 
-def follow(here: context.Workplace, store: "TrainingStore", bring: bool = False) -> None:
+def follow(context: command_context.CommandContext, store: "TrainingStore", bring: bool = False) -> None:
     """Print what happens to a training until it has ended, or is wanted no more and has.
 
     With `bring`, also take the steps that are due to it, as an instance would. Raises ValueError when it failed.
@@ -160,7 +165,7 @@ def follow(here: context.Workplace, store: "TrainingStore", bring: bool = False)
     from slipway.resources.trainings.foreground import until_ended
 
     try:
-        for line in until_ended(store, here.control if bring else None, context.who() if bring else ""):
+        for line in until_ended(store, context.control if bring else None, command_context.actor() if bring else ""):
             print(line, flush=True)
     except KeyboardInterrupt:
         output.note(f"\n{store.id} goes on; to stop it: slipway stop {store.id}")
@@ -200,13 +205,13 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
     """
     from slipway.resources.trainings import foreground
 
-    here = context.here()
-    store = here.training(training, _is_down, "stopped training")
-    if store.id not in here.stores(trials=False):
+    context = command_context.current()
+    store = context.training(training, _is_down, "stopped training")
+    if store.id not in context.stores(trials=False):
         raise ValueError(f"trial {store.id}: found a trial, expected a training: its sweep starts it again by itself")
-    foreground.resume(here.trainings, store, context.who(), why)
+    foreground.resume(context.trainings, store, command_context.actor(), why)
     with output.progress(f"starting {store.id}"):
-        waiting = foreground.begin(here.control, store, context.who())
+        waiting = foreground.begin(context.control, store, command_context.actor())
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
 
 
@@ -224,29 +229,29 @@ def rm(
     """
     from slipway.operations import deleting
 
-    here = context.here()
-    store = here.training(training, lambda each: each.read().over, "training that has ended")
-    if store.id not in here.stores(trials=False):
+    context = command_context.current()
+    store = context.training(training, lambda candidate: candidate.read().over, "training that has ended")
+    if store.id not in context.stores(trials=False):
         raise ValueError(
             f"trial {store.id}: found a trial, expected a training: its sweep removes what it needs no more"
         )
-    asked = here.trainings, store, here.tiers, here.tracking
+    arguments = context.trainings, store, context.tiers, context.tracking
     with output.progress(f"looking at what refers to {store.id}"):
-        found = deleting.delete(*asked, context.who(), why) if apply else deleting.outlook(*asked)
+        deletion = deleting.delete(*arguments, command_context.actor(), why) if apply else deleting.outlook(*arguments)
     if json:
-        return output.print_json({**vars(found), "applied": apply})
-    print(f"{store.id}: {found.sentence()}" if apply else f"{store.id}: with --apply, {found.sentence()}")
+        return output.print_json({**vars(deletion), "applied": apply})
+    print(f"{store.id}: {deletion.sentence()}" if apply else f"{store.id}: with --apply, {deletion.sentence()}")
 
 
-def _stop(given: str, why: str) -> None:
+def _stop(prefix: str, why: str) -> None:
     from slipway.resources.trainings import foreground
 
-    here = context.here()
-    store = here.training(given, lambda each: each.read().unfinished, "running training")
+    context = command_context.current()
+    store = context.training(prefix, lambda candidate: candidate.read().unfinished, "running training")
     if warning := foreground.grace_warning(store):
         output.note(warning)
     with output.progress(f"stopping {store.id}: its job saves a last checkpoint"):
-        step = foreground.stop(here.control, store, context.who(), why)
+        step = foreground.stop(context.control, store, command_context.actor(), why)
     print(f"{store.id} is stopped at step {step}; to go on: slipway resume {store.id}")
 
 

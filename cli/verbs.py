@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 from typer.core import TyperGroup
 
-from slipway.cli import context
+from slipway.cli import command_context
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -52,17 +52,17 @@ def verb(
     or with `--dry-run`, where it has that option, such a verb only looks.
     """
     declare = app.command(name or None, epilog=f"{EXAMPLE}{example}", rich_help_panel=section)
-    return (lambda function: declare(_asking(function))) if changes else declare
+    return (lambda function: declare(_operators_only(function))) if changes else declare
 
 
-def _asking(function: Function) -> Function:
+def _operators_only(function: Function) -> Function:
     """The function, refused to a person who may only look."""
 
     @functools.wraps(function)
-    def asked(*arguments: Any, **options: Any) -> Any:
+    def guarded(*arguments: Any, **options: Any) -> Any:
         if options.get("apply", True) and not options.get("dry_run", False):
-            context.who()
+            command_context.actor()
         return function(*arguments, **options)
 
-    asked.changes_the_platform = True  # type: ignore[attr-defined]
-    return cast(Function, asked)
+    guarded.changes_the_platform = True  # type: ignore[attr-defined]
+    return cast(Function, guarded)

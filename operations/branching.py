@@ -59,10 +59,11 @@ def branch_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the checkpoint cannot be continued so."""
         training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
-        root, by = all_trainings(tiers), identity.of_run(context.run)
-        asked = (config.fields, {recipe.name: recipe}, by, config.name, compute.revision)
+        root = all_trainings(tiers)
+        actor = identity.of_run(context.run)
+        arguments = (config.fields, {recipe.name: recipe}, actor, config.name, compute.revision)
         try:
-            store = training_commands.branch(root, root.store(training), step, *asked)
+            store = training_commands.branch(root, root.store(training), step, *arguments)
         except ValueError as error:
             raise dg.Failure(str(error)) from error
         context.log.info(f"{store.id} continues {training}@{step}; the job watch starts it")
@@ -90,7 +91,8 @@ def replay_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         """Raises Failure with what differs, or why the steps cannot be done again."""
         training, step = keys.parse_checkpoint_partition(about(context, "checkpoint"))
-        store, paths = all_trainings(tiers).store(training), compute.control(tiers).paths
+        store = all_trainings(tiers).store(training)
+        paths = compute.control(tiers).paths
         with tempfile.TemporaryFile("w+") as printed:
             try:
                 changes = assignments.parsed(config.fields)
@@ -99,11 +101,11 @@ def replay_job(recipe: TrainingRecipe) -> dg.JobDefinition:
             except ValueError as error:
                 raise dg.Failure(str(error)) from error
             printed.seek(0)
-            found = printed.read().strip()
-        context.log.info(found)
+            text = printed.read().strip()
+        context.log.info(text)
         if code not in VERDICTS:
-            raise dg.Failure(found)
-        return dg.Output(None, metadata={"verdict": VERDICTS[code], "found": found})
+            raise dg.Failure(text)
+        return dg.Output(None, metadata={"verdict": VERDICTS[code], "found": text})
 
     @dg.job(
         name=f"{lane}_replay",
@@ -125,13 +127,15 @@ def update_job(recipe: TrainingRecipe) -> dg.JobDefinition:
         """Raises Failure with the reason where the training cannot be changed so."""
         store = all_trainings(tiers).store(about(context, "training"))
         try:
-            found = training_commands.update(
+            changes = training_commands.update(
                 store, config.fields, {recipe.name: recipe}, identity.of_run(context.run), config.why
             )
         except ValueError as error:
             raise dg.Failure(str(error)) from error
-        shown = {each.field: f"{field_changes.change(each.old, each.new)}, {each.takes_effect}" for each in found}
-        return dg.Output(None, metadata=shown)
+        metadata = {
+            change.field: f"{field_changes.change(change.old, change.new)}, {change.takes_effect}" for change in changes
+        }
+        return dg.Output(None, metadata=metadata)
 
     @dg.job(
         name=f"{lane}_set",

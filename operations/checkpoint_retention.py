@@ -57,7 +57,7 @@ def retain_checkpoints(
     removed: dict[str, Any] = {}
     failed: list[str] = []
     over: list[TrainingStore] = []
-    for root in references.roots(tiers):
+    for root in references.training_collections(tiers):
         for store in references.stores(root):
             try:
                 if not config.dry_run and let_go_if_abandoned(root, store.read(), time.time()):
@@ -82,16 +82,18 @@ class _Retention:
     def __init__(
         self, context: dg.OpExecutionContext, config: CheckpointLimits, tiers: Tiers, registry: Registry
     ) -> None:
-        self._context, self._config, self._shared = context, config, tiers.shared()
+        self._context = context
+        self._config = config
+        self._shared = tiers.shared()
         self._durable = tiers.durable_path
         self._references = ReferenceReader(tiers, registry)
         self._known = self._references.read()
 
     def retain(self, root: Trainings, store: TrainingStore) -> dict[str, Any]:
         """Bring one training under its rules; what was removed of it, as metadata. Raises as `Remover.remove` does."""
-        found, away = self._folders(store)
+        folders_by_tier, away = self._folders(store)
         facts = store.read()
-        if not facts.commits and not any(found.values()):
+        if not facts.commits and not any(folders_by_tier.values()):
             return {}
         Records.read(store.folder)
         facts = store.read()
@@ -103,7 +105,7 @@ class _Retention:
             rules.record_removals(facts.folder, plan)
             facts = store.read()
             root.open(facts.id, WorkQueue.CHECKPOINTS)
-        removed = [line for name, folders in found.items() for line in self._remove(facts, name, folders)]
+        removed = [line for name, folders in folders_by_tier.items() for line in self._remove(facts, name, folders)]
         if away:
             raise TierUnavailable("; ".join(away))
         withdrawn = [f"{tier}: {commit.name}" for tier, commit in plan.withdrawn]
@@ -130,23 +132,24 @@ class _Retention:
 
     def _folders(self, store: TrainingStore) -> tuple[dict[str, dict[str, float]], list[str]]:
         """By tier, the training's folders there with their times; and why a tier cannot be listed."""
-        found, away = dict[str, dict[str, float]](), list[str]()
+        folders_by_tier = dict[str, dict[str, float]]()
+        away = list[str]()
         for name, tier in self._shared.items():
             try:
-                found[name] = tier.folders(paths.checkpoints(store.id))
+                folders_by_tier[name] = tier.folders(paths.checkpoints(store.id))
             except TierUnavailable as error:
                 away.append(str(error))
-        return found, away
+        return folders_by_tier, away
 
     def _plan(self, root: Trainings, facts: TrainingFacts) -> rules.RemovalPlan:
-        losses = {each.name: found.loss for each in facts.commits if (found := score_of(facts, each)) is not None}
+        losses = {commit.name: score.loss for commit in facts.commits if (score := score_of(facts, commit)) is not None}
         referred = reasons_to_stay(facts, root, self._known)
         return decide_removals(facts, self._shared, rules.validation_losses(facts.commits, losses), referred)
 
-    def _remove(self, facts: TrainingFacts, name: str, found: dict[str, float]) -> list[str]:
+    def _remove(self, facts: TrainingFacts, name: str, folders: dict[str, float]) -> list[str]:
         """Remove what is to go from one tier; returns a line for each."""
         patience = Patience(self._config.damaged_days * DAY, self._config.unlisted_hours * HOUR)
-        going = condemned(facts, name, found, patience, time.time())
+        going = condemned(facts, name, folders, patience, time.time())
         if going and not self._config.dry_run:
             self._known = self._references.read()
         remover = Remover(facts.folder, name, self._shared[name], self._known)
@@ -204,17 +207,18 @@ def _cleared(facts: TrainingFacts, node: str) -> str:
 
 def reasons_to_stay(facts: TrainingFacts, root: Trainings, known: References) -> Reasons:
     """What refers to a training's commits, by their names."""
-    scored, evaluating = evaluated(facts), root.is_open(facts.id, WorkQueue.CHECKPOINTS)
+    scored = evaluated(facts)
+    evaluating = root.is_open(facts.id, WorkQueue.CHECKPOINTS)
     waiting = {commit.name for commit in facts.commits_on(DURABLE)} - {commit.name for commit, _ in scored}
-    found = {commit.name: known(commit.folder, commit.manifest) for commit in facts.commits}
+    reasons = {commit.name: known(commit.folder, commit.manifest) for commit in facts.commits}
     for commit in facts.commits:
-        found[commit.name] += holds.reasons(facts.folder, commit.name, time.time())
+        reasons[commit.name] += holds.reasons(facts.folder, commit.name, time.time())
         if commit.name in waiting and evaluating:
-            found[commit.name].append("it waits for its evaluation")
+            reasons[commit.name].append("it waits for its evaluation")
     candidate = best(facts)
     if candidate is not None and root.is_open(facts.id, WorkQueue.PROMOTION):
-        found[candidate[0].name].append("it is the training's candidate")
-    return found
+        reasons[candidate[0].name].append("it is the training's candidate")
+    return reasons
 
 
 @dg.job(

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from slipway.assets.execution import pods
 from slipway.resources.daily_report import page, reading, text
-from slipway.resources.daily_report import report as morning
+from slipway.resources.daily_report import report as daily_report
 from slipway.resources.notify.notices import Notice
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NoticeKind
@@ -37,8 +37,9 @@ class MorningConfig(dg.Config):
     ),
 )
 def morning_page(config: MorningConfig, tiers: Tiers) -> dg.MaterializeResult[None]:
-    now, durable = time.time(), tiers.durable_path
-    report = morning.report(reading.read_facts(durable, now - config.hours * HOUR, now))
+    now = time.time()
+    durable = tiers.durable_path
+    report = daily_report.report(reading.read_facts(durable, now - config.hours * HOUR, now))
     page.write(report, durable / FILE)
     notice = Notice(f"digest.{now:.0f}", NoticeKind.DIGEST, report.sentence, text.digest(report), now)
     outbox = Outbox.of(durable)

@@ -58,25 +58,25 @@ def outlook(root: Trainings, store: TrainingStore, tiers: Tiers, tracking: Track
     known = ReferenceReader(tiers, registry).read()
     reasons = reasons_to_stay(facts, root, known)
     going = [commit for commit in facts.commits if not reasons.get(commit.name)]
-    held = [commit for commit in going if DURABLE in facts.holders[commit.name]]
+    durable_commits = [commit for commit in going if DURABLE in facts.holders[commit.name]]
     return DeletionOutlook(
         store.id,
         {commit.step: facts.holders[commit.name] for commit in going},
-        sum(_size(tiers.durable_path / commit.folder) for commit in held),
+        sum(_size(tiers.durable_path / commit.folder) for commit in durable_commits),
         {commit.step: tuple(reasons[commit.name]) for commit in facts.commits if reasons.get(commit.name)},
     )
 
 
 def delete(
-    root: Trainings, store: TrainingStore, tiers: Tiers, tracking: Tracking, by: str, why: str
+    root: Trainings, store: TrainingStore, tiers: Tiers, tracking: Tracking, actor: str, reason: str
 ) -> DeletionOutlook:
     """Let the checkpoints of a training go; the next retention removes those that nothing refers to then.
 
     Whoever wants the training to run again before that keeps them. Raises as `outlook` does.
     """
-    found = outlook(root, store, tiers, tracking)
-    store.let_checkpoints_go(by, why)
-    return found
+    deletion = outlook(root, store, tiers, tracking)
+    store.let_checkpoints_go(actor, reason)
+    return deletion
 
 
 def _size(folder: Path) -> int:

@@ -71,8 +71,8 @@ class RetainedExports:
     def sentence(self, dry_run: bool) -> str:
         did = "would remove" if dry_run else "removed"
         gone = counted(len(self.going), "export")
-        stay = counted(len(self.staying), "stays", "stay")
-        return f"{did} {gone} of {self.bytes / 1e9:.3f} GB; {stay}"
+        staying = counted(len(self.staying), "stays", "stay")
+        return f"{did} {gone} of {self.bytes / 1e9:.3f} GB; {staying}"
 
 
 def retain(tiers: Tiers, recipes: Recipes, limits: ExportLimits, dry_run: bool, say: Say) -> RetainedExports:
@@ -80,7 +80,8 @@ def retain(tiers: Tiers, recipes: Recipes, limits: ExportLimits, dry_run: bool, 
 
     Raises OSError and ValueError, before anything is removed, where what refers to exports cannot be read.
     """
-    keeper, retained = _Keeper(tiers, recipes, limits), RetainedExports()
+    keeper = _Keeper(tiers, recipes, limits)
+    retained = RetainedExports()
     known = keeper.read()
     for model in exports.models(tiers.durable_path):
         try:
@@ -104,28 +105,28 @@ def _retain_of(
             exports.put_all_back(keeper.durable, model)
             if going := keeper.judged(model, known, retained):
                 _remove(going, keeper, retained, say)
-    except lock.Held as held:
-        why = f"somebody asks for a version at this moment: {held}"
+    except lock.LockHeld as error:
+        why = f"somebody asks for a version at this moment: {error}"
         retained.staying |= {export.name: (why,) for export in exports.of_model(keeper.durable, model)}
 
 
 def _remove(going: list[Export], keeper: "_Keeper", retained: RetainedExports, say: Say) -> None:
     """Set exports aside, and remove those that nothing loads still. Raises OSError and ValueError."""
     durable = keeper.durable
-    aside = [(export, held) for export in going if (held := exports.set_aside(durable, export))]
+    aside = [(export, folder) for export in going if (folder := exports.set_aside(durable, export))]
     try:
         known = keeper.read()
-        stay = {export.name: keeper.reasons(export, known, durable / held) for export, held in aside}
+        reasons_by_export = {export.name: keeper.reasons(export, known, durable / folder) for export, folder in aside}
     except BaseException:  # what refers to them is not known any more
-        for _, held in aside:
-            exports.put_back(durable, held)
+        for _, folder in aside:
+            exports.put_back(durable, folder)
         raise
-    for export, held in aside:
-        if reasons := stay[export.name]:
-            exports.put_back(durable, held)
+    for export, folder in aside:
+        if reasons := reasons_by_export[export.name]:
+            exports.put_back(durable, folder)
             retained.staying[export.name] = tuple(reasons)
         else:
-            removal.remove_folder(durable, held)
+            removal.remove_folder(durable, folder)
             retained.going[export.name] = export.bytes
             say(f"removed {export.name}, {export.bytes / 1e9:.3f} GB")
 
@@ -134,16 +135,18 @@ class _Keeper:
     """Says why exports stay; all that refers to them is read anew as often as asked."""
 
     def __init__(self, tiers: Tiers, recipes: Recipes, limits: ExportLimits) -> None:
-        self.durable, self._limits = tiers.durable_path, limits
-        self._tiers, self._recipes = tiers, recipes
+        self.durable = tiers.durable_path
+        self._limits = limits
+        self._tiers = tiers
+        self._recipes = recipes
         self._trainings = ReferenceReader(tiers, None)
 
     def read(self) -> References:
         """What refers to exports, but for what is served. Raises OSError and ValueError."""
-        found = self._trainings.read()
+        references = self._trainings.read()
         for folder, why in [*_by_recipes(self._recipes), *_by_jobs(self.durable)]:
-            found.folders.setdefault(folder, []).append(why)
-        return found
+            references.folders.setdefault(folder, []).append(why)
+        return references
 
     def judged(self, model: str, known: References, retained: RetainedExports) -> list[Export]:
         """The exports of a model that may go; `retained` gets why others stay. Raises OSError and ValueError."""
@@ -153,20 +156,20 @@ class _Keeper:
 
     def reasons(self, export: Export, known: References, folder: Path | None = None) -> list[str]:
         """Why an export stays, whose files lie in `folder`, or in its own place. Raises OSError and ValueError."""
-        place = self.durable / export.name
-        found = list(known(str(place), ""))
+        export_folder = self.durable / export.name
+        reasons = list(known(str(export_folder), ""))
         if export.kind == "served":
-            found += _served(ServingRecords(self.durable), export.model, self._limits.versions).get(export.name, [])
+            reasons += _served(ServingRecords(self.durable), export.model, self._limits.versions).get(export.name, [])
         patience = self._limits.hours * HOUR if export.kind in ("served", "unfinished") else self._limits.days * DAY
-        if time.time() - exports.used(folder or place) < patience:
-            found.append(_RECENT[export.kind])
-        if export.kind == "asked" and not found:
-            found += self._last_copy(place)
-        return found
+        if time.time() - exports.used(folder or export_folder) < patience:
+            reasons.append(_RECENT[export.kind])
+        if export.kind == "asked" and not reasons:
+            reasons += self._last_copy(export_folder)
+        return reasons
 
-    def _last_copy(self, place: Path) -> list[str]:
+    def _last_copy(self, export_folder: Path) -> list[str]:
         """That an export cannot be made again. Raises OSError and ValueError."""
-        training, _, step = place.name.rpartition("-")[0].rpartition(".")
+        training, _, step = export_folder.name.rpartition("-")[0].rpartition(".")
         store = all_trainings(self._tiers).store(training)
         if training and step.isdecimal() and store.folder.is_dir():
             facts = store.read()
@@ -185,20 +188,20 @@ _RECENT: Mapping[str, str] = {
 
 def _served(records: ServingRecords, model: str, versions: int) -> Reasons:
     """What answers, is to, or has, by the folder of its export. Raises OSError and UndecodableRecord."""
-    found: Reasons = {}
+    reasons: Reasons = {}
     state = records.state(model)
     for version, why in ((state.settled, "answers"), (state.coming, "is about to answer")):
         if version is not None:
-            found.setdefault(version.folder, []).append(f"version {version.number} of {model} {why}")
+            reasons.setdefault(version.folder, []).append(f"version {version.number} of {model} {why}")
     former: list[ServedVersion] = []
     for version in reversed(list(wishes.settled(records, model))):
-        known = {each.folder for each in former}
+        known = {former_version.folder for former_version in former}
         if version.folder not in known and (state.settled is None or version.folder != state.settled.folder):
             former.append(version)
     # Where nothing answers, the newest of them is what going back leads to, and the next one is its rollback.
     for version in former[: versions + (state.settled is None)]:
-        found.setdefault(version.folder, []).append(f"version {version.number} of {model} answered before")
-    return found
+        reasons.setdefault(version.folder, []).append(f"version {version.number} of {model} answered before")
+    return reasons
 
 
 def _by_jobs(durable: Path) -> Iterator[tuple[str, str]]:

@@ -22,19 +22,19 @@ def everything(tiers: Tiers) -> Iterator[TrainingStore]:
         yield from root.stores()
 
 
-def each(context: Context, stores: Iterable[TrainingStore], act: Callable[[TrainingFacts], None]) -> list[str]:
+def apply(context: Context, stores: Iterable[TrainingStore], act: Callable[[TrainingFacts], None]) -> list[str]:
     """Act on the facts of each training; what went wrong, a sentence for each training that it went wrong with."""
     failed = []
     for store in stores:
         try:
             act(store.read())
         except Exception as error:
-            tell(context, store, error)
+            report_problem(context, store, error)
             failed.append(f"{store.id}: {subjects.problem(error)}")
     return failed
 
 
-def tell(context: Context, store: TrainingStore, error: Exception) -> None:
+def report_problem(context: Context, store: TrainingStore, error: Exception) -> None:
     """Report what is wrong with a training, in the log, and on the training unless it is shown there already."""
     who = subjects.of_store(store)
     context.log.warning(f"{who.name}: {subjects.problem(error)}", exc_info=error)

@@ -36,15 +36,15 @@ def collect_garbage(
     context: dg.OpExecutionContext, config: GarbageConfig, tiers: Tiers, tracking: Tracking
 ) -> dg.Output[None]:
     """Raises as `collected` does."""
-    found = collected(tiers, tracking, config.snapshots, config.hours, config.dry_run, context.log.info)
+    collection = collected(tiers, tracking, config.snapshots, config.hours, config.dry_run, context.log.info)
     context.log.info(
         f"{'would remove' if config.dry_run else 'removed'} "
-        f"{counted(len(found.files), 'file')} of {found.bytes / 1e9:.3f} GB; "
-        f"snapshots that stay: {found.kept_snapshots}"
+        f"{counted(len(collection.files), 'file')} of {collection.bytes / 1e9:.3f} GB; "
+        f"snapshots that stay: {collection.kept_snapshots}"
     )
-    names = [str(path.relative_to(tiers.durable_path)) for path in found.files[:100]]
-    figures: dict[str, Any] = {"files": len(found.files), "bytes": found.bytes, "first": names}
-    return dg.Output(None, metadata=figures | {"snapshots_kept": found.kept_snapshots})
+    names = [str(path.relative_to(tiers.durable_path)) for path in collection.files[:100]]
+    figures: dict[str, Any] = {"files": len(collection.files), "bytes": collection.bytes, "first": names}
+    return dg.Output(None, metadata=figures | {"snapshots_kept": collection.kept_snapshots})
 
 
 def collected(

@@ -4,7 +4,7 @@ import dagster as dg
 from pydantic import Field
 
 
-class Asking(dg.Config):
+class ReasonConfig(dg.Config):
     """Why a person asks for something."""
 
     why: str = Field(default="asked in the UI", description="The reason, kept on record")

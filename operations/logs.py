@@ -27,10 +27,10 @@ def read_logs(context: dg.OpExecutionContext, config: LogsConfig, tiers: Tiers, 
     incarnation = config.incarnation or newest
     if not newest or incarnation > newest:
         raise dg.Failure(f"{store.id}: found no incarnation {incarnation or 1}, expected one of 1 to {newest}")
-    found = compute.launcher().logs(job_name(store.id, incarnation), config.tail_bytes)
-    for node, log in (found or kept_tails(store, incarnation)).items():
+    logs = compute.launcher().logs(job_name(store.id, incarnation), config.tail_bytes)
+    for node, log in (logs or kept_tails(store, incarnation)).items():
         context.log.info(f"{node}:\n{log}")
-    return dg.Output(None, metadata={"incarnation": incarnation, "nodes": len(found), "kept": not found})
+    return dg.Output(None, metadata={"incarnation": incarnation, "nodes": len(logs), "kept": not logs})
 
 
 def _store(id: str, tiers: Tiers) -> TrainingStore:

@@ -55,18 +55,19 @@ def backup_of_metadata(
     context: dg.AssetExecutionContext, config: BackupConfig, tiers: Tiers, tracking: Tracking
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     tier = tier_of(tiers)
-    made = back_up(context.instance, tiers, tracking, recipes_folder())
-    removed = metadata_backup.prune(tier, config.last, made.folder)
+    backup = back_up(context.instance, tiers, tracking, recipes_folder())
+    removed = metadata_backup.prune(tier, config.last, backup.folder)
     yield dg.MaterializeResult(
-        metadata={"folder": made.folder, "bytes": made.bytes, "removed": len(removed), **vars(made.figures)},
-        data_version=dg.DataVersion(made.manifest),
+        metadata={"folder": backup.folder, "bytes": backup.bytes, "removed": len(removed), **vars(backup.figures)},
+        data_version=dg.DataVersion(backup.manifest),
     )
-    yield _drill(made, tier)
+    yield _drill(backup, tier)
 
 
 def back_up(instance: dg.DagsterInstance, tiers: Tiers, tracking: Tracking, recipes: Path) -> metadata_backup.Backup:
     """Put a new backup on its tier. Raises as `slipway.resources.metadata_backup.back_up` does."""
-    figures, records = metadata_backup.count(instance, tracking, recipes), list(records_of(tiers.durable_path))
+    figures = metadata_backup.count(instance, tracking, recipes)
+    records = list(records_of(tiers.durable_path))
     if postgresql.serves(instance):
         return metadata_backup.back_up_servers(recipes, figures, tier_of(tiers), time.time(), records)
     home = Path(instance.root_directory)
@@ -84,15 +85,15 @@ def records_of(durable: Path) -> Iterator[tuple[str, Path]]:
         yield f"tokenizers/{name}", durable / "tokenizers" / name
 
 
-def _drill(made: metadata_backup.Backup, tier: Tier) -> dg.AssetCheckResult:
+def _drill(backup: metadata_backup.Backup, tier: Tier) -> dg.AssetCheckResult:
     begun = time.time()
-    with scratch.folder("slipway-backup-drill") as place:
+    with scratch.folder("slipway-backup-drill") as folder:
         try:
-            found = metadata_backup.restore(tier, made.folder, made.manifest, place / "home")
+            figures = metadata_backup.restore(tier, backup.folder, backup.manifest, folder / "home")
         except (DamagedCheckpoint, ValueError) as error:
             return dg.AssetCheckResult(check_name=CHECK, passed=False, description=str(error))
     return dg.AssetCheckResult(
-        check_name=CHECK, passed=True, metadata={**vars(found), "seconds": round(time.time() - begun, 3)}
+        check_name=CHECK, passed=True, metadata={**vars(figures), "seconds": round(time.time() - begun, 3)}
     )
 
 

@@ -29,7 +29,8 @@ SCRATCH, VERIFIED = ".restoring", "verified"
 DATABASES = ("dagster", "mlflow.db")
 BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite keeps beside a database that was not closed, and would take for a part of the one that is restored."""
-RECORDS, FORMAT = "restores", "slipway.restore/1"
+RECORDS = "restores"
+FORMAT = "slipway.restore/1"
 MARGIN_SECONDS = HOUR
 """Marks somewhat older than the backup go too: nothing is shown twice, since the event log is asked."""
 
@@ -121,47 +122,48 @@ def _restore_takedowns(backup: Path, durable: Path) -> int:
 
     It comes before the databases change, and may be repeated: none is noted twice.
     """
-    kept = backup / metadata_backup.DURABLE
+    copy = backup / metadata_backup.DURABLE
     return sum(
         takedowns.restore(durable, dataset, path)
-        for dataset in listing.names_if_there(kept / "datasets")
-        if (path := takedowns.path(kept, dataset)).exists()
+        for dataset in listing.names_if_there(copy / "datasets")
+        if (path := takedowns.path(copy, dataset)).exists()
     )
 
 
 def _restore_held_out(backup: Path, durable: Path) -> None:
     """Put back what small datasets hold out, where the durable tier does not know it."""
-    kept = backup / metadata_backup.DURABLE
-    for dataset in listing.names_if_there(kept / "datasets"):
-        if (path := held_out.path(kept, dataset)).exists():
+    copy = backup / metadata_backup.DURABLE
+    for dataset in listing.names_if_there(copy / "datasets"):
+        if (path := held_out.path(copy, dataset)).exists():
             held_out.restore(durable, dataset, path)
 
 
 def finish(home: Home) -> None:
     """End what killed restores have left: where one had set a database aside, it is put in place. Raises OSError."""
-    for left in scratch.abandoned(SCRATCH, home.root):
+    for abandoned in scratch.abandoned(SCRATCH, home.root):
         for name in DATABASES:
-            verified, place = left / VERIFIED / name, home.root / name
-            if verified.exists() and not place.exists():
-                _put_back(verified, place)
-        shutil.rmtree(left, ignore_errors=True)
+            verified = abandoned / VERIFIED / name
+            target = home.root / name
+            if verified.exists() and not target.exists():
+                _put_back(verified, target)
+        shutil.rmtree(abandoned, ignore_errors=True)
 
 
-def _put_back(restored: Path, place: Path) -> str:
+def _put_back(restored: Path, target: Path) -> str:
     """Move what was restored to its place, and what is there aside; returns where that is."""
-    aside = place.with_name(f"{place.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%S}-{time.time_ns() % 1000:03d}")
+    aside = target.with_name(f"{target.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%S}-{time.time_ns() % 1000:03d}")
     for end in ("", *BESIDE):
         with contextlib.suppress(FileNotFoundError):
-            place.with_name(place.name + end).rename(aside.with_name(aside.name + end))
-    restored.rename(place)
+            target.with_name(target.name + end).rename(aside.with_name(aside.name + end))
+    restored.rename(target)
     return str(aside) if aside.exists() else ""
 
 
-def _put_where_none_is(restored: Path, place: Path) -> bool:
+def _put_where_none_is(restored: Path, target: Path) -> bool:
     """Move restored settings to their place, unless there are some already; whether that was done."""
-    if place.exists() or not restored.exists():
+    if target.exists() or not restored.exists():
         return False
-    restored.rename(place)
+    restored.rename(target)
     return True
 
 

@@ -46,7 +46,9 @@ class NodeConfig(dg.Config):
 @dg.op(tags=pods.tags("node"))
 def set_node(context: dg.OpExecutionContext, config: NodeConfig, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Raises Failure with the reason where there is no such node."""
-    node, door, who = about(context, "node"), compute.node_health(tiers), identity.of_run(context.run)
+    node = about(context, "node")
+    door = compute.node_health(tiers)
+    who = identity.of_run(context.run)
     try:
         if config.choice is Choice.exempt:
             door.exempt(node, who, config.why)
@@ -56,7 +58,8 @@ def set_node(context: dg.OpExecutionContext, config: NodeConfig, tiers: Tiers, c
             door.set_by_hand(node, Standing(config.choice.value), who, config.why)
     except ValueError as error:
         raise dg.Failure(str(error)) from error
-    record, exemption = door.register.of(node), door.register.exemption(node)
+    record = door.register.of(node)
+    exemption = door.register.exemption(node)
     dry = record.standing.out_of_service and not record.applied
     return dg.Output(
         None,
@@ -105,13 +108,14 @@ def bisect_nodes(
     check = NetworkCheck(
         compute.launcher(), compute.node_health(tiers), tiers.durable_path, ranks, compute.poll_seconds
     )
-    task, who = CollectiveTask(config.megabytes * MIB, config.seconds), identity.of_run(context.run)
+    task = CollectiveTask(config.megabytes * MIB, config.seconds)
+    who = identity.of_run(context.run)
     about = config.about or context.run_id
     try:
-        found = check.bisect(about, config.nodes, config.good, task, who, context.log.info)
+        bisection = check.bisect(about, config.nodes, config.good, task, who, context.log.info)
     except ValueError as error:
         raise dg.Failure(str(error)) from error
-    named = {"bad": found.bad, "unresolved": found.unresolved, "good": found.good}
+    named = {"bad": bisection.bad, "unresolved": bisection.unresolved, "good": bisection.good}
     return dg.Output(
         None, metadata={"about": about, **{what: ", ".join(nodes) or "none" for what, nodes in named.items()}}
     )

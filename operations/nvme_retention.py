@@ -85,21 +85,22 @@ class JobAge(dg.Config):
 )
 def release_jobs(context: dg.OpExecutionContext, config: JobAge, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Ledgers, exits and checkpoints stay; only the launcher's jobs go, and what old node tasks and short jobs left."""
-    launcher, before = compute.launcher(), time.time() - config.days * DAY
-    roots = [all_trainings(tiers), *all_trials(tiers).values()]
+    launcher = compute.launcher()
+    before = time.time() - config.days * DAY
+    collections = [all_trainings(tiers), *all_trials(tiers).values()]
     by_jobs.remove_outcomes(tiers.durable_path, before)
     attempts.remove_old(tiers.durable_path, before, launcher.release)
     released: list[str] = []
     failed: list[str] = []
-    for root in roots:
-        owed = root.with_pending_work()
+    for root in collections:
+        pending = root.with_pending_work()
 
-        def release(facts: TrainingFacts, owed: set[str] = owed) -> None:
-            if facts.ended and facts.ended.at < before and facts.id not in owed:
+        def release(facts: TrainingFacts, pending: set[str] = pending) -> None:
+            if facts.ended and facts.ended.at < before and facts.id not in pending:
                 jobs = (job_name(facts.id, number + 1) for number in range(facts.incarnation))
                 released.extend(job for job in jobs if launcher.release(job))
 
-        failed += for_each_training.each(context, root.stores(), release)
+        failed += for_each_training.apply(context, root.stores(), release)
     context.log.info(f"released {counted(len(released), 'job')} that ended more than {config.days:g} days ago")
     if failed:
         raise dg.Failure("; ".join(failed), metadata={"released": len(released)})

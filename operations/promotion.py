@@ -14,7 +14,7 @@ from slipway.assets.execution import pods
 from slipway.assets.measurement import in_a_run
 from slipway.assets.promotion.gate import Gate
 from slipway.assets.serving import after_demotion
-from slipway.operations.job_config import Asking
+from slipway.operations.job_config import ReasonConfig
 from slipway.recipes.load import Recipes
 from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
@@ -28,13 +28,13 @@ from slipway.serving.records import ServingRecords
 from slipway.trainer.record.files import Unreadable
 
 
-class PromoteConfig(Asking):
+class PromoteConfig(ReasonConfig):
     """Which version becomes champion."""
 
     version: int = Field(default=0, ge=0, description="The version; 0 for the candidate, which was registered last")
 
 
-class RollbackConfig(Asking):
+class RollbackConfig(ReasonConfig):
     """Which version becomes champion again."""
 
     version: int = Field(default=0, ge=0, description="The version; 0 for the one that was the champion before")
@@ -43,13 +43,13 @@ class RollbackConfig(Asking):
     )
 
 
-class JudgeConfig(Asking):
+class JudgeConfig(ReasonConfig):
     """Which version a person has looked at: no other one may take its place before the launch."""
 
     version: int = Field(ge=1, description="The version")
 
 
-ConfigT = TypeVar("ConfigT", bound=Asking)
+ConfigT = TypeVar("ConfigT", bound=ReasonConfig)
 
 
 def promotion_jobs(recipes: Recipes) -> list[dg.JobDefinition]:
@@ -71,11 +71,18 @@ def _jobs_of(recipes: Recipes, model: str) -> list[dg.JobDefinition]:
         _job(
             recipes, model, "rollback", RollbackConfig, _rollback, f"Makes a former champion of {model} champion again."
         ),
-        _job(recipes, model, "demote", Asking, _demote, f"Lets {model} have no champion."),
+        _job(recipes, model, "demote", ReasonConfig, _demote, f"Lets {model} have no champion."),
         _job(recipes, model, "approve", JudgeConfig, _approve, f"Lets a version of {model} be promoted."),
         _job(recipes, model, "refuse", JudgeConfig, _refuse, f"Does not let a version of {model} be promoted."),
-        _job(recipes, model, "freeze", Asking, _freeze, f"Lets no version of {model} be promoted until it is thawed."),
-        _job(recipes, model, "thaw", Asking, _thaw, f"Lets versions of {model} be promoted again."),
+        _job(
+            recipes,
+            model,
+            "freeze",
+            ReasonConfig,
+            _freeze,
+            f"Lets no version of {model} be promoted until it is thawed.",
+        ),
+        _job(recipes, model, "thaw", ReasonConfig, _thaw, f"Lets versions of {model} be promoted again."),
     ]
 
 
@@ -118,67 +125,77 @@ def _job(
 
 def previous(gate: Gate) -> Version:
     """The version that was the champion before. Raises ValueError where there is none."""
-    held = gate.promotions.champion()
-    before = next((each for each in reversed(gate.promotions.history()) if held and each.version == held.before), None)
-    found = gate.registry.find(gate.model, before.manifest) if before else None
-    if found is None:
+    champion = gate.promotions.champion()
+    before = next(
+        (
+            promotion
+            for promotion in reversed(gate.promotions.history())
+            if champion and promotion.version == champion.before
+        ),
+        None,
+    )
+    version = gate.registry.find(gate.model, before.manifest) if before else None
+    if version is None:
         raise ValueError(f"model {gate.model}: it has no former champion")
-    return found
+    return version
 
 
 def _version(gate: Gate, number: int) -> Version:
     """The version of this number, the candidate for 0. Raises ValueError where there is none."""
-    found = gate.registry.version(gate.model, number) if number else gate.registry.aliased(gate.model, CANDIDATE)
-    if found is None and not number:
+    version = gate.registry.version(gate.model, number) if number else gate.registry.aliased(gate.model, CANDIDATE)
+    if version is None and not number:
         raise ValueError(f"model {gate.model}: it has no candidate yet: none of its checkpoints is registered")
-    if found is None:
-        there = sorted(int(each.number) for each in gate.registry.versions() if each.model == gate.model)
+    if version is None:
+        there = sorted(
+            int(registered.number) for registered in gate.registry.versions() if registered.model == gate.model
+        )
         expected = f"expected one of {', '.join(map(str, there))}" if there else "and no version is registered"
         raise ValueError(f"model {gate.model}: field version: found {number}, {expected}")
-    return found
+    return version
 
 
-def _promote(gate: Gate, config: PromoteConfig, by: str) -> str:
-    return _sentence(gate.promote(_version(gate, config.version), by, config.why))
+def _promote(gate: Gate, config: PromoteConfig, actor: str) -> str:
+    return _sentence(gate.promote(_version(gate, config.version), actor, config.why))
 
 
-def _rollback(gate: Gate, config: RollbackConfig, by: str) -> str:
+def _rollback(gate: Gate, config: RollbackConfig, actor: str) -> str:
     if config.although_lost and not config.version:
         raise ValueError(f"model {gate.model}: expected a version, as nobody knows which one was the champion before")
     version = _version(gate, config.version) if config.version else previous(gate)
     if config.although_lost:
-        gate.promotions.acknowledge_lost(by, config.why)
-    return _sentence(gate.rollback(version, by, config.why))
+        gate.promotions.acknowledge_lost(actor, config.why)
+    return _sentence(gate.rollback(version, actor, config.why))
 
 
-def _demote(gate: Gate, config: Asking, by: str) -> str:
-    held = gate.promotions.champion()
-    made = gate.promotions.demote(by, config.why)
-    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, held)
-    return f"version {made.before} is the champion no more{traffic}"
+def _demote(gate: Gate, config: ReasonConfig, actor: str) -> str:
+    champion = gate.promotions.champion()
+    demotion = gate.promotions.demote(actor, config.why)
+    traffic = after_demotion(ServingRecords(gate.tiers.durable_path), gate.model, champion)
+    return f"version {demotion.before} is the champion no more{traffic}"
 
 
-def _approve(gate: Gate, config: JudgeConfig, by: str) -> str:
+def _approve(gate: Gate, config: JudgeConfig, actor: str) -> str:
     version = _version(gate, config.version)
-    gate.promotions.approve(version, promotion_holds.Approval(True, by, config.why))
+    gate.promotions.approve(version, promotion_holds.Approval(True, actor, config.why))
     return f"version {version.number} is approved"
 
 
-def _refuse(gate: Gate, config: JudgeConfig, by: str) -> str:
+def _refuse(gate: Gate, config: JudgeConfig, actor: str) -> str:
     version = _version(gate, config.version)
-    gate.promotions.approve(version, promotion_holds.Approval(False, by, config.why))
+    gate.promotions.approve(version, promotion_holds.Approval(False, actor, config.why))
     return f"version {version.number} is refused"
 
 
-def _freeze(gate: Gate, config: Asking, by: str) -> str:
-    held = promotion_holds.set_freeze(gate.promotions.folder, by, config.why)
-    return f"frozen by {held.by}: {held.why}"
+def _freeze(gate: Gate, config: ReasonConfig, actor: str) -> str:
+    freeze = promotion_holds.set_freeze(gate.promotions.folder, actor, config.why)
+    return f"frozen by {freeze.by}: {freeze.why}"
 
 
-def _thaw(gate: Gate, config: Asking, by: str) -> str:
-    gate.promotions.thaw(by)
+def _thaw(gate: Gate, config: ReasonConfig, actor: str) -> str:
+    gate.promotions.thaw(actor)
     return "it may be promoted again"
 
 
-def _sentence(made: Promotion) -> str:
-    return f"version {made.version} became champion{f', after version {made.before}' if made.before else ''}"
+def _sentence(promotion: Promotion) -> str:
+    after = f", after version {promotion.before}" if promotion.before else ""
+    return f"version {promotion.version} became champion{after}"

@@ -23,9 +23,9 @@ from slipway.resources.tiers import Tiers
 BY = "quality watch"
 
 
-def watched(recipes: Recipes) -> list[ModelRecipe]:
+def watched_recipes(recipes: Recipes) -> list[ModelRecipe]:
     """The recipes whose champions are watched."""
-    return [each for each in recipes.trainings.values() if each.renewal and each.renewal.quality]
+    return [recipe for recipe in recipes.trainings.values() if recipe.renewal and recipe.renewal.quality]
 
 
 def job_of(recipe: ModelRecipe) -> dg.JobDefinition:
@@ -68,19 +68,19 @@ def watch(gate: Gate, recipe: ModelRecipe, instance: dg.DagsterInstance) -> list
     """What was found and done, a sentence each. Raises ValueError and dg.Failure where nothing can be found."""
     durable = gate.tiers.durable_path
     current = training_data.current(recipe, durable)
-    found = champion_quality.of_champion(gate, recipe, current) if current else None
-    if current is None or found is None:
+    measured = champion_quality.of_champion(gate, recipe, current) if current else None
+    if current is None or measured is None:
         return ["there is no champion, or no snapshot"]
-    now = f"version {found.version}: {found.now.mean:.4f} {found.unit}"
-    if not found.has_fallen:
+    now = f"version {measured.version}: {measured.now.mean:.4f} {measured.unit}"
+    if not measured.has_fallen:
         return [f"{now}: no worse than on record"]
-    assert found.then is not None
-    sentences = [f"{now}, on record {found.then.mean:.4f}: it has fallen"]
+    assert measured.then is not None
+    sentences = [f"{now}, on record {measured.then.mean:.4f}: it has fallen"]
     if (former := champion_quality.better_before(gate, recipe, current)) is not None:
         sentences.append(come_back(gate, former, sentences[0]))
     try:
-        origin = {"renewal": "quality", **{name: round(value, 5) for name, value in found.figures().items()}}
-        store = renew(recipe, f"quality {found.on[:12]}", origin, gate.tiers, gate.tracking, instance, BY)
+        origin = {"renewal": "quality", **{name: round(value, 5) for name, value in measured.figures().items()}}
+        store = renew(recipe, f"quality {measured.on[:12]}", origin, gate.tiers, gate.tracking, instance, BY)
         sentences.append(f"{store.id} starts")
     except NotRenewed as error:
         sentences.append(f"no training starts: {error}")

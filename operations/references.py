@@ -30,7 +30,8 @@ class References:
 
     def __call__(self, folder: str, manifest: str) -> list[str]:
         """What refers to the checkpoint in a folder, relative to its tier, whose manifest has this SHA-256."""
-        by_folder, by_manifest = self.folders.get(folder, []), self.manifests.get(manifest, [])
+        by_folder = self.folders.get(folder, [])
+        by_manifest = self.manifests.get(manifest, [])
         return [*by_manifest, *(why for why in by_folder if why not in by_manifest)]
 
 
@@ -39,7 +40,8 @@ class ReferenceReader:
 
     def __init__(self, tiers: Tiers, registry: Registry | None) -> None:
         """Without a registry no model refers to anything: where there is none yet."""
-        self._tiers, self._registry = tiers, registry
+        self._tiers = tiers
+        self._registry = registry
         self._inits: dict[Path, tuple[tuple[int, int], str]] = {}
 
     def read(self) -> References:
@@ -47,53 +49,56 @@ class ReferenceReader:
 
         Raises OSError and ValueError for records that cannot be read, and MlflowException when the registry is away.
         """
-        found = References()
+        references = References()
         for version in self._registry.versions() if self._registry else ():
             why = f"model {version.model}, version {version.number}"
             for folder in {folder_of(version.tags.get(FOLDER_TAG, "")), folder_of(version.source)} - {""}:
-                found.folders.setdefault(folder, []).append(why)
+                references.folders.setdefault(folder, []).append(why)
             if manifest := version.tags.get(MANIFEST_TAG):
-                found.manifests.setdefault(manifest, []).append(why)
-        self._add_champions(found)
-        for root in roots(self._tiers):
+                references.manifests.setdefault(manifest, []).append(why)
+        self._add_champions(references)
+        for root in training_collections(self._tiers):
             for store in _folders(root):
                 if init := self._init(store):
-                    found.folders.setdefault(folder_of(init), []).append(f"training {store.id} starts from it")
-        return found
+                    references.folders.setdefault(folder_of(init), []).append(f"training {store.id} starts from it")
+        return references
 
-    def _add_champions(self, found: References) -> None:
+    def _add_champions(self, references: References) -> None:
         """Champions by the log of promotions: in MLflow, anybody may delete a version, and a backup may lack it."""
         durable = self._tiers.durable_path
         for model in promotion.models(durable):
-            for made in promotion.champions(durable, model):
-                why = f"model {model}, promoted as version {made.version}"
-                found.manifests.setdefault(made.manifest, []).append(why)
-                if folder := folder_of(made.tags.get(FOLDER_TAG, "")):
-                    found.folders.setdefault(folder, []).append(why)
+            for champion in promotion.champions(durable, model):
+                why = f"model {model}, promoted as version {champion.version}"
+                references.manifests.setdefault(champion.manifest, []).append(why)
+                if folder := folder_of(champion.tags.get(FOLDER_TAG, "")):
+                    references.folders.setdefault(folder, []).append(why)
 
     def _init(self, store: TrainingStore) -> str:
         """The folder that a training starts from; empty for one whose proposal was broken off: it never started."""
         # A copy of the terms may be all that is left of them.
         there = [
-            store.folder / name for name in listing.names(store.folder) if Path(name).stem == Path(files.TERMS).stem
+            store.folder / name
+            for name in listing.names(store.folder)
+            if Path(name).stem == Path(files.RUN_POLICY).stem
         ]
         if not there:
             return ""
-        path, now = store.folder, there[0].stat()
+        path = store.folder
+        now = there[0].stat()
         version = (now.st_mtime_ns, now.st_ino)
         if self._inits.get(path, (None, ""))[0] != version:
             self._inits[path] = (version, store.run_policy().init)
         return self._inits[path][1]
 
 
-def folder_of(given: str) -> str:
+def folder_of(location: str) -> str:
     """A checkpoint's folder relative to its tier, from its whole path or URL, however the tier is reached."""
-    parts = PurePosixPath(given).parts
-    places = [number for number, part in enumerate(parts) if part == CHECKPOINTS]
-    return "/".join(parts[places[-1] :][:3]) if places else given.rstrip("/")
+    parts = PurePosixPath(location).parts
+    positions = [number for number, part in enumerate(parts) if part == CHECKPOINTS]
+    return "/".join(parts[positions[-1] :][:3]) if positions else location.rstrip("/")
 
 
-def roots(tiers: Tiers) -> list[Trainings]:
+def training_collections(tiers: Tiers) -> list[Trainings]:
     """The folder of all trainings, and those of each sweep's trials. Raises OSError for one that cannot be listed."""
     return [all_trainings(tiers), *all_trials(tiers).values()]
 
@@ -110,13 +115,14 @@ def snapshots_in_use(tiers: Tiers) -> set[str]:
 
     Raises OSError and ValueError where a record cannot be read.
     """
-    own, of_sweeps = all_trainings(tiers), all_trials(tiers)
+    own = all_trainings(tiers)
+    of_sweeps = all_trials(tiers)
     used = {
         store.specification().snapshot for store in stores(own) if own.has_pending_work(store.id) or _may_go_on(store)
     }
     durable = tiers.durable_path
-    for made in (each for model in promotion.models(durable) for each in promotion.champions(durable, model)):
-        used.add(made.tags.get(SNAPSHOT_TAG, ""))
+    for model in promotion.models(durable):
+        used |= {champion.tags.get(SNAPSHOT_TAG, "") for champion in promotion.champions(durable, model)}
     for root in of_sweeps.values():
         for store in stores(root):
             if root.has_pending_work(store.id) or store.read().unfinished:

@@ -20,7 +20,7 @@ from slipway.resources.trainings.checkpoints import reseal_all, resealing_senten
 )
 def reseal_checkpoints(context: dg.OpExecutionContext, tiers: Tiers) -> dg.Output[None]:
     """Raises Failure, with the copies, while something needs an older key or could not be read."""
-    stores = (store for root in references.roots(tiers) for store in root.stores())
+    stores = (store for root in references.training_collections(tiers) for store in root.stores())
     done = reseal_all(stores, tiers.shared())
     lines = resealing_sentences(done)
     for line in lines:

@@ -69,46 +69,47 @@ def source_of(tier: str, tiers: Tiers, compute: Compute) -> MeasuredSource | Non
         folders = [tiers.nvme_path(node.name) for node in compute.fleet().nodes()]
         there = [str(folder) for folder in folders if (folder / paths.CHECKPOINTS).is_dir()]
         return MeasuredSource(there) if there else None
-    places = {DURABLE: tiers.durable, BACKUP: tiers.backup}
-    return MeasuredSource([places[tier]]) if places.get(tier) else None
+    locations = {DURABLE: tiers.durable, BACKUP: tiers.backup}
+    return MeasuredSource([locations[tier]]) if locations.get(tier) else None
 
 
 def _no_source(tier: str, compute: Compute) -> str:
     """Why a drill has nothing to read; what lies on a node's disk is verified by the trainer that restores from it."""
-    seen = tier != NVME or compute.sees_nodes
-    return "there is no such tier here" if seen else "the nodes' disks can be seen on the nodes alone"
+    is_visible = tier != NVME or compute.sees_nodes
+    return "there is no such tier here" if is_visible else "the nodes' disks can be seen on the nodes alone"
 
 
 def newest(
     context: for_each_training.Context, recipe: str, tier: str, tiers: Tiers
 ) -> tuple[TrainingFacts, Commit, Score] | None:
     """The newest checkpoint of a recipe that a tier holds and that has been evaluated."""
-    found: list[tuple[TrainingFacts, Commit, Score]] = []
+    candidates: list[tuple[TrainingFacts, Commit, Score]] = []
 
     def add(facts: TrainingFacts) -> None:
         if facts.specification.recipe == recipe:
             scored = ((commit, score_of(facts, commit)) for commit in facts.commits_on(tier))
-            found.extend((facts, commit, score) for commit, score in scored if score is not None)
+            candidates.extend((facts, commit, score) for commit, score in scored if score is not None)
 
-    for_each_training.each(context, all_trainings(tiers).stores(), add)
-    return max(found, key=lambda each: each[1].at, default=None)
+    for_each_training.apply(context, all_trainings(tiers).stores(), add)
+    return max(candidates, key=lambda candidate: candidate[1].at, default=None)
 
 
 def _drilled(
     facts: TrainingFacts, commit: Commit, recorded: Score, source: MeasuredSource, measuring: Measuring
 ) -> dg.AssetCheckResult:
     """Restore one checkpoint and compare. A second drill of the same day adopts the job of the first."""
-    begun, today = time.time(), time.strftime("%Y-%m-%d", time.gmtime())
+    begun = time.time()
+    today = time.strftime("%Y-%m-%d", time.gmtime())
     figures: dict[str, str | int | float] = {"training": facts.id, "step": commit.step, "recorded_loss": recorded.loss}
     try:
-        found = measuring.measure_restored(facts.specification.snapshot, commit, facts.run_policy, source, today)
+        measurement = measuring.measure_restored(facts.specification.snapshot, commit, facts.run_policy, source, today)
     except (DamagedCheckpoint, TierUnavailable) as error:
         return dg.AssetCheckResult(passed=False, description=str(error), metadata=figures)
-    if found.damaged:
-        return dg.AssetCheckResult(passed=False, description=found.damaged, metadata=figures)
-    figures |= {"loss": found.loss, "seconds": time.time() - begun}
-    off = abs(found.loss - recorded.loss) / recorded.loss
-    sentence = f"the loss is {found.loss:.6f}, and {recorded.loss:.6f} is on record"
+    if measurement.damaged:
+        return dg.AssetCheckResult(passed=False, description=measurement.damaged, metadata=figures)
+    figures |= {"loss": measurement.loss, "seconds": time.time() - begun}
+    off = abs(measurement.loss - recorded.loss) / recorded.loss
+    sentence = f"the loss is {measurement.loss:.6f}, and {recorded.loss:.6f} is on record"
     return dg.AssetCheckResult(passed=off <= TOLERANCE, description=sentence, metadata=figures)
 
 

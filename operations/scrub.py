@@ -47,12 +47,12 @@ class ScrubConfig(dg.Config):
 def scrub_datasets(context: dg.OpExecutionContext, config: ScrubConfig, tiers: Tiers) -> dg.Output[None]:
     """Raises Failure, with what to do, for a file that is lost or could not be read."""
     report = every(LOG_SECONDS, lambda progress: context.log.info(str(progress)))
-    found = scrubbed(tiers, int(time.time() // DAY), config.nights, report)
-    for each in found.damaged:
-        context.log.warning(sentence(each))
-    figures = {"files": found.files, "bytes": found.bytes, "damaged": len(found.damaged), "lost": len(found.lost)}
-    if found.lost or found.unread:
-        problems = [*map(sentence, found.lost), *(f"could not be read: {each}" for each in found.unread)]
+    result = scrubbed(tiers, int(time.time() // DAY), config.nights, report)
+    for damaged in result.damaged:
+        context.log.warning(sentence(damaged))
+    figures = {"files": result.files, "bytes": result.bytes, "damaged": len(result.damaged), "lost": len(result.lost)}
+    if result.lost or result.unread:
+        problems = [*map(sentence, result.lost), *(f"could not be read: {name}" for name in result.unread)]
         raise dg.Failure("; ".join(problems[:10]), metadata=figures)
     return dg.Output(None, metadata=figures)
 
@@ -68,11 +68,11 @@ def scrubbed(
     """Scrub one of so many equal parts of the durable tier; with `recipes` and `build`, what no place has is made anew
     from the sources. Raises OSError where the tier cannot be listed or written, and what a build raises."""
     durable = tiers.durable_path
-    found = scrub.scrub(durable, list(origins(tiers)), report, part, parts)
-    damaged = [_tokenizer_restored(durable, tiers, each) for each in found.damaged]
+    result = scrub.scrub(durable, list(origins(tiers)), report, part, parts)
+    damaged = [_tokenizer_restored(durable, tiers, damaged_file) for damaged_file in result.damaged]
     if recipes is not None and build is not None:
         damaged = list(_made_anew(durable, damaged, recipes, build))
-    return replace(found, damaged=tuple(damaged))
+    return replace(result, damaged=tuple(damaged))
 
 
 def origins(tiers: Tiers) -> Iterator[Origin]:
@@ -88,11 +88,11 @@ def sentence(damaged: DamagedContent) -> str:
         return f"{damaged.name}: {damaged.problem}; mended from {damaged.mended}"
     if not damaged.snapshots and not damaged.name.startswith(scrub.STAYS):
         return f"{damaged.name}: {damaged.problem}; set aside, as no snapshot that can be read consists of it"
-    used = f", of snapshot {', '.join(each[:12] for each in damaged.snapshots)}," if damaged.snapshots else ""
-    return f"{damaged.name}{used} is lost: {damaged.problem}, and no other place has it; {_advice(damaged)}"
+    used = f", of snapshot {', '.join(sha256[:12] for sha256 in damaged.snapshots)}," if damaged.snapshots else ""
+    return f"{damaged.name}{used} is lost: {damaged.problem}, and no other place has it; {_instructions(damaged)}"
 
 
-def _advice(lost: DamagedContent) -> str:
+def _instructions(lost: DamagedContent) -> str:
     """What is to be done about a file that no place has."""
     if lost.name.startswith(scrub.STAYS):
         return "put a copy of it there; a build would train another tokenizer, with which every shard changes"
@@ -106,7 +106,8 @@ def _advice(lost: DamagedContent) -> str:
 
 def _tokenizer_restored(durable: Path, tiers: Tiers, damaged: DamagedContent) -> DamagedContent:
     """A damaged tokenizer, mended from the newest metadata backup if that has it."""
-    path, tier = durable / damaged.name, tier_of(tiers)
+    path = durable / damaged.name
+    tier = tier_of(tiers)
     if damaged.mended or path.parent.name != scrub.STAYS:
         return damaged
     try:
@@ -124,13 +125,13 @@ def _made_anew(
     durable: Path, damaged: list[DamagedContent], recipes: Mapping[str, DatasetRecipe], build: Build
 ) -> Iterator[DamagedContent]:
     """What is lost of the snapshots that datasets point at, built from their sources."""
-    lost = [each for each in damaged if not each.mended and not each.name.startswith(scrub.STAYS)]
-    rebuilt = [name for name in sorted({name for each in lost for name in each.datasets}) if name in recipes]
+    lost = [content for content in damaged if not content.mended and not content.name.startswith(scrub.STAYS)]
+    rebuilt = [name for name in sorted({name for content in lost for name in content.datasets}) if name in recipes]
     for name in rebuilt:
         build(recipes[name])
-    for each in scrub.with_snapshots(durable, damaged):
-        made = not each.mended and scrub.is_whole(durable, each.name)
-        yield replace(each, mended=f"the source of {', '.join(rebuilt)}") if made else each
+    for file in scrub.with_snapshots(durable, damaged):
+        is_rebuilt = not file.mended and scrub.is_whole(durable, file.name)
+        yield replace(file, mended=f"the source of {', '.join(rebuilt)}") if is_rebuilt else file
 
 
 @dg.job(

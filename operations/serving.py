@@ -9,7 +9,7 @@ from pydantic import Field
 from slipway.assets import keys
 from slipway.assets.execution import pods
 from slipway.assets.serving import Serving, champion_of, named, served_models
-from slipway.operations.job_config import Asking
+from slipway.operations.job_config import ReasonConfig
 from slipway.recipes.training import ModelRecipe
 from slipway.resources import identity
 from slipway.resources.compute.protocol import Compute
@@ -23,7 +23,7 @@ from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
 from slipway.trainer.record.files import Unreadable
 
 
-class ServeConfig(Asking):
+class ServeConfig(ReasonConfig):
     """What is wanted of a model."""
 
     want: Literal["serve", "back", "stop"] = Field(
@@ -42,20 +42,21 @@ def serve_job(model: str) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: ServeConfig, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where it cannot be done."""
-        serving, by = Serving(tiers, compute, lambda words: context.log.info(words)), identity.of_run(context.run)
+        serving = Serving(tiers, compute, lambda message: context.log.info(message))
+        actor = identity.of_run(context.run)
         try:
             wishes.check(config.want, config.version, config.percent)
             if config.want == "stop":
-                state = serving.stop(model, by, config.why)
+                state = serving.stop(model, actor, config.why)
             elif config.want == "back":
-                state = serving.back(model, by, config.why)
+                state = serving.back(model, actor, config.why)
             else:
                 registry = Registry(tracking, tiers.durable_path)
                 version = registry.version(model, config.version) if config.version else champion_of(tiers, model)
                 if version is None:
                     raise ValueError(f"there is no {f'version {config.version}' if config.version else 'champion'}")
                 policy = SwitchPolicy(share=config.percent / 100)
-                state = serving.serve(version, policy, not config.version, by, config.why)
+                state = serving.serve(version, policy, not config.version, actor, config.why)
         except (ValueError, DamagedCheckpoint, Unreadable) as error:
             raise dg.Failure(named(model, error)) from None
         return dg.Output(None, metadata={"wish": state.number, "want": config.want})

@@ -10,7 +10,7 @@ from slipway.assets.execution import pods
 from slipway.assets.sweeps import steering
 from slipway.assets.sweeps.assets import current_subject, find_sweep
 from slipway.assets.sweeps.store import SweepStore, sweeps
-from slipway.operations.job_config import Asking
+from slipway.operations.job_config import ReasonConfig
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
 from slipway.resources import identity
@@ -28,7 +28,7 @@ class SweepRequestKind(enum.Enum):
     SPEND = "spend"
 
 
-class SteeringConfig(Asking):
+class SteeringConfig(ReasonConfig):
     """One request."""
 
     request: SweepRequestKind = Field(
@@ -49,13 +49,13 @@ def steer_job(recipe: SweepRecipe, training: ModelRecipe) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: SteeringConfig, tiers: Tiers, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the sweep cannot do so."""
-        by = identity.of_run(context.run)
+        actor = identity.of_run(context.run)
         try:
             store = _named(config.sweep, recipe, training, tiers, tracking)
-            shown = _ask(store, config, by)
+            answer = _ask(store, config, actor)
         except ValueError as error:
             raise dg.Failure(str(error)) from error
-        return dg.Output(None, metadata={"sweep": store.sweep, **shown})
+        return dg.Output(None, metadata={"sweep": store.sweep, **answer})
 
     @dg.job(
         name=f"{lane}_steer",
@@ -67,17 +67,17 @@ def steer_job(recipe: SweepRecipe, training: ModelRecipe) -> dg.JobDefinition:
     return job
 
 
-def _ask(store: SweepStore, config: SteeringConfig, by: str) -> dict[str, str]:
+def _ask(store: SweepStore, config: SteeringConfig, actor: str) -> dict[str, str]:
     """Put the request on record; what it changes, for a person. Raises ValueError."""
     match config.request:
         case SweepRequestKind.PAUSE:
-            steering.pause(store, by, config.why)
+            steering.pause(store, actor, config.why)
         case SweepRequestKind.RESUME:
-            steering.resume(store, by, config.why)
+            steering.resume(store, actor, config.why)
         case SweepRequestKind.STOP:
-            steering.stop(store, by, config.why)
+            steering.stop(store, actor, config.why)
         case SweepRequestKind.SPEND:
-            changed = steering.spend(store, config.fields, by, config.why)
+            changed = steering.spend(store, config.fields, actor, config.why)
             return {name: field_changes.change(old, new) for name, (old, new) in changed.items()}
     return {"asked": config.request.value}
 
@@ -87,7 +87,7 @@ def _named(id: str, recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tr
     if not id:
         return find_sweep(current_subject(recipe, training, tiers, tracking), tiers)
     known = {store.sweep: store for store in sweeps(tiers.durable_path / "sweeps")}
-    own = [each for each in known if each.rpartition("-")[0] == recipe.name]
+    own = [sweep for sweep in known if sweep.rpartition("-")[0] == recipe.name]
     if id not in own:
         expected = ", ".join(own) or "none"
         raise ValueError(f"sweep {id}: found no such sweep of {recipe.name}, expected one of {expected}")

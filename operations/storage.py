@@ -46,7 +46,7 @@ class Horizon(dg.Config):
 class Use:
     """What trainings hold of the tiers, and will ask of them."""
 
-    held: dict[str, int] = dataclasses.field(default_factory=dict)
+    bytes_held: dict[str, int] = dataclasses.field(default_factory=dict)
     """By tier, bytes of all checkpoints, by their records."""
     demands: dict[str, list[Demand]] = dataclasses.field(default_factory=dict)
     """By tier, what each training that is to run will ask of it."""
@@ -54,7 +54,7 @@ class Use:
     def add(self, facts: TrainingFacts, size: int) -> None:
         """Add a training whose checkpoints have `size` bytes; how many a script will save, only the script knows."""
         for tier in TIERS:
-            self.held[tier] = self.held.get(tier, 0) + size * len(facts.commits_on(tier))
+            self.bytes_held[tier] = self.bytes_held.get(tier, 0) + size * len(facts.commits_on(tier))
         if facts.unfinished and facts.commits and facts.specification.script is None:
             for tier, demand in demands_of(facts, size).items():
                 self.demands.setdefault(tier, []).append(demand)
@@ -75,18 +75,19 @@ def storage(
     context: dg.AssetExecutionContext, config: Horizon, tiers: Tiers, compute: Compute
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     use = Use()
-    for_each_training.each(context, all_trainings(tiers).stores(), lambda facts: use.add(facts, _size(facts, tiers)))
+    for_each_training.apply(context, all_trainings(tiers).stores(), lambda facts: use.add(facts, _size(facts, tiers)))
     metadata: dict[str, Any] = {}
     warnings: list[str] = []
     for name, sample in _samples(context, config, tiers, compute, use):
         tier = name.partition("-")[0]
         samples = remember(tiers.durable_path / "storage" / f"{name}.journal", sample)
-        there, asked = use.held.get(tier, 0), use.demands.get(tier, [])
-        planned = max(0, sum(demand.peak_bytes for demand in asked) - there)
-        seen = forecast.outlook(samples, planned)
-        metadata |= _metadata(name, seen, asked, samples)
-        if seen.seconds_until_full is not None and seen.seconds_until_full < config.days * DAY:
-            warnings.append(_warning(name, seen))
+        held_bytes = use.bytes_held.get(tier, 0)
+        demands = use.demands.get(tier, [])
+        planned = max(0, sum(demand.peak_bytes for demand in demands) - held_bytes)
+        outlook = forecast.outlook(samples, planned)
+        metadata |= _metadata(name, outlook, demands, samples)
+        if outlook.seconds_until_full is not None and outlook.seconds_until_full < config.days * DAY:
+            warnings.append(_warning(name, outlook))
     yield dg.MaterializeResult(metadata=metadata)
     yield dg.AssetCheckResult(
         check_name=CHECK,
@@ -115,26 +116,30 @@ def _samples(
         elif done.result["sample"]:
             yield f"{NVME}-{node}", Sample(**done.result["sample"])
     if tiers.backup.startswith("s3://"):
-        yield BACKUP, Sample(time.time(), use.held.get(BACKUP, 0), int(config.backup_gigabytes * 1e9))
+        yield BACKUP, Sample(time.time(), use.bytes_held.get(BACKUP, 0), int(config.backup_gigabytes * 1e9))
     elif tiers.backup and Path(tiers.backup).is_dir():
         yield BACKUP, of_folder(Path(tiers.backup))
 
 
 def demands_of(facts: TrainingFacts, size: int) -> dict[str, Demand]:
     """What a training whose checkpoints have `size` bytes will ask of each tier, from its ledger."""
-    read, numbers, rules = read_sample(facts.folder), facts.specification.identity_config, facts.storage
+    read = read_sample(facts.folder)
+    numbers = facts.specification.identity_config
+    rules = facts.storage
     steps = read.steps[-20:]
     saves = [event["seconds"] for event in read.events if event["event"] == "committed"]
     pace = sum(event["seconds"] for event in steps) / max(1, len(steps))
     steps_in_all = updates.steps_now(facts)
     assert steps_in_all is not None
-    left = steps_in_all - facts.commits[-1].step
+    steps_left = steps_in_all - facts.commits[-1].step
     every = numbers["checkpoint"]["every"] * pace
     seconds = interval.ceilings(rules)
     seconds[DURABLE] = min([s for s in (every, seconds[DURABLE]) if s], default=0.0)
     return {
-        tier: forecast.demand(size, left, pace, each, getattr(rules, tier), 1, saves[-1] if saves else 0.0)
-        for tier, each in seconds.items()
+        tier: forecast.demand(
+            size, steps_left, pace, interval_seconds, getattr(rules, tier), 1, saves[-1] if saves else 0.0
+        )
+        for tier, interval_seconds in seconds.items()
     }
 
 
@@ -146,27 +151,27 @@ def _size(facts: TrainingFacts, tiers: Tiers) -> int:
     return 0
 
 
-def _metadata(name: str, seen: Outlook, demands: list[Demand], samples: list[Sample]) -> dict[str, Any]:
+def _metadata(name: str, outlook: Outlook, demands: list[Demand], samples: list[Sample]) -> dict[str, Any]:
     used = [(int(sample.at - samples[-1].at), sample.used / 1e9) for sample in samples]
-    left = seen.seconds_until_full
+    seconds_left = outlook.seconds_until_full
     return {
-        f"{name}_used_gigabytes": seen.used / 1e9,
-        f"{name}_gigabytes": seen.capacity / 1e9,
-        f"{name}_planned_gigabytes": seen.planned / 1e9,
-        f"{name}_gigabytes_per_day": seen.growth * DAY / 1e9,
-        f"{name}_days_until_full": "never" if left is None else round(left / DAY, 2),
+        f"{name}_used_gigabytes": outlook.used / 1e9,
+        f"{name}_gigabytes": outlook.capacity / 1e9,
+        f"{name}_planned_gigabytes": outlook.planned / 1e9,
+        f"{name}_gigabytes_per_day": outlook.growth * DAY / 1e9,
+        f"{name}_days_until_full": "never" if seconds_left is None else round(seconds_left / DAY, 2),
         f"{name}_average_bytes_per_second": sum(demand.bytes_per_second for demand in demands),
         f"{name}_peak_bytes_per_second": sum(demand.burst_bytes_per_second for demand in demands),
         f"{name}_use": plots.curve({name: used}, "seconds before now", "GB"),
     }
 
 
-def _warning(name: str, seen: Outlook) -> str:
-    room = (seen.capacity - seen.used) / 1e9
-    if not seen.seconds_until_full:
-        return f"{name}: checkpoints need {seen.planned / 1e9:.1f} GB more, and {room:.1f} GB are free"
-    days = f"{seen.seconds_until_full / DAY:.1f} days"
-    return f"{name}: full in {days}: {room:.1f} GB are free, and it grows by {seen.growth * DAY / 1e9:.1f} GB a day"
+def _warning(name: str, outlook: Outlook) -> str:
+    room = (outlook.capacity - outlook.used) / 1e9
+    if not outlook.seconds_until_full:
+        return f"{name}: checkpoints need {outlook.planned / 1e9:.1f} GB more, and {room:.1f} GB are free"
+    days = f"{outlook.seconds_until_full / DAY:.1f} days"
+    return f"{name}: full in {days}: {room:.1f} GB are free, and it grows by {outlook.growth * DAY / 1e9:.1f} GB a day"
 
 
 job = dg.define_asset_job(

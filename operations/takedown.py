@@ -19,7 +19,7 @@ from slipway.assets.datasets.images.documents import IMAGE_DOCUMENTS
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.takedown_search import MatchingDocument, TakedownSelection
 from slipway.assets.datasets.texts.documents import TEXT_DOCUMENTS
-from slipway.operations.references import folder_of, roots, stores
+from slipway.operations.references import folder_of, stores, training_collections
 from slipway.recipes.dataset import DatasetRecipe
 from slipway.resources.mlflow.registry import SNAPSHOT_TAG, Registry
 from slipway.resources.mlflow.tracking import Tracking
@@ -27,7 +27,7 @@ from slipway.resources.tiers import Tiers
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.base.paths import CHECKPOINTS
 
-SHOWN = 10
+MAX_LISTED = 10
 """Names that are asked for and not there which a message lists."""
 
 
@@ -69,7 +69,7 @@ class TakedownReport:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Matches:
     """The documents that a request means, those nearly equal to them, and the snapshots with one of them."""
 
     documents: list[MatchingDocument]
@@ -77,9 +77,9 @@ class _Found:
     snapshots: dict[str, str]
 
 
-def outlook(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, asked: TakedownRequest) -> TakedownReport:
+def outlook(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, request: TakedownRequest) -> TakedownReport:
     """What `take_down` would take down, and what has seen it; nothing is noted. Raises as it does."""
-    return _report(recipe, tiers, tracking, asked, _find(recipe, tiers, asked), "")
+    return _report(recipe, tiers, tracking, request, _find(recipe, tiers, request), "")
 
 
 def take_down(
@@ -87,7 +87,7 @@ def take_down(
     tiers: Tiers,
     tracking: Tracking,
     instance: dg.DagsterInstance,
-    asked: TakedownRequest,
+    request: TakedownRequest,
     report: Callable[[str], None],
 ) -> TakedownReport:
     """Take down what is asked for, and build the dataset without it.
@@ -96,43 +96,44 @@ def take_down(
     noted. Afterwards raises what a build raises, and MlflowException when the registry is away: the takedown is noted
     then, and asking for it again goes on.
     """
-    found = _find(recipe, tiers, asked)
-    takedowns.add(tiers.durable_path, noted(asked, found.documents), recipe.name)
-    made = build(recipe, tiers, instance, report)
-    return _report(recipe, tiers, tracking, asked, found, made)
+    matches = _find(recipe, tiers, request)
+    takedowns.add(tiers.durable_path, noted(request, matches.documents), recipe.name)
+    snapshot = build(recipe, tiers, instance, report)
+    return _report(recipe, tiers, tracking, request, matches, snapshot)
 
 
-def _find(recipe: DatasetRecipe, tiers: Tiers, asked: TakedownRequest) -> _Found:
-    for area in asked.what.under:
+def _find(recipe: DatasetRecipe, tiers: Tiers, request: TakedownRequest) -> _Matches:
+    for area in request.what.under:
         takedowns.require_area(area, f"dataset {recipe.name}")
-    durable, kind = tiers.durable_path, TEXT_DOCUMENTS if recipe.images is None else IMAGE_DOCUMENTS
-    found = takedown_search.matching_documents(durable, recipe.name, kind, asked.what)
-    _refuse_unknown(recipe, durable, asked.what, found)
-    similar = _nearly_equal(recipe, tiers, [each.name for each in found])
-    if asked.near and similar:
-        found += takedown_search.matching_documents(
+    durable = tiers.durable_path
+    kind = TEXT_DOCUMENTS if recipe.images is None else IMAGE_DOCUMENTS
+    documents = takedown_search.matching_documents(durable, recipe.name, kind, request.what)
+    _refuse_unknown(recipe, durable, request.what, documents)
+    similar = _nearly_equal(recipe, tiers, [document.name for document in documents])
+    if request.near and similar:
+        documents += takedown_search.matching_documents(
             durable, recipe.name, kind, TakedownSelection(documents=tuple(similar))
         )
         similar = []
-    return _Found(found, similar, takedown_search.snapshots_with(durable, found, asked.what))
+    return _Matches(documents, similar, takedown_search.snapshots_with(durable, documents, request.what))
 
 
 def _report(
-    recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, asked: TakedownRequest, found: _Found, made: str
+    recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, request: TakedownRequest, matches: _Matches, snapshot: str
 ) -> TakedownReport:
-    ids, waiting = trained_on(tiers, found.snapshots)
+    ids, waiting = trained_on(tiers, matches.snapshots)
     registry = Registry(tracking, tiers.durable_path) if tracking.is_there else None
     return TakedownReport(
         recipe.name,
-        tuple(each.name for each in found.documents),
-        tuple(found.near),
-        made,
-        found.snapshots,
+        tuple(document.name for document in matches.documents),
+        tuple(matches.near),
+        snapshot,
+        matches.snapshots,
         tuple(sorted(ids)),
         tuple(sorted(waiting)),
-        tuple(sorted(_versions(registry, found.snapshots, ids))),
-        {area: sum(area in each.areas for each in found.documents) for area in asked.what.under},
-        {each.name: each.url for each in found.documents if each.url},
+        tuple(sorted(_versions(registry, matches.snapshots, ids))),
+        {area: sum(area in document.areas for document in matches.documents) for area in request.what.under},
+        {document.name: document.url for document in matches.documents if document.url},
     )
 
 
@@ -142,13 +143,13 @@ def trained_on(tiers: Tiers, snapshots: Collection[str]) -> tuple[set[str], set[
 
     Raises OSError and ValueError where a record cannot be read.
     """
-    wanted = [store for root in roots(tiers) for store in stores(root) if _is_wanted(store)]
-    found = {store.id for store in wanted if store.specification().snapshot in snapshots}
-    parents = {store.id: set(_parents(store)) for store in wanted}
-    while more := {id for id, of in parents.items() if id not in found and not found.isdisjoint(of)}:
-        found |= more
-    waiting = {store.id for store in wanted if store.id in found and store.read().claim is None}
-    return found - waiting, waiting
+    started = [store for root in training_collections(tiers) for store in stores(root) if _is_wanted(store)]
+    ids = {store.id for store in started if store.specification().snapshot in snapshots}
+    parents = {store.id: set(_parents(store)) for store in started}
+    while more := {id for id, of in parents.items() if id not in ids and not ids.isdisjoint(of)}:
+        ids |= more
+    waiting = {store.id for store in started if store.id in ids and store.read().claim is None}
+    return ids - waiting, waiting
 
 
 def _is_wanted(store: TrainingStore) -> bool:
@@ -158,45 +159,51 @@ def _is_wanted(store: TrainingStore) -> bool:
 
 
 def _refuse_unknown(
-    recipe: DatasetRecipe, durable: Path, asked: TakedownSelection, found: Collection[MatchingDocument]
+    recipe: DatasetRecipe, durable: Path, selection: TakedownSelection, documents: Collection[MatchingDocument]
 ) -> None:
     """Raise ValueError, naming what is asked for and no document of the source is. A URL, or an area, of which the
     source has none any more is no mistake if a snapshot has one."""
-    names = {each.name for each in found} | {each.name.rpartition("#")[0] for each in found}
-    known = {each.url for each in found} | {area for each in found for area in each.areas}
-    urls = [each for each in (*asked.urls, *asked.under) if each not in known]
+    names = {document.name for document in documents} | {document.name.rpartition("#")[0] for document in documents}
+    known = {document.url for document in documents} | {area for document in documents for area in document.areas}
+    urls = [url for url in (*selection.urls, *selection.under) if url not in known]
     if urls:
-        before = takedown_search.were_in(durable, recipe.name, asked)
-        urls = [each for each in urls if each not in before]
-    lacking = [*(each for each in asked.documents if each not in names), *urls]
-    if not lacking:
+        before = takedown_search.were_in(durable, recipe.name, selection)
+        urls = [url for url in urls if url not in before]
+    unknown = [*(name for name in selection.documents if name not in names), *urls]
+    if not unknown:
         return
     hint = "; to keep out what never was in it: cleaning.urls.blocked in its recipe" if urls else ""
     if urls and recipe.reading.metadata.url is None:
         hint = "; its recipe names no field with the URLs of documents (reading.metadata.url)"
-    shown = ", ".join(lacking[:SHOWN]) + (f" and {len(lacking) - SHOWN:,} more" if len(lacking) > SHOWN else "")
-    raise ValueError(f"dataset {recipe.name}: found no document of {shown} in its source, as it was read last{hint}")
+    listing = ", ".join(unknown[:MAX_LISTED]) + (
+        f" and {len(unknown) - MAX_LISTED:,} more" if len(unknown) > MAX_LISTED else ""
+    )
+    raise ValueError(f"dataset {recipe.name}: found no document of {listing} in its source, as it was read last{hint}")
 
 
-def noted(asked: TakedownRequest, found: Collection[MatchingDocument]) -> Iterator[Takedown]:
+def noted(request: TakedownRequest, documents: Collection[MatchingDocument]) -> Iterator[Takedown]:
     """What is noted of a request: a takedown for each URL and each area, and one for all other documents."""
-    of_url, of_area = dict[str, list[MatchingDocument]](), dict[str, list[MatchingDocument]]()
-    for each in found:
-        of_url.setdefault(each.url, []).append(each)
-        for area in each.areas:
-            of_area.setdefault(area, []).append(each)
-    others = [each for each in found if not each.areas and each.url not in asked.what.urls]
-    for url in dict.fromkeys(asked.what.urls):
-        yield _takedown(asked, of_url.get(url, []), url=url)
-    for area in dict.fromkeys(asked.what.under):
-        yield _takedown(asked, of_area.get(area, []), under=area)
+    of_url = dict[str, list[MatchingDocument]]()
+    of_area = dict[str, list[MatchingDocument]]()
+    for document in documents:
+        of_url.setdefault(document.url, []).append(document)
+        for area in document.areas:
+            of_area.setdefault(area, []).append(document)
+    others = [document for document in documents if not document.areas and document.url not in request.what.urls]
+    for url in dict.fromkeys(request.what.urls):
+        yield _takedown(request, of_url.get(url, []), url=url)
+    for area in dict.fromkeys(request.what.under):
+        yield _takedown(request, of_area.get(area, []), under=area)
     if others:
-        yield _takedown(asked, others)
+        yield _takedown(request, others)
 
 
-def _takedown(asked: TakedownRequest, found: Collection[MatchingDocument], url: str = "", under: str = "") -> Takedown:
-    names, identities = tuple(each.name for each in found), tuple(sorted({each.identity for each in found}))
-    return Takedown(url, names, identities, asked.why, asked.by, time.time(), under)
+def _takedown(
+    request: TakedownRequest, documents: Collection[MatchingDocument], url: str = "", under: str = ""
+) -> Takedown:
+    names = tuple(document.name for document in documents)
+    identities = tuple(sorted({document.identity for document in documents}))
+    return Takedown(url, names, identities, request.why, request.by, time.time(), under)
 
 
 def _nearly_equal(recipe: DatasetRecipe, tiers: Tiers, documents: Collection[str]) -> list[str]:

@@ -14,7 +14,7 @@ from slipway.assets import keys
 from slipway.assets.execution import pods
 from slipway.assets.training_commands import start
 from slipway.operations import deleting
-from slipway.operations.job_config import Asking, about
+from slipway.operations.job_config import ReasonConfig, about
 from slipway.recipes import assignments
 from slipway.recipes.training import TrainingRecipe
 from slipway.resources import identity
@@ -36,7 +36,7 @@ class StartConfig(dg.Config):
     )
 
 
-class DeleteConfig(Asking):
+class DeleteConfig(ReasonConfig):
     """What is to happen to a training that has ended."""
 
     remove: bool = Field(
@@ -81,15 +81,29 @@ def start_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     return job
 
 
-ConfigT = TypeVar("ConfigT", bound=Asking)
+ConfigT = TypeVar("ConfigT", bound=ReasonConfig)
 
 
 def operation_jobs(recipe: TrainingRecipe) -> list[dg.JobDefinition]:
     """The jobs that stop, pause, resume and delete a training of the recipe, each with its own fields."""
     return [
-        _job(recipe, "stop", Asking, _stop, "Stops a training (the partition) with a checkpoint of its last step."),
-        _job(recipe, "pause", Asking, _pause, "Stops a training (the partition) until it is resumed; frees its nodes."),
-        _job(recipe, "resume", Asking, _resume, "Lets a training (the partition) go on, or begin where it is offered."),
+        _job(
+            recipe, "stop", ReasonConfig, _stop, "Stops a training (the partition) with a checkpoint of its last step."
+        ),
+        _job(
+            recipe,
+            "pause",
+            ReasonConfig,
+            _pause,
+            "Stops a training (the partition) until it is resumed; frees its nodes.",
+        ),
+        _job(
+            recipe,
+            "resume",
+            ReasonConfig,
+            _resume,
+            "Lets a training (the partition) go on, or begin where it is offered.",
+        ),
         _job(
             recipe,
             "delete",
@@ -126,9 +140,10 @@ def _job(
         context: dg.OpExecutionContext, config: offered, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the training cannot do so."""
-        store, by = all_trainings(tiers).store(about(context, "training")), identity.of_run(context.run)
+        store = all_trainings(tiers).store(about(context, "training"))
+        actor = identity.of_run(context.run)
         try:
-            result = do(TrainingRequest(store, by, tiers, tracking), config)
+            result = do(TrainingRequest(store, actor, tiers, tracking), config)
         except ValueError as error:
             raise dg.Failure(str(error)) from None
         context.log.info(result)
@@ -141,35 +156,36 @@ def _job(
     return job
 
 
-def _stop(asked: TrainingRequest, config: Asking) -> str:
-    return _stopped(asked, config.why)
+def _stop(request: TrainingRequest, config: ReasonConfig) -> str:
+    return _stopped(request, config.why)
 
 
-def _pause(asked: TrainingRequest, config: Asking) -> str:
-    return _stopped(asked, f"paused: {config.why}")
+def _pause(request: TrainingRequest, config: ReasonConfig) -> str:
+    return _stopped(request, f"paused: {config.why}")
 
 
-def _resume(asked: TrainingRequest, config: Asking) -> str:
-    foreground.resume(all_trainings(asked.tiers), asked.store, asked.by, config.why)
-    return f"{asked.store.id} is wanted; the job watch starts it from its newest checkpoint, or from the beginning"
+def _resume(request: TrainingRequest, config: ReasonConfig) -> str:
+    foreground.resume(all_trainings(request.tiers), request.store, request.by, config.why)
+    return f"{request.store.id} is wanted; the job watch starts it from its newest checkpoint, or from the beginning"
 
 
-def _delete(asked: TrainingRequest, config: DeleteConfig) -> str:
-    root, store = all_trainings(asked.tiers), asked.store
+def _delete(request: TrainingRequest, config: DeleteConfig) -> str:
+    root = all_trainings(request.tiers)
+    store = request.store
     if not config.remove:
-        found = deleting.outlook(root, store, asked.tiers, asked.tracking)
-        return f"{store.id}: nothing is removed yet, as `remove` is not set. It would be so: {found.sentence()}"
-    found = deleting.delete(root, store, asked.tiers, asked.tracking, asked.by, config.why)
-    return f"{store.id} is let go, and the next retention removes it: {found.sentence()}"
+        deletion = deleting.outlook(root, store, request.tiers, request.tracking)
+        return f"{store.id}: nothing is removed yet, as `remove` is not set. It would be so: {deletion.sentence()}"
+    deletion = deleting.delete(root, store, request.tiers, request.tracking, request.by, config.why)
+    return f"{store.id} is let go, and the next retention removes it: {deletion.sentence()}"
 
 
-def _stopped(asked: TrainingRequest, why: str) -> str:
+def _stopped(request: TrainingRequest, reason: str) -> str:
     """Put on record that the training is to stop. Raises ValueError for one that is not wanted."""
-    store = asked.store
+    store = request.store
     facts = store.read()
     if not facts.unfinished:
-        found = "it has succeeded" if facts.succeeded else "it is stopped, or asked to stop, already"
-        found = found if facts.desired is not None else "it was never started"
-        raise ValueError(f"training {store.id}: {found}: there is nothing to stop")
-    store.want("stop", asked.by, why)
+        state = "it has succeeded" if facts.succeeded else "it is stopped, or asked to stop, already"
+        state = state if facts.desired is not None else "it was never started"
+        raise ValueError(f"training {store.id}: {state}: there is nothing to stop")
+    store.want("stop", request.by, reason)
     return f"{store.id} is to stop: its job saves a checkpoint of its last step, and ends"

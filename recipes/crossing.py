@@ -114,7 +114,7 @@ def _evaluation_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
     try:
         next(evaluating.fitting(numbers, training.evaluation, nodes, training.placement.ranks_per_node))
     except layout.UnfitLayout as unfit:
-        yield RecipeFault(tuple(unfit.field.split(".")), unfit.found, unfit.expected)
+        yield RecipeFault(tuple(unfit.field.split(".")), unfit.actual, unfit.expected)
 
 
 def _content_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[RecipeFault]:

@@ -316,7 +316,7 @@ def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
         try:
             layout.check(training, count * ranks_per_node, ranks_per_node)
         except layout.UnfitLayout as unfit:
-            yield RecipeFault(tuple(unfit.field.split(".")), unfit.found, f"{unfit.expected}, with nodes: {count}")
+            yield RecipeFault(tuple(unfit.field.split(".")), unfit.actual, f"{unfit.expected}, with nodes: {count}")
             return
 
 

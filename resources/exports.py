@@ -60,7 +60,7 @@ def wanting(durable: Path, model: str) -> contextlib.AbstractContextManager[None
 
 
 def collecting(durable: Path, model: str) -> contextlib.AbstractContextManager[None]:
-    """Held while exports of a model are removed. Raises lock.Held while one is being wanted."""
+    """Held while exports of a model are removed. Raises lock.LockHeld while one is being wanted."""
     return lock.at_once(_folder(durable, model))
 
 

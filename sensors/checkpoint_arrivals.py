@@ -40,9 +40,9 @@ WITHDRAWN_AT_ONCE = 100
 class ChangedTraining:
     """One training whose checkpoints may have changed."""
 
-    duty: PendingWork
+    work: PendingWork
     facts: TrainingFacts
-    shown: dict[str, Commit]
+    commits: dict[str, Commit]
     """By partition, the commits that are to be shown."""
     waiting: frozenset[str]
     """The partitions of those that wait for their evaluation."""
@@ -57,7 +57,9 @@ class ChangedTraining:
 
     def unconfirmed(self) -> list[str]:
         """The partitions that the event log has to be asked about."""
-        return [partition for partition, commit in self.shown.items() if self.logged.get(partition) != commit.manifest]
+        return [
+            partition for partition, commit in self.commits.items() if self.logged.get(partition) != commit.manifest
+        ]
 
 
 @dg.sensor(
@@ -68,41 +70,45 @@ class ChangedTraining:
     description="Shows each new commit as a checkpoint and has it evaluated.",
 )
 def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
-    tick, root = Tick(context, NAME), all_trainings(tiers)
-    owed, memory = root.pending_work(WorkQueue.CHECKPOINTS), recalled(tick.instance, NAME, root.root)
-    memory.keep_only(duty.training for duty in owed)
+    tick = Tick(context, NAME)
+    root = all_trainings(tiers)
+    pending_work = root.pending_work(WorkQueue.CHECKPOINTS)
+    memory = recalled(tick.instance, NAME, root.root)
+    memory.keep_only(work.training for work in pending_work)
     arrivals: list[ChangedTraining] = []
-    tick.each(owed, _subject, lambda duty: arrivals.extend(_look(tick, root, memory, duty)))
+    tick.for_each(pending_work, _subject, lambda work: arrivals.extend(_look(tick, root, memory, work)))
     partitions = _ask(tick.instance, arrivals)
-    runs = NewestRuns(tick.instance, EVALUATES_TAG, [each.facts.id for each in arrivals if each.waiting])
-    tick.each(
+    runs = NewestRuns(tick.instance, EVALUATES_TAG, [arrival.facts.id for arrival in arrivals if arrival.waiting])
+    tick.for_each(
         arrivals,
-        lambda arrival: _subject(arrival.duty),
+        lambda arrival: _subject(arrival.work),
         lambda arrival: _show_and_evaluate(tick, memory, arrival, partitions, runs),
     )
     return tick.result()
 
 
-def _subject(duty: PendingWork) -> Subject:
-    return subjects.training(duty.training)
+def _subject(work: PendingWork) -> Subject:
+    return subjects.training(work.training)
 
 
-def _look(tick: Tick, root: Trainings, memory: SensorMemory, duty: PendingWork) -> list[ChangedTraining]:
+def _look(tick: Tick, root: Trainings, memory: SensorMemory, work: PendingWork) -> list[ChangedTraining]:
     """What there is of one training's checkpoints; nothing when there was nothing to do and nothing has changed."""
-    store = root.store(duty.training)
+    store = root.store(work.training)
     if memory.is_quiet(store.id, commits.folders(store.folder)):
         return []
-    facts, known = store.read(), _known.setdefault(str(store.folder), KnownCommits())
-    recipe, is_script = facts.specification.recipe, facts.specification.script is not None
+    facts = store.read()
+    known = _known.setdefault(str(store.folder), KnownCommits())
+    recipe = facts.specification.recipe
+    is_script = facts.specification.script is not None
     evaluated = set(files.names(store.folder, files.EVALUATIONS))
-    shown: dict[str, Commit] = {}
+    durable_commits: dict[str, Commit] = {}
     waiting: set[str] = set()
     unread: set[str] = set()
 
     def take(name: str, partition: str) -> None:
         commit, holders = known.read(facts, name)
         if {DURABLE, BACKUP} & set(holders):
-            shown[partition] = commit
+            durable_commits[partition] = commit
         # A script's are not evaluated: only the script knows what its checkpoints hold.
         if DURABLE in holders and name not in evaluated and not is_script:
             waiting.add(partition)
@@ -112,7 +118,9 @@ def _look(tick: Tick, root: Trainings, memory: SensorMemory, duty: PendingWork) 
         who = Subject(f"{store.id}, commit {name}", keys.key(recipe, "checkpoint"), partition)
         if not tick.visit(who, lambda name=name, partition=partition: take(name, partition)):  # type: ignore[misc]
             unread.add(partition)
-    return [ChangedTraining(duty, facts, shown, frozenset(waiting), frozenset(unread), memory.of(store.id, {}))]
+    return [
+        ChangedTraining(work, facts, durable_commits, frozenset(waiting), frozenset(unread), memory.of(store.id, {}))
+    ]
 
 
 _known: dict[str, KnownCommits] = {}
@@ -126,12 +134,12 @@ def _ask(instance: dg.DagsterInstance, arrivals: list[ChangedTraining]) -> dict[
     which they were added.
     """
     partitions: dict[str, dict[str, list[str]]] = {}
-    for recipe in {each.recipe for each in arrivals}:
-        asked = [each for each in arrivals if each.recipe == recipe]
-        unconfirmed = [partition for each in asked for partition in each.unconfirmed()]
+    for recipe in {arrival.recipe for arrival in arrivals}:
+        of_recipe = [arrival for arrival in arrivals if arrival.recipe == recipe]
+        unconfirmed = [partition for arrival in of_recipe for partition in arrival.unconfirmed()]
         versions = data_versions(instance, keys.key(recipe, "checkpoint"), unconfirmed)
-        for each in asked:
-            each.logged.update({partition: versions.get(partition, "") for partition in each.unconfirmed()})
+        for arrival in of_recipe:
+            arrival.logged.update({partition: versions.get(partition, "") for partition in arrival.unconfirmed()})
         by_training = partitions.setdefault(recipe, {})
         for partition in instance.get_dynamic_partitions(keys.checkpoint_partitions(recipe).name or ""):
             by_training.setdefault(partition.rpartition(".")[0], []).append(partition)
@@ -146,25 +154,27 @@ def _show_and_evaluate(
     runs: NewestRuns,
 ) -> None:
     """Show what is new of one training's checkpoints, withdraw what counts no more, and request evaluations."""
-    facts, definition = arrival.facts, keys.checkpoint_partitions(arrival.recipe)
+    facts = arrival.facts
+    definition = keys.checkpoint_partitions(arrival.recipe)
     listed = partitions[arrival.recipe].get(facts.id, [])
-    lacking, unlogged = sorted(arrival.shown.keys() - set(listed)), arrival.unconfirmed()
-    gone = sorted(set(listed) - arrival.shown.keys() - arrival.unread)[:WITHDRAWN_AT_ONCE]
+    unlisted = sorted(arrival.commits.keys() - set(listed))
+    unlogged = arrival.unconfirmed()
+    gone = sorted(set(listed) - arrival.commits.keys() - arrival.unread)[:WITHDRAWN_AT_ONCE]
     new_faults, ready_to_go = final_events.unlogged(tick.instance, facts, gone, memory.lasting_of(facts.id, set()))
     tick.events += new_faults
-    if lacking:
-        tick.partitions.append(definition.build_add_request(lacking))
+    if unlisted:
+        tick.partitions.append(definition.build_add_request(unlisted))
     if ready_to_go:
         tick.partitions.append(definition.build_delete_request(ready_to_go))
-    tick.events += [checkpoint_materialisation(facts, arrival.shown[partition]) for partition in unlogged]
-    ready = arrival.waiting - {*lacking, *unlogged}
+    tick.events += [checkpoint_materialisation(facts, arrival.commits[partition]) for partition in unlogged]
+    ready = arrival.waiting - {*unlisted, *unlogged}
     if ready and runs.may_request(facts.id):
         # A range goes by the order in which partitions were added, not by step.
         added = [partition for partition in listed if partition in ready]
         tick.request([keys.key(arrival.recipe, "evaluation")], {EVALUATES_TAG: facts.id}, added[0], added[-1])
-    if lacking or gone or unlogged or new_faults or arrival.waiting or arrival.unread:
+    if unlisted or gone or unlogged or new_faults or arrival.waiting or arrival.unread:
         return
     memory.found_nothing(facts.id)
     if facts.over:
-        arrival.duty.close(facts.desired_generation)
+        arrival.work.close(facts.desired_generation)
         _known.pop(str(facts.folder), None)

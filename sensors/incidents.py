@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from slipway.assets import incidents as shown
+from slipway.assets import incidents as incident_assets
 from slipway.assets import keys, subjects
 from slipway.assets.subjects import Subject
 from slipway.recipes.training import TrainingRecipe
 from slipway.resources.event_log import DATA_VERSION_TAG, data_versions
 from slipway.resources.tiers import Tiers
 from slipway.resources.trainings import accounts, incident_reports
-from slipway.resources.trainings import incidents as recorded
+from slipway.resources.trainings import incidents as incident_records
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.incident_reports import IncidentReport
 from slipway.resources.trainings.store import PendingWork, Trainings, TrainingStore, WorkQueue, all_trainings
@@ -31,7 +31,7 @@ from slipway.trainer.base.units import DAY
 from slipway.trainer.record import fence, files, incidents
 
 NAME = "incidents"
-PAGE = Subject("overview of incidents", shown.OVERVIEW)
+PAGE = Subject("overview of incidents", incident_assets.OVERVIEW)
 DAYS = 7
 """The overview has the incidents of so many days, and those that wait for a person."""
 POST_MORTEM = "post-mortem.md"
@@ -67,18 +67,19 @@ def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefiniti
         description="Shows what interrupted the steps of trainings, what that cost, and where they went on.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
-        tick, root = Tick(context, NAME), all_trainings(tiers)
+        tick = Tick(context, NAME)
+        root = all_trainings(tiers)
         memory = recalled(tick.instance, NAME, root.root)
         overview = memory.lasting_of(_OVERVIEW, Overview())
         if not overview.complete:
             tick.visit(PAGE, lambda: _begin(root, overview))
         tick.visit(PAGE, lambda: _prune(tick, root, recipes, overview))
-        owed = root.pending_work(WorkQueue.INCIDENTS)
-        memory.keep_only([_OVERVIEW, *(duty.training for duty in owed)])
-        tick.each(
-            owed,
-            lambda duty: subjects.training(duty.training),
-            lambda duty: _show(tick, memory, overview, duty, root.store(duty.training)),
+        pending_work = root.pending_work(WorkQueue.INCIDENTS)
+        memory.keep_only([_OVERVIEW, *(work.training for work in pending_work)])
+        tick.for_each(
+            pending_work,
+            lambda work: subjects.training(work.training),
+            lambda work: _show(tick, memory, overview, work, root.store(work.training)),
         )
         tick.visit(PAGE, lambda: _show_overview(tick, overview))
         return tick.result()
@@ -93,7 +94,7 @@ def _begin(root: Trainings, overview: Overview) -> None:
         root.open(id, WorkQueue.INCIDENTS)
     since = time.time() - DAYS * DAY
     recent = [root.store(id) for id in ids if _changed_since(root.store(id), since)]
-    overview.reports |= {each.name: each for each in incident_reports.of_all(recent)}
+    overview.reports |= {report.name: report for report in incident_reports.of_all(recent)}
     overview.complete = True
 
 
@@ -106,10 +107,10 @@ def _prune(tick: Tick, root: Trainings, recipes: Mapping[str, TrainingRecipe], o
     for name in recipes:
         definition = keys.incident_partitions(name)
         listed = tick.instance.get_dynamic_partitions(definition.name or "")
-        gone = [each for each in listed if keys.parse_incident_partition(each)[0] not in ids]
+        gone = [partition for partition in listed if keys.parse_incident_partition(partition)[0] not in ids]
         if gone:
             tick.partitions.append(definition.build_delete_request(gone))
-    overview.reports = {name: each for name, each in overview.reports.items() if each.training in ids}
+    overview.reports = {name: report for name, report in overview.reports.items() if report.training in ids}
     overview.pruned = now
 
 
@@ -120,27 +121,27 @@ def _changed_since(store: TrainingStore, since: float) -> bool:
         return False
 
 
-def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: PendingWork, store: TrainingStore) -> None:
+def _show(tick: Tick, memory: SensorMemory, overview: Overview, work: PendingWork, store: TrainingStore) -> None:
     """Bring what is shown of one training's incidents in line with its records."""
     below = (files.INCIDENTS, files.CLAIMS, files.EXITS, files.DESIRED, files.JOBS)
     if memory.is_quiet(store.id, [f"{store.folder}/{name}" for name in below]):
         return
     facts = store.read()
-    for failure in recorded.failures_without_record(store, facts.failures):
-        recorded.note_failure(store, failure)
+    for failure in incident_records.failures_without_record(store, facts.failures):
+        incident_records.note_failure(store, failure)
     reports = _reports(tick, store, facts, memory.lasting_of(store.id, dict[str, IncidentReport]()))
-    overview.reports |= {each.name: each for each in reports}
+    overview.reports |= {report.name: report for report in reports}
     changed = _unshown(tick, memory, facts.specification.recipe, store.id, reports)
-    for each in changed:
-        page = incident_reports.post_mortem(store, each)
-        folder = incidents.evidence(store.folder, each.id)
+    for report in changed:
+        page = incident_reports.post_mortem(store, report)
+        folder = incidents.evidence(store.folder, report.id)
         atomic.replace(folder / POST_MORTEM, page.encode())
-        tick.events.append(shown.incident_materialisation(each, page, str(folder)))
-    if changed or not all(each.settled and not _awaits_evidence(store, each) for each in reports):
+        tick.events.append(incident_assets.incident_materialisation(report, page, str(folder)))
+    if changed or not all(report.settled and not _awaits_evidence(store, report) for report in reports):
         return
     memory.found_nothing(store.id)
     if facts.over:
-        duty.close(facts.desired_generation)
+        work.close(facts.desired_generation)
 
 
 def _reports(
@@ -175,30 +176,33 @@ def _unshown(
     tick: Tick, memory: SensorMemory, recipe: str, training: str, reports: list[IncidentReport]
 ) -> list[IncidentReport]:
     """The incidents of which the event log has nothing, or something else; their partitions are asked for."""
-    logged, wanted = memory.of(training, dict[str, str]()), {each.name: shown.version(each) for each in reports}
-    unconfirmed = [name for name in wanted if logged.get(name) != wanted[name]]
+    logged = memory.of(training, dict[str, str]())
+    versions = {report.name: incident_assets.version(report) for report in reports}
+    unconfirmed = [name for name in versions if logged.get(name) != versions[name]]
     if not unconfirmed:
         return []
     definition = keys.incident_partitions(recipe)
     listed = set(tick.instance.get_dynamic_partitions(definition.name or ""))
-    if lacking := [name for name in unconfirmed if name not in listed]:
-        tick.partitions.append(definition.build_add_request(lacking))
+    if unlisted := [name for name in unconfirmed if name not in listed]:
+        tick.partitions.append(definition.build_add_request(unlisted))
     logged |= data_versions(tick.instance, keys.key(recipe, "incident"), unconfirmed)
-    return [each for each in reports if each.name not in listed or logged.get(each.name) != wanted[each.name]]
+    return [
+        report for report in reports if report.name not in listed or logged.get(report.name) != versions[report.name]
+    ]
 
 
 def _show_overview(tick: Tick, overview: Overview) -> None:
     """Bring the overview in line with the incidents."""
     now = time.time()
     since = now - DAYS * DAY
-    overview.reports = {name: each for name, each in overview.reports.items() if each.at >= since or each.todo}
+    overview.reports = {name: report for name, report in overview.reports.items() if report.at >= since or report.todo}
     reports = list(overview.reports.values())
-    version = shown.overview_version(reports, now)
+    version = incident_assets.overview_version(reports, now)
     if version == overview.recorded:
         return
-    last = tick.instance.get_latest_materialization_event(shown.OVERVIEW)
-    found = last.asset_materialization if last is not None else None
-    if found is not None and (found.tags or {}).get(DATA_VERSION_TAG) == version:
+    last = tick.instance.get_latest_materialization_event(incident_assets.OVERVIEW)
+    materialization = last.asset_materialization if last is not None else None
+    if materialization is not None and (materialization.tags or {}).get(DATA_VERSION_TAG) == version:
         overview.recorded = version
     else:
-        tick.events.append(shown.overview(reports, now))
+        tick.events.append(incident_assets.overview(reports, now))

@@ -24,7 +24,7 @@ from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.job import job_name
 from slipway.resources.trainings.store import PendingWork, Trainings, TrainingStore, WorkQueue, all_trainings
 from slipway.sensors.support import downtime, fairness, incidents, long_waits
-from slipway.sensors.support.fairness import Newcomer
+from slipway.sensors.support.fairness import PendingStart
 from slipway.sensors.support.observation_cache import SensorMemory, decisive, recalled
 from slipway.sensors.support.runs import NewestRuns, request
 from slipway.sensors.support.tick import Tick
@@ -41,7 +41,7 @@ class Settled:
 
     incidents: set[int] = field(default_factory=set)
     """The incarnations about which there is nothing to show, or nothing more."""
-    waits: set[tuple[int, int]] = field(default_factory=set)
+    long_waits: set[tuple[int, int]] = field(default_factory=set)
     begun: int = -1
     """The last of its lives in which it was seen to have begun; a life begins when it is wanted (again)."""
     looked: int = 0
@@ -56,27 +56,29 @@ class Settled:
     description="What should run, runs; results are shown once for each exit record.",
 )
 def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root, control = Tick(context, NAME), all_trainings(tiers), compute.control(tiers)
+    tick = Tick(context, NAME)
+    root = all_trainings(tiers)
+    control = compute.control(tiers)
     memory = recalled(tick.instance, NAME, root.root)
     if memory.new:
-        _owe_what_is_not_shown(tick, root)
-    owed = root.pending_work(WorkQueue.RUN)
-    memory.keep_only(duty.training for duty in owed)
+        _enqueue_unshown(tick, root)
+    pending_work = root.pending_work(WorkQueue.RUN)
+    memory.keep_only(work.training for work in pending_work)
     if gone := downtime.seconds(root.root):
-        tick.each(owed, _subject, lambda duty: root.store(duty.training).note_away(gone, BY))
-    runs = NewestRuns(tick.instance, keys.TRAINING_TAG, [duty.training for duty in owed])
-    due, later = _due(tick, owed, root, memory)
-    tick.leave(later, _subject)
-    tick.each(
+        tick.for_each(pending_work, _subject, lambda work: root.store(work.training).note_away(gone, BY))
+    runs = NewestRuns(tick.instance, keys.TRAINING_TAG, [work.training for work in pending_work])
+    due, later = _due(tick, pending_work, root, memory)
+    tick.defer(later, _subject)
+    tick.for_each(
         due,
         _subject,
-        lambda duty: _bring_to_its_end(tick, duty, root.store(duty.training), control, runs, memory),
+        lambda work: _bring_to_its_end(tick, work, root.store(work.training), control, runs, memory),
     )
     return tick.result()
 
 
 def _due(
-    tick: Tick, owed: list[PendingWork], root: Trainings, memory: SensorMemory
+    tick: Tick, pending_work: list[PendingWork], root: Trainings, memory: SensorMemory
 ) -> tuple[list[PendingWork], list[PendingWork]]:
     """Those that this tick looks at, and those that wait: trainings that have begun come first (`fairness`).
 
@@ -84,17 +86,17 @@ def _due(
     starts.
     """
     new = {}
-    for duty in owed:
-        settled = memory.lasting_of(duty.training, Settled())
-        if settled.begun != duty.desired_generation and _has_begun(root.store(duty.training)):
-            settled.begun = duty.desired_generation
-        if settled.begun != duty.desired_generation:
-            new[duty.training] = Newcomer(duty.training, tick.team(_subject(duty)), settled.looked)
+    for work in pending_work:
+        settled = memory.lasting_of(work.training, Settled())
+        if settled.begun != work.desired_generation and _has_begun(root.store(work.training)):
+            settled.begun = work.desired_generation
+        if settled.begun != work.desired_generation:
+            new[work.training] = PendingStart(work.training, tick.team(_subject(work)), settled.looked)
     turn = fairness.in_turn(list(new.values()), fairness.STARTS)
     for id in turn:
-        memory.lasting_of(id, Settled()).looked = 1 + max(each.looked for each in new.values())
-    by_id = {duty.training: duty for duty in owed}
-    begun = [duty for duty in owed if duty.training not in new]
+        memory.lasting_of(id, Settled()).looked = 1 + max(start.last_look for start in new.values())
+    by_id = {work.training: work for work in pending_work}
+    begun = [work for work in pending_work if work.training not in new]
     return begun + [by_id[id] for id in turn], [by_id[id] for id in new.keys() - set(turn)]
 
 
@@ -104,7 +106,8 @@ def _has_begun(store: TrainingStore) -> bool:
     One whose records cannot be read counts too, so that the look tells why.
     """
     try:
-        claim, desired = store.newest_claim(), store.desired()
+        claim = store.newest_claim()
+        desired = store.desired()
         if claim is None or desired is None or desired.want != "run" or desired.incarnation is None:
             return claim is not None
         return claim.token.incarnation > desired.incarnation or store.exit() is None
@@ -112,36 +115,37 @@ def _has_begun(store: TrainingStore) -> bool:
         return True
 
 
-def _subject(duty: PendingWork) -> subjects.Subject:
-    return subjects.training(duty.training)
+def _subject(work: PendingWork) -> subjects.Subject:
+    return subjects.training(work.training)
 
 
-def _owe_what_is_not_shown(tick: Tick, root: Trainings) -> None:
-    """Open the duties of trainings of which the event log has nothing: an older one may have been restored."""
-    ids, owed = root.ids(), set(root.pending(WorkQueue.RUN))
+def _enqueue_unshown(tick: Tick, root: Trainings) -> None:
+    """Enqueue the trainings that the event log lacks: an older event log may have been restored."""
+    ids = root.ids()
+    pending = set(root.pending(WorkQueue.RUN))
     recipes = {id: id.rpartition("-")[0] for id in ids}
-    shown = {recipe: shown_partitions(tick.instance, keys.key(recipe, "training")) for recipe in set(recipes.values())}
-    lacking = [id for id in ids if id not in owed and id not in shown[recipes[id]]]
+    listed = {recipe: shown_partitions(tick.instance, keys.key(recipe, "training")) for recipe in set(recipes.values())}
+    unlisted = [id for id in ids if id not in pending and id not in listed[recipes[id]]]
 
-    def owe(id: str) -> None:
+    def enqueue(id: str) -> None:
         if root.store(id).newest_claim() is not None:
-            for duty in (WorkQueue.CHECKPOINTS, WorkQueue.RUN):
-                root.open(id, duty)
+            for queue in (WorkQueue.CHECKPOINTS, WorkQueue.RUN):
+                root.open(id, queue)
 
-    tick.each(lacking, subjects.training, owe)
+    tick.for_each(unlisted, subjects.training, enqueue)
 
 
 def _bring_to_its_end(
     tick: Tick,
-    duty: PendingWork,
+    work: PendingWork,
     store: TrainingStore,
     control: TrainingControl,
     runs: NewestRuns,
     memory: SensorMemory,
 ) -> None:
     """Take the step that is due for one training, and show what is new."""
-    settled = memory.lasting_of(duty.training, Settled())
-    if memory.is_quiet(store.id, decisive(store.folder)) and _goes_on(memory.kept.get(store.id), control, runs):
+    settled = memory.lasting_of(work.training, Settled())
+    if memory.is_quiet(store.id, decisive(store.folder)) and _goes_on(memory.entries.get(store.id), control, runs):
         return
     facts = _heed_cancellation(runs, store, store.read())
     action, facts = _advance(control, store, facts)
@@ -149,7 +153,7 @@ def _bring_to_its_end(
     waiting = control.overdue(facts)
     failures = incidents.unshown(tick, store, facts, control.launcher, settled.incidents)
     tick.events += failures
-    tick.events += long_waits.unshown(tick.instance, facts, waiting, settled.waits) if waiting else []
+    tick.events += long_waits.unshown(tick.instance, facts, waiting, settled.long_waits) if waiting else []
     if action is Action.WAIT and facts.running and facts.begun and not failures:
         _remember(memory, facts, control, runs)
     if action is not Action.DONE:
@@ -158,7 +162,7 @@ def _bring_to_its_end(
             request = training_request(facts)
             tick.request(request.asset_selection or [], dict(request.tags))
     elif not failures and not _has_a_run(tick.instance, runs, store.id) and _end_is_shown(tick, facts):
-        duty.close(facts.desired_generation)
+        work.close(facts.desired_generation)
 
 
 @dataclass(frozen=True)
@@ -180,10 +184,11 @@ def _has_a_run(instance: dg.DagsterInstance, runs: NewestRuns, training: str) ->
 
 def _remember(memory: SensorMemory, facts: TrainingFacts, control: TrainingControl, runs: NewestRuns) -> None:
     """Note that nothing is to be done for a training while its job runs, a run shows it, and no record changes."""
-    job, run = job_name(facts.id, facts.incarnation), runs.newest(facts.id)
+    job = job_name(facts.id, facts.incarnation)
+    run = runs.newest(facts.id)
     going = Going(facts.id, job, run.id if run else "")
     if facts.should_run and facts.submitted(facts.incarnation) and _goes_on(going, control, runs):
-        memory.kept[facts.id] = going
+        memory.entries[facts.id] = going
         memory.found_nothing(facts.id)
 
 
@@ -225,13 +230,13 @@ def _heed_cancellation(runs: NewestRuns, store: TrainingStore, facts: TrainingFa
 
 def _complete(store: TrainingStore, facts: TrainingFacts, settled: set[int]) -> None:
     """Record the end of an incarnation that was superseded by a process that died before it did so."""
-    unknown = [each + 1 for each in range(facts.incarnation - 1) if each + 1 not in settled]
+    unknown = [number + 1 for number in range(facts.incarnation - 1) if number + 1 not in settled]
     if not unknown:
         return
     ended = {int(name) for name in files.names(store.folder, files.EXITS)}
-    lacking = [incarnation for incarnation in unknown if incarnation not in ended]
-    claims = {claim.token.incarnation: claim for claim in fence.claims(store.folder)} if lacking else {}
-    for incarnation in lacking:
+    unrecorded = [incarnation for incarnation in unknown if incarnation not in ended]
+    claims = {claim.token.incarnation: claim for claim in fence.claims(store.folder)} if unrecorded else {}
+    for incarnation in unrecorded:
         nodes = claims[incarnation].nodes if incarnation in claims else ()
         cause = claims[incarnation + 1].cause if incarnation + 1 in claims else "it was superseded"
         store.record_exit(incarnation, "failed", cause, BY, nodes, disrupted=True)
@@ -250,7 +255,8 @@ def _advance(control: TrainingControl, store: TrainingStore, facts: TrainingFact
 
 def _end_is_shown(tick: Tick, facts: TrainingFacts) -> bool:
     """Whether the event log has how the newest incarnation ended; what it lacks is shown. True where none has ended."""
-    key, ended = keys.key(facts.specification.recipe, "training"), facts.ended
+    key = keys.key(facts.specification.recipe, "training")
+    ended = facts.ended
     if ended is None:
         return True
     if facts.succeeded:
@@ -258,10 +264,10 @@ def _end_is_shown(tick: Tick, facts: TrainingFacts) -> bool:
             if due:
                 tick.instance.report_runless_asset_event(results.materialisation(facts))
         return True
-    shown = observed(tick.instance, key, facts.id, {"outcome": ended.outcome, "incarnation": ended.incarnation})
-    if not shown:
+    is_logged = observed(tick.instance, key, facts.id, {"outcome": ended.outcome, "incarnation": ended.incarnation})
+    if not is_logged:
         tick.events.append(_end(key, facts, ended))
-    return shown
+    return is_logged
 
 
 def _end(key: dg.AssetKey, facts: TrainingFacts, ended: Exit) -> dg.AssetObservation:

@@ -33,7 +33,7 @@ NAME = "metrics_shipping"
 class Undelivered:
     """A training or trial whose metrics are to be delivered."""
 
-    duty: PendingWork
+    work: PendingWork
     store: TrainingStore
     sweep: str
     """The sweep of a trial, empty for a training."""
@@ -50,22 +50,23 @@ class Undelivered:
     description="Delivers the ledgers' metrics to MLflow, outside the trainings' path.",
 )
 def metrics_shipping(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
-    tick, roots = Tick(context, NAME), [("", all_trainings(tiers)), *all_trials(tiers).items()]
+    tick = Tick(context, NAME)
+    by_sweep = [("", all_trainings(tiers)), *all_trials(tiers).items()]
     spools = [
-        Undelivered(duty, root.store(duty.training), sweep)
-        for sweep, root in roots
-        for duty in root.pending_work(WorkQueue.TRACKING)
+        Undelivered(work, root.store(work.training), sweep)
+        for sweep, root in by_sweep
+        for work in root.pending_work(WorkQueue.TRACKING)
     ]
     folder = tiers.durable_path / "sweeps"
-    owed = tracked.owed_below(folder)
-    logs = {id: _logs.setdefault(folder / id, SweepStore(folder / id)) for id in _sweeps_of(spools, owed)}
+    sweep_work = tracked.pending_work_below(folder)
+    logs = {id: _logs.setdefault(folder / id, SweepStore(folder / id)) for id in _sweeps_of(spools, sweep_work)}
     for gone in _logs.keys() - {log.folder for log in logs.values()}:
         del _logs[gone]
     for gone in _delivered.keys() - {spool.store.folder for spool in spools} - _logs.keys():
         del _delivered[gone]
     delivery = functools.partial(_deliver, tick, tiers.durable_path, tracking)
-    tick.each(spools, lambda spool: spool.subject, lambda spool: delivery(spool, logs.get(spool.sweep)))
-    tick.each(owed, _sweep_subject, lambda duty: _deliver_sweep(tick, duty, logs[duty.training], tracking))
+    tick.for_each(spools, lambda spool: spool.subject, lambda spool: delivery(spool, logs.get(spool.sweep)))
+    tick.for_each(sweep_work, _sweep_subject, lambda work: _deliver_sweep(tick, work, logs[work.training], tracking))
     return tick.result()
 
 
@@ -77,20 +78,21 @@ _logs: dict[Path, SweepStore] = {}
 """By folder, the log of a sweep that has something to deliver: what was read of it is not read again."""
 
 
-def _sweeps_of(spools: Sequence[Undelivered], owed: Sequence[PendingWork]) -> set[str]:
-    return {spool.sweep for spool in spools if spool.sweep} | {duty.training for duty in owed}
+def _sweeps_of(spools: Sequence[Undelivered], sweep_work: Sequence[PendingWork]) -> set[str]:
+    return {spool.sweep for spool in spools if spool.sweep} | {work.training for work in sweep_work}
 
 
-def _sweep_subject(duty: PendingWork) -> Subject:
-    return subjects.sweep(duty.training.rpartition("-")[0] or duty.training, duty.training)
+def _sweep_subject(work: PendingWork) -> Subject:
+    return subjects.sweep(work.training.rpartition("-")[0] or work.training, work.training)
 
 
-def _deliver_sweep(tick: Tick, duty: PendingWork, log: SweepStore, tracking: Tracking) -> None:
+def _deliver_sweep(tick: Tick, work: PendingWork, log: SweepStore, tracking: Tracking) -> None:
     """Bring the run of one sweep up to date."""
     sweep = log.state()
     if sweep is None:  # it is about to be opened
         return
-    over, state = tracked.is_over(sweep), (len(sweep.finished), sweep.closed)
+    over = tracked.is_over(sweep)
+    state = (len(sweep.finished), sweep.closed)
     if _delivered.get(log.folder) == state and not over:
         return
     run = tracked.sweep_run(log, sweep)
@@ -99,11 +101,11 @@ def _deliver_sweep(tick: Tick, duty: PendingWork, log: SweepStore, tracking: Tra
     except Exception as error:
         if isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename):
             raise  # its own records
-        tick.postpone(f"{log.sweep}: its run in MLflow is not up to date yet: {error}", _sweep_subject(duty))
+        tick.postpone(f"{log.sweep}: its run in MLflow is not up to date yet: {error}", _sweep_subject(work))
         return
     _delivered[log.folder] = state
     if over:
-        duty.close(tracked.GENERATION)
+        work.close(tracked.GENERATION)
 
 
 def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, log: SweepStore | None) -> None:
@@ -111,7 +113,8 @@ def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, 
     state = _state(spool.store)
     if _delivered.get(spool.store.folder) == state:
         return
-    recipe, life = spool.store.specification().recipe, spool.store.desired_generation()
+    recipe = spool.store.specification().recipe
+    generation = spool.store.desired_generation()
     sweep = log.state() if log else None
     trial = tracked.trial_run(log, sweep, spool.store.id) if log and sweep else None
     if log and trial is None:  # its sweep's log is behind: the next tick knows its name
@@ -131,7 +134,7 @@ def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, 
         if not run and (page := tracking.pages.of_run(tracking.run_of(spool.store))):
             tick.events.append(_tracked(spool, recipe, page))
     if done is Delivery.COMPLETE:
-        spool.duty.close(life)
+        spool.work.close(generation)
     elif done is Delivery.UP_TO_DATE:
         _delivered[spool.store.folder] = state
 
@@ -140,7 +143,7 @@ def _pages(spool: Undelivered, durable: Path, done: Delivery) -> list[str]:
     """The page of a training that has ended, as it is then; a trial has none: its sweep has a report."""
     if spool.sweep or done is not Delivery.COMPLETE:
         return []
-    if page_keeper.is_behind(spool.store):  # `standings`, which writes it, comes later
+    if page_keeper.is_behind(spool.store):  # `training_status`, which writes it, comes later
         page_keeper.write(TrainingReader(durable), spool.store)
     return [page_keeper.PAGE]
 

@@ -51,22 +51,21 @@ class DueBisection:
     description="Has the nodes bisected after exchanges failed and no single node is named.",
 )
 def network_faults(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root = Tick(context, NAME), all_trainings(tiers)
+    tick = Tick(context, NAME)
+    root = all_trainings(tiers)
     memory = recalled(tick.instance, NAME, root.root)
     due = memory.lasting_of(_DUE, dict[str, DueBisection]())
-    owed, before = (
-        {*root.pending(WorkQueue.RUN), *root.pending(WorkQueue.INCIDENTS)},
-        memory.lasting_of(_BEFORE, set[str]()),
-    )
+    pending = {*root.pending(WorkQueue.RUN), *root.pending(WorkQueue.INCIDENTS)}
+    before = memory.lasting_of(_BEFORE, set[str]())
     # Those of the last tick too: a training may have ended since, and its last incident counts.
-    tick.each(sorted(owed | before), subjects.training, lambda id: _listen(memory, due, root.store(id)))
+    tick.for_each(sorted(pending | before), subjects.training, lambda id: _listen(memory, due, root.store(id)))
     before.clear()
-    before.update(owed)
-    memory.keep_only([_DUE, _BEFORE, *owed])
+    before.update(pending)
+    memory.keep_only([_DUE, _BEFORE, *pending])
     now = time.time()
-    for each in list(due.values()):
-        if now - each.since > WINDOW_SECONDS or network.is_done(tiers.durable_path, each.about):
-            del due[each.about]
+    for bisection in list(due.values()):
+        if now - bisection.since > WINDOW_SECONDS or network.is_done(tiers.durable_path, bisection.about):
+            del due[bisection.about]
     if due:
         tick.visit(subjects.FLEET, lambda: _request(tick, tiers, due, by_name(compute.fleet().nodes())))
     return tick.result()
@@ -82,7 +81,8 @@ def _listen(memory: SensorMemory, due: dict[str, DueBisection], store: TrainingS
             incident = incidents.read(store.folder, id)
         except codec.UndecodableRecord:
             continue
-        claim, about = claims.get(Token.parse(incident.token)), f"{store.id}/{id}"
+        claim = claims.get(Token.parse(incident.token))
+        about = f"{store.id}/{id}"
         if claim is not None and network.calls_for_bisection(incident, claim.nodes):
             due.setdefault(about, DueBisection(about, tuple(claim.nodes), incident.at))
     memory.found_nothing(store.id)
@@ -94,11 +94,11 @@ def _request(tick: Tick, tiers: Tiers, due: dict[str, DueBisection], fleet: dict
     if any(runs.unfinished(about) for about in due):
         return
     busy = set(busy_nodes.nodes(tiers))
-    for each in due.values():
-        suspects, good = network.free(fleet, each.nodes, busy)
-        if suspects and runs.may_request(each.about):
-            config = {"nodes": suspects, "good": good, "about": each.about}
-            tags = {keys.BISECTS_TAG: each.about}
+    for bisection in due.values():
+        suspects, good = network.free(fleet, bisection.nodes, busy)
+        if suspects and runs.may_request(bisection.about):
+            config = {"nodes": suspects, "good": good, "about": bisection.about}
+            tags = {keys.BISECTS_TAG: bisection.about}
             tick.requests.append(dg.RunRequest(run_config={"ops": {network.OP: {"config": config}}}, tags=tags))
             return
-        tick.postpone(f"{each.about}: its nodes are bisected once none of them works")
+        tick.postpone(f"{bisection.about}: its nodes are bisected once none of them works")

@@ -42,54 +42,59 @@ def node_demand(sweeps: dict[str, SweepRecipe], recipes: dict[str, ModelRecipe])
         description="Shows the cluster's autoscaler which nodes trainings and trials wait for.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        tick, demand, fleets = Tick(context, NAME), compute.node_demand(), list[SeenFleet]()
+        tick = Tick(context, NAME)
+        demand = compute.node_demand()
+        fleets = list[ObservedFleet]()
         if demand is None or not tick.visit(subjects.FLEET, lambda: fleets.append(_fleet(tiers, compute))):
             return tick.result()
-        found = dict[str, Lack | None]()
-        owed = _look_at_trainings(tick, tiers, compute, fleets[0], found)
-        owed += _look_at_sweeps(tick, tiers, compute, fleets[0], found, of_sweeps)
-        lacking = {id: lack for id, lack in found.items() if lack}
-        tick.visit(subjects.FLEET, lambda: demand.bring_to(lacking, unknown=set(owed) - set(found)))
+        lacks = dict[str, Lack | None]()
+        pending = _look_at_trainings(tick, tiers, compute, fleets[0], lacks)
+        pending += _look_at_sweeps(tick, tiers, compute, fleets[0], lacks, of_sweeps)
+        shortages = {id: lack for id, lack in lacks.items() if lack}
+        tick.visit(subjects.FLEET, lambda: demand.bring_to(shortages, unknown=set(pending) - set(lacks)))
         return tick.result()
 
     return sensor
 
 
 def _look_at_trainings(
-    tick: Tick, tiers: Tiers, compute: Compute, fleet: "SeenFleet", found: dict[str, Lack | None]
+    tick: Tick, tiers: Tiers, compute: Compute, fleet: "ObservedFleet", lacks: dict[str, Lack | None]
 ) -> list[str]:
-    """Note in `found` what each training waits for; the ids of those that there are."""
-    root, control = all_trainings(tiers), compute.control(tiers)
-    memory, owed = recalled(tick.instance, NAME, root.root), root.pending(WorkQueue.RUN)
-    memory.keep_only(owed)
+    """Note in `lacks` what each training waits for; the ids of those that there are."""
+    root = all_trainings(tiers)
+    control = compute.control(tiers)
+    memory = recalled(tick.instance, NAME, root.root)
+    pending = root.pending(WorkQueue.RUN)
+    memory.keep_only(pending)
 
     def look(id: str) -> None:
-        found[id] = _lack(root.store(id), memory, fleet, control)
+        lacks[id] = _lack(root.store(id), memory, fleet, control)
 
-    tick.each(owed, subjects.training, look)
-    return list(owed)
+    tick.for_each(pending, subjects.training, look)
+    return list(pending)
 
 
 def _look_at_sweeps(
     tick: Tick,
     tiers: Tiers,
     compute: Compute,
-    fleet: "SeenFleet",
-    found: dict[str, Lack | None],
+    fleet: "ObservedFleet",
+    lacks: dict[str, Lack | None],
     demand: SweepDemand,
 ) -> list[str]:
     """The same for the trials of each sweep, by the sweep's id."""
-    stores, quotas = demand.stores(tiers), compute.quotas(tiers)
+    stores = demand.stores(tiers)
+    quotas = compute.quotas(tiers)
 
     def look(store: SweepStore) -> None:
-        found[store.sweep] = demand.lack(store, fleet.nodes, fleet.coming, quotas)
+        lacks[store.sweep] = demand.lack(store, fleet.nodes, fleet.coming, quotas)
 
-    tick.each(stores, lambda store: subjects.sweep(store.sweep.rpartition("-")[0], store.sweep), look)
+    tick.for_each(stores, lambda store: subjects.sweep(store.sweep.rpartition("-")[0], store.sweep), look)
     return [store.sweep for store in stores]
 
 
 @dataclass(frozen=True)
-class SeenFleet:
+class ObservedFleet:
     """The fleet at this tick."""
 
     nodes: tuple[Node, ...]
@@ -98,16 +103,16 @@ class SeenFleet:
     """How many of them are ready but for their preflight."""
 
 
-def _fleet(tiers: Tiers, compute: Compute) -> SeenFleet:
+def _fleet(tiers: Tiers, compute: Compute) -> ObservedFleet:
     """Raises Unavailable."""
     nodes = tuple(compute.working_fleet(tiers).nodes())
-    held = {node.name for node in nodes if not node.ready}
+    not_ready = {node.name for node in nodes if not node.ready}
     standings = compute.node_health(tiers).register.newest()
     out = {name for name, record in standings.items() if record.standing.lacks}
-    return SeenFleet(nodes, sum(node.ready and node.name in held - out for node in compute.fleet().nodes()))
+    return ObservedFleet(nodes, sum(node.ready and node.name in not_ready - out for node in compute.fleet().nodes()))
 
 
-def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet, control: TrainingControl) -> Lack | None:
+def _lack(store: TrainingStore, memory: SensorMemory, fleet: ObservedFleet, control: TrainingControl) -> Lack | None:
     """What a training waits for; one whose records have not changed since it ran is not read again.
 
     One that a quota or a rest holds back would not begin on new nodes, and waits for none.

@@ -46,18 +46,21 @@ def node_failures(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
         description="Gives a training a new incarnation when a node of it died or it makes no progress.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        tick, root, control = Tick(context, NAME), all_trainings(tiers), compute.control(tiers)
-        memory, owed = recalled(tick.instance, NAME, root.root), root.pending_work(WorkQueue.RUN)
-        memory.keep_only(duty.training for duty in owed)
+        tick = Tick(context, NAME)
+        root = all_trainings(tiers)
+        control = compute.control(tiers)
+        memory = recalled(tick.instance, NAME, root.root)
+        pending_work = root.pending_work(WorkQueue.RUN)
+        memory.keep_only(work.training for work in pending_work)
         nodes: list[Node] = []
         if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
             return tick.result()
         tick.visit(PARTITIONS, lambda: _follow_the_fleet(tick, tiers, nodes, staged_shards))
         fleet = by_name(nodes)
-        tick.each(
-            owed,
-            lambda duty: subjects.training(duty.training),
-            lambda duty: _replace_what_failed(tick, root.store(duty.training), control, fleet, memory),
+        tick.for_each(
+            pending_work,
+            lambda work: subjects.training(work.training),
+            lambda work: _replace_what_failed(tick, root.store(work.training), control, fleet, memory),
         )
         return tick.result()
 
@@ -90,10 +93,10 @@ def _grown(facts: TrainingFacts, cause: str) -> dg.AssetObservation:
 
 def _facts(store: TrainingStore, memory: SensorMemory) -> TrainingFacts:
     """The facts of a training; those of the last look where none of its records has changed since."""
-    kept: TrainingFacts | None = memory.kept.get(store.id)
-    if memory.is_quiet(store.id, decisive(store.folder)) and kept is not None:
-        return unchanged(kept)
-    facts = memory.kept[store.id] = store.read()
+    cached_facts: TrainingFacts | None = memory.entries.get(store.id)
+    if memory.is_quiet(store.id, decisive(store.folder)) and cached_facts is not None:
+        return unchanged(cached_facts)
+    facts = memory.entries[store.id] = store.read()
     if facts.running:
         facts.run_policy  # noqa: B018 - each look needs them
     memory.found_nothing(store.id)
@@ -102,16 +105,17 @@ def _facts(store: TrainingStore, memory: SensorMemory) -> TrainingFacts:
 
 def _follow_the_fleet(tick: Tick, tiers: Tiers, nodes: list[Node], staged_shards: list[dg.AssetKey]) -> None:
     """Bring the partitions of nodes, and what is on record as staged there, in line with the fleet."""
-    held, names = _partitions(tick.instance), {node.name for node in nodes}
+    partitions = _partitions(tick.instance)
+    names = {node.name for node in nodes}
     away = {node.name: node.reason for node in nodes if node.lost}
-    away |= dict.fromkeys(held - names, "it left the fleet")
+    away |= dict.fromkeys(partitions - names, "it left the fleet")
     for node in away:
         receipts.forget(tiers.durable_path, node)
     tick.events += _losses(tick.instance, staged_shards, away)
-    if names - held:
-        tick.partitions.append(keys.NODES.build_add_request(sorted(names - held)))
-    if held - names:
-        tick.partitions.append(keys.NODES.build_delete_request(sorted(held - names)))
+    if names - partitions:
+        tick.partitions.append(keys.NODES.build_add_request(sorted(names - partitions)))
+    if partitions - names:
+        tick.partitions.append(keys.NODES.build_delete_request(sorted(partitions - names)))
 
 
 def _losses(
@@ -119,9 +123,9 @@ def _losses(
 ) -> Iterator[dg.AssetMaterialization]:
     """The loss of what was staged on these nodes, once: a node may come back with an empty disk."""
     for key in staged_shards:
-        held = data_versions(instance, key, away)
+        versions = data_versions(instance, key, away)
         for node, reason in away.items():
-            if held.get(node) not in (None, LOST):
+            if versions.get(node) not in (None, LOST):
                 yield dg.AssetMaterialization(
                     key,
                     partition=node,

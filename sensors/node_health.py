@@ -47,16 +47,23 @@ EVIDENCE_SECONDS = 30.0
     description="Takes nodes that something speaks against out of service, and has them diagnosed.",
 )
 def node_health(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root, door = Tick(context, NAME), all_trainings(tiers), compute.node_health(tiers)
-    memory, nodes = recalled(tick.instance, NAME, root.root), list[Node]()
+    tick = Tick(context, NAME)
+    root = all_trainings(tiers)
+    door = compute.node_health(tiers)
+    memory = recalled(tick.instance, NAME, root.root)
+    nodes = list[Node]()
     if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
         return tick.result()
-    owed = root.pending(WorkQueue.RUN)
+    pending = root.pending(WorkQueue.RUN)
     # Those of the last tick too: a training may have ended since, and its last incident counts.
-    visited = sorted({*owed, *(id for id in memory.lasting if not id.startswith(_OF_NODE))})
-    heard = Heard(len(nodes), [each for each in door.register.newest().values() if each.standing is Standing.RELEASED])
-    tick.each(visited, subjects.training, lambda id: heard.listen(tick, root.store(id), memory.lasting.get(id, set())))
-    memory.keep_only([*owed, *(_OF_NODE + node.name for node in nodes)])
+    visited = sorted({*pending, *(id for id in memory.lasting if not id.startswith(_OF_NODE))})
+    heard = Heard(
+        len(nodes), [record for record in door.register.newest().values() if record.standing is Standing.RELEASED]
+    )
+    tick.for_each(
+        visited, subjects.training, lambda id: heard.listen(tick, root.store(id), memory.lasting.get(id, set()))
+    )
+    memory.keep_only([*pending, *(_OF_NODE + node.name for node in nodes)])
     runs = NewestRuns(tick.instance, keys.DIAGNOSES_TAG, [node.name for node in nodes])
     occupied = functools.cache(lambda: set(busy_nodes.nodes(tiers)))
     done = [
@@ -67,7 +74,7 @@ def node_health(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comp
         for node in nodes
     ]
     for id, new in heard.new.items() if all(done) else ():
-        if id in owed:
+        if id in pending:
             memory.lasting_of(id, set[str]()).update(new)
     return tick.result()
 
@@ -99,10 +106,10 @@ class Heard:
                 continue
             for node, evidence in suspicion.by_incident(incident, store.id, self.nodes):
                 self.evidence[node].append(evidence)
-            found = folder.manifests(store.folder, id)
-            for each in found:
-                self.evidence[each.node] += suspicion.by_kernel(each.kernel, store.id, incident)
-            if not found and time.time() - incident.at < EVIDENCE_SECONDS:
+            manifests = folder.manifests(store.folder, id)
+            for manifest in manifests:
+                self.evidence[manifest.node] += suspicion.by_kernel(manifest.kernel, store.id, incident)
+            if not manifests and time.time() - incident.at < EVIDENCE_SECONDS:
                 self.new[store.id].discard(id)  # its nodes may say more yet: it is heard once more
         if self.probation:
             self._collect_clean_runs(store)
@@ -110,7 +117,7 @@ class Heard:
     def _collect_clean_runs(self, store: TrainingStore) -> None:
         """An incarnation that was claimed after the release, and has made a checkpoint, is a run without a fault."""
         facts = store.read()
-        if facts.claim is None or not any(each.token.incarnation == facts.incarnation for each in facts.commits):
+        if facts.claim is None or not any(commit.token.incarnation == facts.incarnation for commit in facts.commits):
             return
         for record in self.probation:
             if record.node in facts.nodes and facts.claim.at > record.at:
@@ -128,8 +135,8 @@ def _bring_to_its_standing(
 ) -> None:
     """Take the steps that are due for one node, and show each transition once."""
     door.join(node, BY)
-    said = suspicion.by_fleet(node, door.clock())
-    evidence = [*heard.evidence[node.name], *([said] if said else [])]
+    fleet_evidence = suspicion.by_fleet(node, door.clock())
+    evidence = [*heard.evidence[node.name], *([fleet_evidence] if fleet_evidence else [])]
     record = door.register.of(node.name)
     if evidence or record.number:
         door.suspect(node.name, evidence, BY)
@@ -150,9 +157,13 @@ def _show(tick: Tick, record: NodeRecord, door: NodeHealth, memory: SensorMemory
     if memory.lasting.get(key) == record.number:
         return
     logged = observations(tick.instance, keys.PREFLIGHT, record.node)
-    shown = max((int(each["transition"]) for each in logged if "transition" in each), default=0)
-    memory.lasting[key] = shown
-    tick.events += [_observation(each) for each in door.register.history(record.node) if each.number > shown]
+    last_logged = max(
+        (int(observation["transition"]) for observation in logged if "transition" in observation), default=0
+    )
+    memory.lasting[key] = last_logged
+    tick.events += [
+        _observation(transition) for transition in door.register.history(record.node) if transition.number > last_logged
+    ]
 
 
 def _observation(record: NodeRecord) -> dg.AssetObservation:
@@ -164,7 +175,7 @@ def _observation(record: NodeRecord) -> dg.AssetObservation:
         "why": record.why,
         "by_hand": record.by_hand,
         "dry_run": not record.applied,
-        "evidence": "; ".join(each.why for each in record.evidence),
+        "evidence": "; ".join(evidence.why for evidence in record.evidence),
     }
     return dg.AssetObservation(
         keys.PREFLIGHT, partition=record.node, description=f"{record.standing}: {record.why}", metadata=metadata

@@ -36,9 +36,11 @@ def openlineage(
 ) -> dg.SensorResult | dg.SkipReason:
     if not openlineage.is_wanted:
         return dg.SkipReason("no target of OpenLineage events is set")
-    tick, sent, away = Tick(context, NAME), SentRecord(tiers.durable_path), list[Unavailable]()
+    tick = Tick(context, NAME)
+    sent = SentRecord(tiers.durable_path)
+    away = list[Unavailable]()
 
-    def asked(send: Callable[[], None]) -> None:
+    def send_unless_away(send: Callable[[], None]) -> None:
         if away:  # it is asked again by the next tick
             return
         try:
@@ -47,15 +49,15 @@ def openlineage(
             away.append(error)
 
     root = all_trainings(tiers)
-    tick.each(
+    tick.for_each(
         sent.new_snapshots(),
         lambda sha256: subjects.Subject(f"snapshot {sha256[:16]}"),
-        lambda sha256: asked(lambda: _send_snapshot(tiers, openlineage, sent, sha256)),
+        lambda sha256: send_unless_away(lambda: _send_snapshot(tiers, openlineage, sent, sha256)),
     )
-    tick.each(
+    tick.for_each(
         sent.to_look_at(root.ids(), root.pending(WorkQueue.RUN)),
         subjects.training,
-        lambda id: asked(lambda: _send_training(tiers, openlineage, sent, root.store(id))),
+        lambda id: send_unless_away(lambda: _send_training(tiers, openlineage, sent, root.store(id))),
     )
     if away:
         tick.postpone(f"events are not sent yet: {away[0]}")
@@ -63,14 +65,16 @@ def openlineage(
 
 
 def _send_snapshot(tiers: Tiers, target: OpenLineage, sent: SentRecord, sha256: str) -> None:
-    made = (tiers.durable_path / paths.named(paths.SNAPSHOTS, sha256)).stat().st_mtime
-    target.send(of_snapshot(snapshots.read(tiers.durable_path, sha256), made))
+    timestamp = (tiers.durable_path / paths.named(paths.SNAPSHOTS, sha256)).stat().st_mtime
+    target.send(of_snapshot(snapshots.read(tiers.durable_path, sha256), timestamp))
     sent.note_snapshot(sha256)
 
 
 def _send_training(tiers: Tiers, target: OpenLineage, sent: SentRecord, store: TrainingStore) -> None:
     """Send what is new of a training, and note how far that came."""
-    facts, names, is_whole = store.read(), list(sent.of(store.id).names), False
+    facts = store.read()
+    names = list(sent.of(store.id).names)
+    is_whole = False
     events = TrainingEvents(facts, fence.claims(store.folder), lambda: _dataset(tiers, facts.specification.snapshot))
     try:
         for name, event in events.but(names):

@@ -27,7 +27,7 @@ from slipway.trainer.record import files
 NAME = BY = "terms"
 
 
-def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
+def policy_sync(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     """The sensor over all training recipes."""
 
     @dg.sensor(
@@ -38,26 +38,29 @@ def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
         description="Gives unfinished trainings the terms of their recipes when those change, and shows what changes.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        tick, common = Tick(context, NAME), {name: common_policy(recipe) for name, recipe in recipes.items()}
+        tick = Tick(context, NAME)
+        common = {name: common_policy(recipe) for name, recipe in recipes.items()}
         root = all_trainings(tiers)
-        memory, owed = recalled(tick.instance, NAME, root.root), root.pending(WorkQueue.RUN)
-        memory.keep_only(owed)
+        memory = recalled(tick.instance, NAME, root.root)
+        pending = root.pending(WorkQueue.RUN)
+        memory.keep_only(pending)
 
         def bring(id: str) -> None:
-            store, recipe = root.store(id), id.rpartition("-")[0]
-            watched = [f"{store.folder}/{name}" for name in (files.TERMS, files.APPLIED)]
-            if memory.is_quiet(id, watched) and memory.kept.get(id) == common.get(recipe):
+            store = root.store(id)
+            recipe = id.rpartition("-")[0]
+            paths = [f"{store.folder}/{name}" for name in (files.RUN_POLICY, files.APPLIED)]
+            if memory.is_quiet(id, paths) and memory.entries.get(id) == common.get(recipe):
                 return
             if _show_changes(tick, store, recipe):
                 return
-            held = store.run_policy()
-            if recipe in recipes and not follows(held, common[recipe]):
-                _follow(tick, store, held, recipes[recipe], compute.revision)
+            policy = store.run_policy()
+            if recipe in recipes and not follows(policy, common[recipe]):
+                _follow(tick, store, policy, recipes[recipe], compute.revision)
             else:
-                memory.kept[id] = common.get(recipe)
+                memory.entries[id] = common.get(recipe)
                 memory.found_nothing(id)
 
-        tick.each(owed, subjects.training, bring)
+        tick.for_each(pending, subjects.training, bring)
         return tick.result()
 
     return sensor
@@ -65,16 +68,17 @@ def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
 
 def _show_changes(tick: Tick, store: TrainingStore, recipe: str) -> bool:
     """Show what ranks took over of the changes by hand; whether there was anything to show."""
-    key, shown = keys.key(recipe, "training"), store.read().reported
-    found = [each for each in updates.known(store.folder) if each.applied and _mark(each) not in shown]
-    for change in found:
+    key = keys.key(recipe, "training")
+    reported = store.read().reported
+    unreported = [update for update in updates.known(store.folder) if update.applied and _mark(update) not in reported]
+    for change in unreported:
         metadata = change_metadata(change)
         if observed(tick.instance, key, store.id, {"change": change.number, "state": change.state}):
             store.mark_reported(_mark(change))
         else:
-            said = change_description(change)
-            tick.events.append(dg.AssetObservation(key, partition=store.id, description=said, metadata=metadata))
-    return bool(found)
+            description = change_description(change)
+            tick.events.append(dg.AssetObservation(key, partition=store.id, description=description, metadata=metadata))
+    return bool(unreported)
 
 
 def _mark(change: updates.KnownChange) -> str:
@@ -82,19 +86,20 @@ def _mark(change: updates.KnownChange) -> str:
     return f"change-{change.number:06d}-{change.applied.step}"
 
 
-def _follow(tick: Tick, store: TrainingStore, held: RunPolicy, recipe: TrainingRecipe, revision: str) -> None:
+def _follow(tick: Tick, store: TrainingStore, policy: RunPolicy, recipe: TrainingRecipe, revision: str) -> None:
     """Bring one training's terms to what its recipe says. Raises ValueError when they do not fit the training."""
-    now = current_policy(recipe, held, store.specification().identity_config)
-    differing = policy_changes(held, now)
+    now = current_policy(recipe, policy, store.specification().identity_config)
+    differing = policy_changes(policy, now)
     if not differing or not store.read().unfinished:
         return
-    key, source = keys.key(recipe.name, "training"), f"recipe {recipe.name}, owned by {recipe.owner}"
+    key = keys.key(recipe.name, "training")
+    source = f"recipe {recipe.name}, owned by {recipe.owner}"
     source += f", at revision {revision}" if revision else ""
-    shown: dict[str, str | int] = {"terms": held.edition + 1, "changed": changes_sentence(differing)}
-    if observed(tick.instance, key, store.id, shown):
+    summary: dict[str, str | int] = {"terms": policy.edition + 1, "changed": changes_sentence(differing)}
+    if observed(tick.instance, key, store.id, summary):
         store.change_run_policy(now, BY, source)
     else:
-        metadata = {**shown, "by": source, "takes_effect": takes_effect(differing)}
+        metadata = {**summary, "by": source, "takes_effect": takes_effect(differing)}
         tick.events.append(
-            dg.AssetObservation(key, partition=store.id, description=f"terms: {shown['changed']}", metadata=metadata)
+            dg.AssetObservation(key, partition=store.id, description=f"terms: {summary['changed']}", metadata=metadata)
         )

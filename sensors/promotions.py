@@ -30,14 +30,15 @@ from slipway.sensors.support.runs import NewestRuns
 from slipway.sensors.support.tick import Tick
 
 NAME = "promotions"
-PROMOTES_TAG, JUDGES_TAG = "slipway/promotes", "slipway/judges"
+PROMOTES_TAG = "slipway/promotes"
+JUDGES_TAG = "slipway/judges"
 
 
 @dataclass(frozen=True)
 class EvaluatedTraining:
     """A training that has ended, all of whose checkpoints are evaluated."""
 
-    duty: PendingWork
+    work: PendingWork
     facts: TrainingFacts
 
     @property
@@ -53,24 +54,26 @@ class EvaluatedTraining:
     description="Judges each finished training: candidate, checks, champion.",
 )
 def promotions(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
-    tick, root = Tick(context, NAME), all_trainings(tiers)
+    tick = Tick(context, NAME)
+    root = all_trainings(tiers)
     _mirror(tick, tiers, tracking)
-    owed, memory = root.pending_work(WorkQueue.PROMOTION), recalled(tick.instance, NAME, root.root)
-    memory.keep_only(duty.training for duty in owed)
+    pending_work = root.pending_work(WorkQueue.PROMOTION)
+    memory = recalled(tick.instance, NAME, root.root)
+    memory.keep_only(work.training for work in pending_work)
     arriving = set(root.pending(WorkQueue.CHECKPOINTS))
     ended: list[EvaluatedTraining] = []
-    tick.each(
-        [duty for duty in owed if duty.training not in arriving],
+    tick.for_each(
+        [work for work in pending_work if work.training not in arriving],
         _subject,
-        lambda duty: ended.extend(_look(root, memory, duty)),
+        lambda work: ended.extend(_look(root, memory, work)),
     )
-    promoting = NewestRuns(tick.instance, PROMOTES_TAG, [each.facts.id for each in ended])
-    judging = NewestRuns(tick.instance, JUDGES_TAG, {each.recipe for each in ended})
-    asked: set[str] = set()
-    tick.each(
+    promoting = NewestRuns(tick.instance, PROMOTES_TAG, [training.facts.id for training in ended])
+    judging = NewestRuns(tick.instance, JUDGES_TAG, {training.recipe for training in ended})
+    requested: set[str] = set()
+    tick.for_each(
         ended,
-        lambda each: _subject(each.duty),
-        lambda each: _judge(tick, each, promoting, judging, asked, tiers.durable_path),
+        lambda training: _subject(training.work),
+        lambda training: _judge(tick, training, promoting, judging, requested, tiers.durable_path),
     )
     return tick.result()
 
@@ -83,47 +86,48 @@ def _mirror(tick: Tick, tiers: Tiers, tracking: Tracking) -> None:
         if not is_mirrored(durable, model):
             Promotions(Registry(tracking, durable), durable, model).mirror()
 
-    tick.each(models(durable), lambda model: Subject(f"the champion of {model}"), follow)
+    tick.for_each(models(durable), lambda model: Subject(f"the champion of {model}"), follow)
 
 
-def _subject(duty: PendingWork) -> Subject:
-    return subjects.training(duty.training)
+def _subject(work: PendingWork) -> Subject:
+    return subjects.training(work.training)
 
 
-def _look(root: Trainings, memory: SensorMemory, duty: PendingWork) -> list[EvaluatedTraining]:
+def _look(root: Trainings, memory: SensorMemory, work: PendingWork) -> list[EvaluatedTraining]:
     """The training, if it has ended."""
-    store = root.store(duty.training)
+    store = root.store(work.training)
     if memory.is_quiet(store.id, decisive(store.folder)):
         return []
     facts = store.read()
     facts.specification  # noqa: B018 - a training that cannot be read is no reason to stop at the others
     if facts.ended is not None:
-        return [EvaluatedTraining(duty, facts)]
+        return [EvaluatedTraining(work, facts)]
     memory.found_nothing(store.id)
     return []
 
 
 def _judge(
-    tick: Tick, ended: EvaluatedTraining, promoting: NewestRuns, judging: NewestRuns, asked: set[str], durable: Path
+    tick: Tick, ended: EvaluatedTraining, promoting: NewestRuns, judging: NewestRuns, requested: set[str], durable: Path
 ) -> None:
-    """Have one training judged; `asked` are the recipes for which this tick has requested a run.
+    """Have one training judged; `requested` are the recipes for which this tick has requested a run.
 
     Raises ValueError, with what to do, while its candidate waits for a person.
     """
-    facts, recipe = ended.facts, ended.recipe
-    found = best(facts) if facts.succeeded else None
-    waiting = undecided(durable, found[0].manifest) if found else None
+    facts = ended.facts
+    recipe = ended.recipe
+    candidate = best(facts) if facts.succeeded else None
+    waiting = undecided(durable, candidate[0].manifest) if candidate else None
     if waiting and not is_outdated(durable, waiting):
         raise ValueError(f"its candidate waits: {waiting.undecided}")
-    if found and (why := held_back(durable, found[0].manifest)):
+    if candidate and (why := held_back(durable, candidate[0].manifest)):
         raise ValueError(f"its candidate passed, and waits: {why}")
     is_judged = waiting is None and not promoting.unfinished(facts.id) and _is_judged(tick.instance, facts)
-    if found is None or is_judged:
-        ended.duty.close(facts.desired_generation)
-    elif recipe not in asked and not judging.unfinished(recipe) and promoting.may_request(facts.id):
+    if candidate is None or is_judged:
+        ended.work.close(facts.desired_generation)
+    elif recipe not in requested and not judging.unfinished(recipe) and promoting.may_request(facts.id):
         assets = [keys.key(recipe, "candidate"), keys.key(recipe, "champion")]
         tick.request(assets, {PROMOTES_TAG: facts.id, JUDGES_TAG: recipe}, facts.id)
-        asked.add(recipe)
+        requested.add(recipe)
 
 
 def _is_judged(instance: dg.DagsterInstance, facts: TrainingFacts) -> bool:

@@ -19,7 +19,7 @@ from slipway.sensors.support.tick import Tick
 NAME = "offers"
 
 
-def offers(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
+def proposals(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     """The sensor over all training recipes."""
 
     @dg.sensor(
@@ -30,23 +30,24 @@ def offers(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
         tick = Tick(context, NAME)
-        tick.each(
+        tick.for_each(
             recipes.values(),
             lambda recipe: subjects.offer(recipe.name),
-            lambda recipe: _offer(tick, recipe, tiers, tracking),
+            lambda recipe: _propose(tick, recipe, tiers, tracking),
         )
         return tick.result()
 
     return sensor
 
 
-def _offer(tick: Tick, recipe: TrainingRecipe, tiers: Tiers, tracking: Tracking) -> None:
+def _propose(tick: Tick, recipe: TrainingRecipe, tiers: Tiers, tracking: Tracking) -> None:
     """Offer one recipe. Raises ValueError for a recipe that cannot be trained on the current snapshot."""
     current = training_data.current(recipe, tiers.durable_path)
     if current is None:
         return
     offered = with_initial_weights(recipe, current, tiers, tracking)
-    proposed, partitions = specification(offered, current, tiers), keys.training_partitions(recipe.name)
+    proposed = specification(offered, current, tiers)
+    partitions = keys.training_partitions(recipe.name)
     if not tick.instance.has_dynamic_partition(partitions.name or "", proposed.id):
         all_trainings(tiers).propose(proposed, run_policy(offered))
         tick.partitions.append(partitions.build_add_request([proposed.id]))

@@ -36,11 +36,11 @@ from slipway.trainer.data import snapshots
 from slipway.trainer.data.mixtures import MixtureSnapshot
 
 NAME = "renewals"
-ASKED = ": asked otherwise"
+LIVE_DRIFT_MARK = ": asked otherwise"
 """In the cursor, after the name of a recipe: the snapshot that was looked at as people asked otherwise."""
 
 
-def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
+def retraining_schedule(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
     """The schedule of one training recipe."""
     assert recipe.retrain is not None
 
@@ -59,13 +59,13 @@ def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
             return dg.SkipReason(training_data.missing_snapshots(recipe, tiers.durable_path))
         tick = context.scheduled_execution_time.isoformat()
         root = all_trainings(tiers)
-        wanted = with_initial_weights(recipe, current, tiers, tracking)
-        made = specification(wanted, current, tiers, cause=tick)
+        initialized = with_initial_weights(recipe, current, tiers, tracking)
+        proposal = specification(initialized, current, tiers, cause=tick)
         try:
-            _check_budget(recipe, made.id, root)
+            _check_budget(recipe, proposal.id, root)
         except NotRenewed as error:
             return dg.SkipReason(str(error))
-        store = root.propose(made, run_policy(wanted, {"schedule": tick}))
+        store = root.propose(proposal, run_policy(initialized, {"schedule": tick}))
         keys.add_partition(context.instance, keys.training_partitions(recipe.name), store.id)
         root.start(store, "retraining", f"scheduled for {tick}")
         return job_watch.training_request(store.read())
@@ -73,9 +73,9 @@ def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
     return schedule
 
 
-def renewals(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
+def retraining_sensor(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     """The sensor over all recipes that are trained anew by what their dataset's snapshots have."""
-    watched = {name: each for name, each in recipes.items() if each.renewal and _compares(each.renewal)}
+    compared = {name: recipe for name, recipe in recipes.items() if recipe.renewal and _compares(recipe.renewal)}
 
     @dg.sensor(
         name=NAME,
@@ -87,26 +87,28 @@ def renewals(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     def sensor(
         context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking
     ) -> dg.SensorResult | dg.SkipReason:
-        seen: dict[str, str] = parsing.value(context.cursor or "{}")
+        checked: dict[str, str] = parsing.value(context.cursor or "{}")
         lines = []
-        for name, recipe in watched.items():
+        for name, recipe in compared.items():
             try:
                 current = training_data.current(recipe, tiers.durable_path)
-                if current is None or _is_seen(seen, recipe, current, tiers):
+                if current is None or _is_checked(checked, recipe, current, tiers):
                     continue
                 lines.append(_look_at_data(recipe, current, tiers, tracking, context.instance))
-                seen[name if seen.get(name) != current else f"{name}{ASKED}"] = current
+                checked[name if checked.get(name) != current else f"{name}{LIVE_DRIFT_MARK}"] = current
             except NotRenewed as error:
                 lines.append(f"{name} waits: {error}")
             except (ValueError, OSError) as error:  # each recipe alone
                 lines.append(f"{name}: {error}")
-        return dg.SensorResult(cursor=json.dumps(seen), skip_reason=dg.SkipReason("; ".join(lines) or "nothing is new"))
+        return dg.SensorResult(
+            cursor=json.dumps(checked), skip_reason=dg.SkipReason("; ".join(lines) or "nothing is new")
+        )
 
     return sensor
 
 
 @dataclass(frozen=True)
-class RenewalReason:
+class RetrainingReason:
     """Why a training may start anew on a snapshot."""
 
     name: str
@@ -123,12 +125,12 @@ def new_share(before: str, current: str, tiers: Tiers) -> float:
     if isinstance(now, MixtureSnapshot):
         return _new_share_of(now, before, tiers)
     try:
-        found = difference(snapshots.read(tiers.durable_path, before), now, tiers.durable_path).documents
+        changes = difference(snapshots.read(tiers.durable_path, before), now, tiers.durable_path).documents
     except ValueError:
         return 1.0
-    if found is None:
+    if changes is None:
         return 1.0
-    return (found.added + found.changed) / max(1, int(now.documents["kept"]))
+    return (changes.added + changes.changed) / max(1, int(now.documents["kept"]))
 
 
 def _check_budget(recipe: TrainingRecipe, id: str, root: Trainings) -> None:
@@ -136,7 +138,7 @@ def _check_budget(recipe: TrainingRecipe, id: str, root: Trainings) -> None:
     if recipe.renewal is None or recipe.renewal.gpu_hours is None:
         return
     known = of_recipe(root, recipe.name)
-    if id not in (each.store.id for each in known):
+    if id not in (training.store.id for training in known):
         check_budget(recipe.renewal, known, time.time())
 
 
@@ -165,45 +167,47 @@ def _look_at_data(
 
 
 def _compares(renewal: RenewalSection) -> bool:
-    return any(each is not None for each in (renewal.new_data, renewal.drift, renewal.live_drift))
+    return any(threshold is not None for threshold in (renewal.new_data, renewal.drift, renewal.live_drift))
 
 
-def _is_seen(seen: Mapping[str, str], recipe: TrainingRecipe, current: str, tiers: Tiers) -> bool:
+def _is_checked(checked: Mapping[str, str], recipe: TrainingRecipe, current: str, tiers: Tiers) -> bool:
     """Whether a snapshot was looked at; people may ask otherwise after that, and then it is looked at once more."""
-    if seen.get(recipe.name) != current:
+    if checked.get(recipe.name) != current:
         return False
-    if seen.get(f"{recipe.name}{ASKED}") == current:
+    if checked.get(f"{recipe.name}{LIVE_DRIFT_MARK}") == current:
         return True
-    return (found := _asked(recipe, tiers)) is None or not found.holds
+    return (reason := _live_drift_reason(recipe, tiers)) is None or not reason.holds
 
 
-def _asked(recipe: TrainingRecipe, tiers: Tiers) -> RenewalReason | None:
+def _live_drift_reason(recipe: TrainingRecipe, tiers: Tiers) -> RetrainingReason | None:
     """What people ask the champion, beside what it was trained on; None where that is not compared or not known."""
     assert recipe.renewal is not None
     if recipe.renewal.live_drift is None or not isinstance(recipe, ModelRecipe):
         return None
-    found = asked_of(tiers, recipe.registered_model)
-    if found is None:
+    live_drift = asked_of(tiers, recipe.registered_model)
+    if live_drift is None:
         return None
-    sentence = ", ".join(f"{name} of what is asked differ by {value:.3g}" for name, value in found.figures.items())
-    holds = found.cause >= recipe.renewal.live_drift
-    return RenewalReason("live requests", holds, {"asked": found.texts, **found.figures}, sentence)
+    sentence = ", ".join(f"{name} of what is asked differ by {value:.3g}" for name, value in live_drift.figures.items())
+    holds = live_drift.cause >= recipe.renewal.live_drift
+    return RetrainingReason("live requests", holds, {"asked": live_drift.texts, **live_drift.figures}, sentence)
 
 
-def _reasons(recipe: TrainingRecipe, before: str, current: str, tiers: Tiers) -> Iterator[RenewalReason]:
+def _reasons(recipe: TrainingRecipe, before: str, current: str, tiers: Tiers) -> Iterator[RetrainingReason]:
     """What the recipe compares, one after the other: a later one is not computed where an earlier one holds."""
     assert recipe.renewal is not None
     renewal = recipe.renewal
     if renewal.new_data is not None:
         share = new_share(before, current, tiers)
         sentence = f"{share:.1%} of the documents are new"
-        yield RenewalReason("new data", share >= renewal.new_data, {"share": round(share, 4)}, sentence)
+        yield RetrainingReason("new data", share >= renewal.new_data, {"share": round(share, 4)}, sentence)
     if renewal.drift is not None:
-        found = drift.between(before, current, tiers)
-        figures = {name: round(value, 4) for name, value in found.items()}
-        sentence = ", ".join(f"{name} drifted by {value:.3g}" for name, value in found.items()) or "drift is not known"
-        yield RenewalReason("drift", max(found.values(), default=0.0) >= renewal.drift, figures, sentence)
-    if (reason := _asked(recipe, tiers)) is not None:
+        distances = drift.between(before, current, tiers)
+        figures = {name: round(value, 4) for name, value in distances.items()}
+        sentence = (
+            ", ".join(f"{name} drifted by {value:.3g}" for name, value in distances.items()) or "drift is not known"
+        )
+        yield RetrainingReason("drift", max(distances.values(), default=0.0) >= renewal.drift, figures, sentence)
+    if (reason := _live_drift_reason(recipe, tiers)) is not None:
         yield reason
 
 
@@ -213,10 +217,12 @@ def _new_share_of(now: MixtureSnapshot, before: str, tiers: Tiers) -> float:
         former = snapshots.read(tiers.durable_path, before)
     except ValueError:
         return 1.0
-    known = {each.dataset: each.snapshot for each in former.sources} if isinstance(former, MixtureSnapshot) else {}
-    new, total = 0.0, 0
+    known = {part.dataset: part.snapshot for part in former.sources} if isinstance(former, MixtureSnapshot) else {}
+    new = 0.0
+    total = 0
     for source in now.sources:
-        kept = int(snapshots.read(tiers.durable_path, source.snapshot).documents["kept"])
+        documents = int(snapshots.read(tiers.durable_path, source.snapshot).documents["kept"])
         share = new_share(known[source.dataset], source.snapshot, tiers) if source.dataset in known else 1.0
-        new, total = new + share * kept, total + kept
+        new = new + share * documents
+        total = total + documents
     return new / max(1, total)

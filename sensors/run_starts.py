@@ -31,19 +31,19 @@ def run_starts(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.Skip
     if not tick.instance.run_launcher.supports_check_run_worker_health:
         return dg.SkipReason("the run launcher does not say whether a run's worker is there")
     starting = tick.instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.STARTING]))
-    tick.each(starting, lambda run: Subject(f"run {run.run_id}"), lambda run: _look(tick, run))
+    tick.for_each(starting, lambda run: Subject(f"run {run.run_id}"), lambda run: _look(tick, run))
     return tick.result()
 
 
 def _look(tick: Tick, run: dg.DagsterRun) -> None:
     """Fail a run that is starting no more."""
-    found = _health(tick, run)
-    if found is None or found.status not in ENDED:
+    health = _health(tick, run)
+    if health is None or health.status not in ENDED:
         return
     now = tick.instance.get_run_by_id(run.run_id)
     if now is None or now.status is not DagsterRunStatus.STARTING:  # it has started or ended meanwhile
         return
-    why = f"Its worker ended before the run had started: {found.msg or found.status.value}"
+    why = f"Its worker ended before the run had started: {health.msg or health.status.value}"
     tick.instance.report_run_failed(now, why)
     tick.log.info(f"run {run.run_id}: {why}")
 

@@ -36,9 +36,9 @@ from slipway.serving.request_statistics import today
 
 NAME = "serving"
 BY = f"sensor {NAME}"
-_shown: dict[tuple[Path, str], Answering] = {}
+_last_answering: dict[tuple[Path, str], Answering] = {}
 """What was last shown of each model; it is shown again by a new process."""
-_asked_shown: dict[tuple[Path, str], str] = {}
+_last_drift_day: dict[tuple[Path, str], str] = {}
 """The day on which it was last shown what each model is asked."""
 
 
@@ -54,14 +54,17 @@ def serving(recipes: Sequence[ModelRecipe]) -> dg.SensorDefinition:
         description="Has the champions answer that are to be served, and shows who answers.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        tick, records = Tick(context, NAME), ServingRecords(tiers.durable_path)
-        wanted = records.models()
-        known = [model for model in wanted if model in models]
-        tick.each(wanted, _withdrawn_subject, lambda model: _withdraw(tick, tiers, records, model, model in models))
-        tick.each(known, _subject, lambda model: _follow(tick, tiers, records, model))
-        if wanted:
+        tick = Tick(context, NAME)
+        records = ServingRecords(tiers.durable_path)
+        all_models = records.models()
+        known = [model for model in all_models if model in models]
+        tick.for_each(
+            all_models, _withdrawn_subject, lambda model: _withdraw(tick, tiers, records, model, model in models)
+        )
+        tick.for_each(known, _subject, lambda model: _follow(tick, tiers, records, model))
+        if all_models:
             tick.visit(Subject("the server"), lambda: compute.serving(tiers).ensure(records))
-        tick.each(known, _shown_subject, lambda model: _show(tick, tiers, records, model))
+        tick.for_each(known, _shown_subject, lambda model: _show(tick, tiers, records, model))
         return tick.result()
 
     return sensor
@@ -81,14 +84,15 @@ def _shown_subject(model: str) -> Subject:
 
 def _withdraw(tick: Tick, tiers: Tiers, records: ServingRecords, model: str, is_shown: bool) -> None:
     """Let no version answer that was the champion and was demoted."""
-    state, gone = records.state(model), withdrawals(history(tiers.durable_path, model))
-    for each in (state.settled, state.coming):
-        if each is not None and (ended := gone.get(each.checkpoint)) is not None:
-            why = f"version {each.number} is the champion no more, by {ended.by}: {ended.why}"
+    state = records.state(model)
+    gone = withdrawals(history(tiers.durable_path, model))
+    for version in (state.settled, state.coming):
+        if version is not None and (ended := gone.get(version.checkpoint)) is not None:
+            why = f"version {version.number} is the champion no more, by {ended.by}: {ended.why}"
             wishes.withdraw(records, model, gone, BY, why)
             if is_shown:
-                said = dg.AssetObservation(served_key(model), description=why, metadata={"withdrawn": why})
-                tick.events.append(said)
+                observation = dg.AssetObservation(served_key(model), description=why, metadata={"withdrawn": why})
+                tick.events.append(observation)
             return
 
 
@@ -126,10 +130,10 @@ def _sent_back(model: str, why: str) -> dg.AssetObservation:
 def _show(tick: Tick, tiers: Tiers, records: ServingRecords, model: str) -> None:
     """Observe what answers, when that is something else than before, and once a day what it is asked."""
     answering = records.answering(model)
-    if answering is not None and _shown.get((records.folder, model)) != answering:
+    if answering is not None and _last_answering.get((records.folder, model)) != answering:
         tick.events.append(answering_observation(model, answering, records.state(model)))
-        _shown[records.folder, model] = answering
+        _last_answering[records.folder, model] = answering
     day = today()
-    if _asked_shown.get((records.folder, model)) != day and (drift := asked_of(tiers, model)) is not None:
+    if _last_drift_day.get((records.folder, model)) != day and (drift := asked_of(tiers, model)) is not None:
         tick.events.append(asked_observation(model, drift, day))
-        _asked_shown[records.folder, model] = day
+        _last_drift_day[records.folder, model] = day

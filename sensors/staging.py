@@ -37,11 +37,12 @@ def staging(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
         description="Has the current snapshot of each dataset staged where wanted trainings will read it.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        tick, nodes = Tick(context, NAME), list[str]()
+        tick = Tick(context, NAME)
+        nodes = list[str]()
         tick.visit(subjects.FLEET, lambda: nodes.extend(_ready_nodes(tick.instance, compute)))
-        wanted = list[Wanted]()
-        tick.visit(subjects.FLEET, lambda: wanted.extend(_wanted(tiers)))
-        tick.each(datasets, subjects.dataset, lambda name: _stage(tick, name, tiers, nodes, wanted))
+        demands = list[StagingDemand]()
+        tick.visit(subjects.FLEET, lambda: demands.extend(_staging_demands(tiers)))
+        tick.for_each(datasets, subjects.dataset, lambda name: _stage(tick, name, tiers, nodes, demands))
         return tick.result()
 
     return sensor
@@ -55,7 +56,7 @@ def _ready_nodes(instance: dg.DagsterInstance, compute: Compute) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StagingDemand:
     """That a training should run which reads the whole of a snapshot on its nodes."""
 
     snapshot: str
@@ -63,34 +64,35 @@ class Wanted:
     """The nodes that it may get; empty before it was first given any: it may get each."""
 
 
-def _wanted(tiers: Tiers) -> Iterator[Wanted]:
+def _staging_demands(tiers: Tiers) -> Iterator[StagingDemand]:
     """The trainings and trials that should run and have not ended. One that cannot be read the job watch reports."""
     for all_of_one_root in (all_trainings(tiers), *all_trials(tiers).values()):
         for id in all_of_one_root.pending(WorkQueue.RUN):
             with contextlib.suppress(ValueError, OSError):
-                if (found := _of(all_of_one_root.store(id))) is not None:
-                    yield found
+                if (demand := _of(all_of_one_root.store(id))) is not None:
+                    yield demand
 
 
-def _of(store: TrainingStore) -> Wanted | None:
+def _of(store: TrainingStore) -> StagingDemand | None:
     desired = store.desired()
     if desired is None or desired.want != "run" or store.exit() is not None:
         return None
     if store.run_policy().staging in ("parts", "window"):
         return None
     claim = store.newest_claim()
-    return Wanted(store.specification().snapshot, frozenset(claim.nodes if claim else ()))
+    return StagingDemand(store.specification().snapshot, frozenset(claim.nodes if claim else ()))
 
 
-def _stage(tick: Tick, dataset: str, tiers: Tiers, ready: list[str], wanted: list[Wanted]) -> None:
+def _stage(tick: Tick, dataset: str, tiers: Tiers, ready: list[str], demands: list[StagingDemand]) -> None:
     """Request a run for each of the ready nodes that is to have the dataset's current snapshot and has not."""
-    key, current = keys.key(dataset, "staged_shards"), pointer.current(tiers.durable_path, dataset)
-    asking = [one for one in wanted if one.snapshot == current]
-    nodes = [node for node in ready if any(not one.nodes or node in one.nodes for one in asking)]
+    key = keys.key(dataset, "staged_shards")
+    current = pointer.current(tiers.durable_path, dataset)
+    readers = [one for one in demands if one.snapshot == current]
+    nodes = [node for node in ready if any(not one.nodes or node in one.nodes for one in readers)]
     if current is None or not nodes:
         return
-    held = data_versions(tick.instance, key, nodes)
-    behind = {node: f"{current}.{node}" for node in nodes if held.get(node) != current}
+    versions = data_versions(tick.instance, key, nodes)
+    behind = {node: f"{current}.{node}" for node in nodes if versions.get(node) != current}
     staged_by = NewestRuns(tick.instance, STAGES_TAG, behind.values())
     for node, value in behind.items():
         if staged_by.may_request(value):

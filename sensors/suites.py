@@ -39,7 +39,7 @@ def suites(recipes: Recipes) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
         tick = Tick(context, NAME)
-        tick.each(
+        tick.for_each(
             recipes.suites.values(),
             lambda recipe: subjects.suite(recipe.name),
             lambda recipe: _check(tick, recipe, datasets[recipe.name], tiers),
@@ -51,11 +51,12 @@ def suites(recipes: Recipes) -> dg.SensorDefinition:
 
 def _check(tick: Tick, recipe: SuiteRecipe, datasets: list[str], tiers: Tiers) -> None:
     """Request a run for a suite that was not compared with a current snapshot; one that nobody needed yet is left."""
-    durable, known = tiers.durable_path, suite.named(tiers.durable_path, recipe.name)
+    durable = tiers.durable_path
+    known = suite.named(tiers.durable_path, recipe.name)
     if known is None or known.recipe != recipe.content():
         return
-    current = [found for name in datasets if (found := pointer.current(durable, name))]
-    new = [each for each in current if not leaks.path(durable, known.suite, each).exists()]
+    current = [snapshot for name in datasets if (snapshot := pointer.current(durable, name))]
+    new = [sha256 for sha256 in current if not leaks.path(durable, known.suite, sha256).exists()]
     if not new:
         return
     value = f"{known.suite[:16]}.{new[0][:16]}"

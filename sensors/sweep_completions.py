@@ -47,7 +47,7 @@ def sweep_completions(sweeps: dict[str, SweepRecipe], recipes: dict[str, ModelRe
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
         tick = Tick(context, NAME)
-        tick.each(
+        tick.for_each(
             sweeps.values(),
             lambda recipe: subjects.sweep(recipe.name),
             lambda recipe: _bring_to_its_training(tick, recipe, recipes[recipe.training], tiers, tracking, followed),
@@ -70,8 +70,8 @@ def _bring_to_its_training(
         subject = current_subject(recipe, training, tiers, tracking)
     except ValueError:  # its dataset has no snapshot yet, or its initial weights are not there: nothing to search on
         return
-    found = find_sweep(subject, tiers)
-    store = followed.setdefault(found.folder, found)
+    current = find_sweep(subject, tiers)
+    store = followed.setdefault(current.folder, current)
     if store.state() is None:
         return
     store.ask_for_the_recipes(subject.budget())
@@ -102,9 +102,10 @@ def _start_best(instance: dg.DagsterInstance, subject: SearchSubject, sweep: Swe
     best = led_to(subject, sweep)
     if best is None:
         return
-    root, wanted = all_trainings(tiers), specification(best.recipe, subject.snapshot, tiers, best.cause)
-    if root.store(wanted.id).desired() is None:
-        training = root.propose(wanted, run_policy(best.recipe, best.origin), by=BY)
+    root = all_trainings(tiers)
+    proposal = specification(best.recipe, subject.snapshot, tiers, best.cause)
+    if root.store(proposal.id).desired() is None:
+        training = root.propose(proposal, run_policy(best.recipe, best.origin), by=BY)
         for step, values in best.changes[len(changes.numbers(training.folder)) :]:
             changes.propose(training.folder, values, BY, best.cause, after=step)
         keys.add_partition(instance, keys.training_partitions(best.recipe.name), training.id)

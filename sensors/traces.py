@@ -41,10 +41,12 @@ def traces(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult
         return dg.SkipReason(f"no traces are sent: {error}")
     if where is None:
         return dg.SkipReason("no place is set to which traces are sent")
-    tick, root, away = Tick(context, NAME), all_trainings(tiers), list[Unavailable]()
+    tick = Tick(context, NAME)
+    root = all_trainings(tiers)
+    away = list[Unavailable]()
     sent = DeliveredRecord(tiers.durable_path / "opentelemetry", SentSpans(), delivery.FORMAT)
 
-    def asked(id: str) -> None:
+    def send_unless_away(id: str) -> None:
         if away:  # it is asked again by the next tick
             return
         try:
@@ -52,7 +54,7 @@ def traces(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult
         except Unavailable as error:
             away.append(error)
 
-    tick.each(sent.to_look_at(root.ids(), root.pending(WorkQueue.RUN)), subjects.training, asked)
+    tick.for_each(sent.to_look_at(root.ids(), root.pending(WorkQueue.RUN)), subjects.training, send_unless_away)
     if away:
         tick.postpone(f"traces are not sent yet: {away[0]}")
     return tick.result()
@@ -62,7 +64,9 @@ def _send(
     instance: dg.DagsterInstance, where: TraceTarget, sent: DeliveredRecord[SentSpans], store: TrainingStore
 ) -> None:
     """Send what is new of a training, and note how far that came."""
-    facts, progress, is_whole = store.read(), sent.of(store.id), False
+    facts = store.read()
+    progress = sent.of(store.id)
+    is_whole = False
     try:
         if delivery.has_spans(store.folder):
             claims = fence.claims(store.folder)
@@ -83,20 +87,20 @@ def _runs(instance: dg.DagsterInstance, facts: TrainingFacts, claims: Sequence[C
 
     A run of a whole job has no selection of assets: it is known by what it claimed.
     """
-    claimed = {each.by.removeprefix(BY_RUN) for each in claims}
+    claimed = {claim.by.removeprefix(BY_RUN) for claim in claims}
     asset = keys.key(facts.specification.recipe, "training")
     records = instance.get_run_records(dg.RunsFilter(tags={keys.TRAINING_TAG: facts.id}), ascending=True)
-    runs = [(each.dagster_run, each) for each in records]
-    own = [each for run, each in runs if run.run_id in claimed or asset in (run.asset_selection or ())]
+    runs = [(record.dagster_run, record) for record in records]
+    own = [record for run, record in runs if run.run_id in claimed or asset in (run.asset_selection or ())]
     over = [
         AssetRun(
-            each.dagster_run.run_id,
+            record.dagster_run.run_id,
             asset.to_user_string(),
-            each.start_time,
-            each.end_time,
-            "the run failed" if each.dagster_run.status is dg.DagsterRunStatus.FAILURE else "",
+            record.start_time,
+            record.end_time,
+            "the run failed" if record.dagster_run.status is dg.DagsterRunStatus.FAILURE else "",
         )
-        for each in own
-        if each.start_time is not None and each.end_time is not None
+        for record in own
+        if record.start_time is not None and record.end_time is not None
     ]
-    return over, any(not each.dagster_run.is_finished for each in own)
+    return over, any(not record.dagster_run.is_finished for record in own)

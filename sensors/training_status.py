@@ -13,8 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from slipway.assets import keys, subjects
-from slipway.assets import status_observation as shown
+from slipway.assets import keys, status_observation, subjects
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.errors import Unavailable
 from slipway.resources.event_log import latest_ids, newest_observation
@@ -31,7 +30,7 @@ from slipway.sensors.support.observation_cache import recalled
 from slipway.sensors.support.tick import Tick
 
 NAME = "standings"
-LEAST_SECONDS, MOST_SECONDS, SHARE = 15.0, 600.0, 0.02
+MIN_SECONDS, MAX_SECONDS, SHARE = 15.0, 600.0, 0.02
 """Figures are shown anew after this share of the time since the training was first seen, within these bounds.
 
 A training of a month leaves some thousand observations in the event log, of some KB each."""
@@ -42,11 +41,11 @@ _FOLLOWED = "*"
 
 
 @dataclass
-class ShownStanding:
+class ShownStatus:
     """What was shown of one training."""
 
     begun: float
-    standing: TrainingStatus | None = None
+    status: TrainingStatus | None = None
     at: float = 0.0
     event: int = 0
     """The number of the newest event that is known to be ours."""
@@ -66,8 +65,10 @@ _readers: dict[Path, TrainingReader] = {}
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Shows where each training stands while it runs: state in words, figures, curves, and its page.",
 )
-def standings(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root, control = Tick(context, NAME), all_trainings(tiers), caching.of_now(compute.control(tiers))
+def training_status(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+    tick = Tick(context, NAME)
+    root = all_trainings(tiers)
+    control = caching.of_now(compute.control(tiers))
     memory = recalled(tick.instance, NAME, root.root)
     reader = _readers.setdefault(tiers.durable_path, TrainingReader(tiers.durable_path))
     followed = memory.lasting_of(_FOLLOWED, set[str]())
@@ -78,25 +79,25 @@ def standings(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
     newest = _newest_events(tick.instance, followed)
 
     def show(id: str) -> None:
-        held = memory.lasting_of(id, ShownStanding(time.monotonic()))
-        if not _show(tick, held, reader, root, root.store(id), control, newest.get(id, 0)):
+        shown_status = memory.lasting_of(id, ShownStatus(time.monotonic()))
+        if not _show(tick, shown_status, reader, root, root.store(id), control, newest.get(id, 0)):
             followed.discard(id)
 
-    tick.each(sorted(followed), subjects.training, show)
+    tick.for_each(sorted(followed), subjects.training, show)
     return tick.result()
 
 
 def _newest_events(instance: dg.DagsterInstance, ids: set[str]) -> dict[str, int]:
     """The number of the newest observation of each training's partition: one query for each recipe."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for recipe in {id.rpartition("-")[0] for id in ids}:
-        found |= latest_ids(instance, keys.key(recipe, "training"), dg.DagsterEventType.ASSET_OBSERVATION)
-    return found
+        numbers |= latest_ids(instance, keys.key(recipe, "training"), dg.DagsterEventType.ASSET_OBSERVATION)
+    return numbers
 
 
 def _show(
     tick: Tick,
-    held: ShownStanding,
+    shown_status: ShownStatus,
     reader: TrainingReader,
     root: Trainings,
     store: TrainingStore,
@@ -107,45 +108,50 @@ def _show(
     facts = store.read()
     if facts.desired is None:
         return False
-    _keep_wait(facts, control)
+    _record_wait(facts, control)
     stands, fold = reader.status_and_curves(facts)
-    age, since = time.monotonic() - held.begun, time.monotonic() - held.at
-    if _is_foreign(tick, held, facts, newest) or is_due(held.standing, stands, since, age):
-        tick.events.append(_observation(facts, stands, fold, held))
-        held.standing, held.at, held.pending = stands, time.monotonic(), True
-    held.page.update(reader, store, stands.is_live)
-    return root.is_open(store.id, WorkQueue.RUN) or stands.is_live or held.pending
+    age = time.monotonic() - shown_status.begun
+    since = time.monotonic() - shown_status.at
+    if _is_foreign(tick, shown_status, facts, newest) or is_due(shown_status.status, stands, since, age):
+        tick.events.append(_observation(facts, stands, fold, shown_status))
+        shown_status.status = stands
+        shown_status.at = time.monotonic()
+        shown_status.pending = True
+    shown_status.page.update(reader, store, stands.is_live)
+    return root.is_open(store.id, WorkQueue.RUN) or stands.is_live or shown_status.pending
 
 
-def _is_foreign(tick: Tick, held: ShownStanding, facts: TrainingFacts, newest: int) -> bool:
+def _is_foreign(tick: Tick, shown_status: ShownStatus, facts: TrainingFacts, newest: int) -> bool:
     """Whether the newest observation says something else than what was shown last; notes it where it does not."""
-    if newest <= held.event:
+    if newest <= shown_status.event:
         return False
-    found = newest_observation(tick.instance, keys.key(facts.specification.recipe, "training"), facts.id)
-    if held.standing is None or found.get(shown.STATUS) != held.standing.summary:
+    observation = newest_observation(tick.instance, keys.key(facts.specification.recipe, "training"), facts.id)
+    if shown_status.status is None or observation.get(status_observation.STATUS) != shown_status.status.summary:
         return True
-    held.event, held.pending = newest, False
+    shown_status.event = newest
+    shown_status.pending = False
     return False
 
 
 def _observation(
-    facts: TrainingFacts, stands: TrainingStatus, fold: CurveFold, held: ShownStanding
+    facts: TrainingFacts, stands: TrainingStatus, fold: CurveFold, shown_status: ShownStatus
 ) -> dg.AssetObservation:
-    pictures = bool(fold.last) and (stands.step >= held.picture or not stands.is_live)
+    pictures = bool(fold.last) and (stands.step >= shown_status.picture or not stands.is_live)
     if pictures:
-        held.picture = max(FIRST_PICTURE, 2 * stands.step)
-    recipe, name = facts.specification.recipe, naming.of(facts)
-    return shown.observation(recipe, facts.id, name, stands, fold, facts.folder, pictures)
+        shown_status.picture = max(FIRST_PICTURE, 2 * stands.step)
+    recipe = facts.specification.recipe
+    name = naming.of(facts)
+    return status_observation.observation(recipe, facts.id, name, stands, fold, facts.folder, pictures)
 
 
 def is_due(before: TrainingStatus | None, now: TrainingStatus, since: float, age: float) -> bool:
     """Whether an observation is due: `since` seconds after the last one, `age` after the training was first seen."""
     if before is None or (before.state, before.incarnation) != (now.state, now.incarnation):
         return True
-    return before.summary != now.summary and since >= min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * age))
+    return before.summary != now.summary and since >= min(MAX_SECONDS, max(MIN_SECONDS, SHARE * age))
 
 
-def _keep_wait(facts: TrainingFacts, control: TrainingControl) -> None:
+def _record_wait(facts: TrainingFacts, control: TrainingControl) -> None:
     """Ask what a start waits for, where one does, and keep it."""
     if not facts.unfinished or (facts.running and facts.begun):
         return

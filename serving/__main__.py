@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
         if options.detach and os.fork() > 0:
             os._exit(0)  # whoever started it waits for this process alone
         asyncio.run(run(records, listener, options.service, options.stay or bool(options.service), names))
-    except lock.Held:
+    except lock.LockHeld:
         return 0
     except ValueError as error:
         print(f"serving: {error}", file=sys.stderr)

@@ -287,7 +287,7 @@ def _batches(samples: Samples, rows: int, with_tails: bool, shard_range: range) 
     if with_tails and not isinstance(samples, Pictures):
         batches += [
             functools.partial(_read_tail, samples, shard_index)
-            for shard_index in samples.tails
+            for shard_index in samples.tail_shards
             if shard_index in shard_range
         ]
     return batches

@@ -180,7 +180,7 @@ def _let_go(trainer: Trainer, leaving: tuple[str, ...]) -> None:
 
     The checkpoint of the step is committed. Raises GenerationEnded where ranks stay; else their supervisor ends them.
     """
-    why = {"kind": causes.ASKED, "reason": scaling.leave_reason(leaving, trainer.step)}
+    why = {"kind": causes.STOP_REQUESTED, "reason": scaling.leave_reason(leaving, trainer.step)}
     stays = trainer.world.groups is not None and trainer.world.groups.stays
     _end_generation(trainer, why, lambda: scaling.let_go(leaving, nodes.name(), trainer.step, stays))
 

@@ -82,7 +82,7 @@ def _wait(locks: contextlib.ExitStack, folder: Path, owner: str, log: BuildLog) 
     """Hold the lock of a folder alone, and say for what this waits."""
     try:
         locks.enter_context(lock.at_once(folder))
-    except lock.Held:
+    except lock.LockHeld:
         log(f"waiting for {owner}")
         locks.enter_context(lock.exclusive(folder))
 

@@ -63,7 +63,7 @@ class Controller:
                 try:
                     stack.enter_context(lock.at_once(self.store.folder))
                     return self._run(on_change)
-                except lock.Held as error:
+                except lock.LockHeld as error:
                     self._say(f"sweep {self.store.sweep}: {error}; this run waits for it, or for the sweep's end")
                 sweep = self.store.state()
                 if sweep is not None and is_over(sweep):

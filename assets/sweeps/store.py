@@ -135,8 +135,8 @@ class SweepStore:
     def open(self, first: Opened, budget: Budgeted) -> None:
         """Log the first events, unless the sweep is open: of several processes one does.
 
-        Of a sweep that is open, ask for the recipe's budget if it has changed. Raises lock.Held when another process
-        has been at it for too long.
+        Of a sweep that is open, ask for the recipe's budget if it has changed. Raises lock.LockHeld when another
+        process has been at it for too long.
         """
         if self.state() is None:
             with lock.within(self.folder, OPENING_SECONDS):

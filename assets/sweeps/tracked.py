@@ -15,11 +15,11 @@ GENERATION = 0
 
 def owe(store: SweepStore) -> None:
     """Have metrics shipping bring the sweep to MLflow, unless it does. Raises OSError."""
-    if store.sweep not in (pending.training for pending in owed_below(store.folder.parent)):
+    if store.sweep not in (pending.training for pending in pending_work_below(store.folder.parent)):
         enqueue(_folder(store.folder.parent), store.sweep, GENERATION)
 
 
-def owed_below(sweeps: Path) -> list[PendingWork]:
+def pending_work_below(sweeps: Path) -> list[PendingWork]:
     """The sweeps of a folder that MLflow does not have whole, each with what closes the duty. Raises OSError."""
     return pending_work_in(_folder(sweeps))
 

@@ -23,7 +23,8 @@ from slipway.trainer.base import console
 CORDONED_SECONDS = 60.0
 ANSWER_SECONDS, AGAIN_SECONDS = 60.0, 0.5
 """How long a cordon is tried, and the pause between two attempts: a kubelet changes its node at any moment."""
-WHO, WHY = "chaos", "a fault on purpose"
+WHO = "chaos"
+WHY = "a fault on purpose"
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class ClusterTarget:
     def pods(self) -> list[KubernetesObject]:
         """The pods of its nodes that run, by name."""
         job = names.object_name(job_name(self.facts.id, self.facts.incarnation))
-        found = [pod for pod in self.client.list(PODS, {JOB: job}) if pod["spec"].get("nodeName")]
-        running = [pod for pod in found if pod.get("status", {}).get("phase") == "Running"]
+        scheduled = [pod for pod in self.client.list(PODS, {JOB: job}) if pod["spec"].get("nodeName")]
+        running = [pod for pod in scheduled if pod.get("status", {}).get("phase") == "Running"]
         on_nodes = [pod for pod in running if pod["spec"]["nodeName"] in self.facts.nodes or not self.facts.nodes]
         return sorted(on_nodes, key=lambda pod: str(pod["metadata"]["name"]))
 
@@ -52,7 +53,8 @@ def pod_deleted(grace_seconds: int | None) -> Callable[[ClusterTarget, float], D
         pod = chosen(target.pods, draw)
         if pod is None:
             return None
-        name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+        name = pod["metadata"]["name"]
+        node = pod["spec"]["nodeName"]
         if not target.client.delete(PODS, name, uid=pod["metadata"].get("uid", ""), grace_seconds=grace_seconds):
             return None
         return Done(f"pod {name} on {node} was deleted{'' if grace_seconds is None else ' at once'}", node)

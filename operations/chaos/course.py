@@ -45,11 +45,12 @@ def bring_about(
     Raises OSError when it cannot be written: nothing is done unseen.
     """
     record.parent.mkdir(parents=True, exist_ok=True)
-    begun, lasting = time.monotonic(), list[tuple[threading.Thread, threading.Event]]()
+    begun = time.monotonic()
+    lasting = list[tuple[threading.Thread, threading.Event]]()
     try:
-        for each in planned:
-            time.sleep(max(0.0, begun + each.at - time.monotonic()))
-            for injection, done in _done(each, targets()):
+        for planned_fault in planned:
+            time.sleep(max(0.0, begun + planned_fault.at - time.monotonic()))
+            for injection, done in _done(planned_fault, targets()):
                 with record.open("a") as file:
                     print(json.dumps(asdict(injection)), file=file)
                 if done.goes_on:
@@ -74,7 +75,8 @@ def _done(planned: PlannedFault, targets: Iterable[JobTarget | ClusterTarget]) -
     order = sorted(targets, key=lambda target: target.facts.id)
     random.Random(planned.draw).shuffle(order)
     for target in order:
-        at, facts = time.time(), target.facts
+        at = time.time()
+        facts = target.facts
         if done := FAULTS[planned.fault].do(target, planned.draw):
             step = max((beat.step for beat in facts.beats), default=0)
             yield Injection(planned.fault, facts.id, facts.incarnation, done.what, done.node, at, step), done

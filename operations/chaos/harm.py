@@ -32,13 +32,13 @@ def network_cut(target: JobTarget, draw: float) -> Done | None:
 
 def partitioned(target: JobTarget, draw: float) -> Done | None:
     """What is sent to the processes of a node is lost; it can be reached again after a while."""
-    nodes = sorted({each.node for each in target.running(processes.NODE)})
+    nodes = sorted({process.node for process in target.running(processes.NODE)})
     node = chosen(nodes if len(nodes) > 1 else [], draw)
     if node is None:
         return None
 
     def pids() -> list[int]:
-        return [each.pid for each in target.processes if each.node == node]
+        return [process.pid for process in target.processes if process.node == node]
 
     for connection in sockets.connections(pids()):
         sockets.deafen(connection)
@@ -57,7 +57,7 @@ def partitioned(target: JobTarget, draw: float) -> Done | None:
 
 def disk_full(target: JobTarget, draw: float) -> Done | None:
     """What writes checkpoints can write no file of more than a few kilobytes for a while."""
-    writers = [each.pid for each in target.running(processes.WRITER)]
+    writers = [process.pid for process in target.running(processes.WRITER)]
     if not writers:
         return None
     _limit(writers, FULL_BYTES)
@@ -71,7 +71,7 @@ def disk_full(target: JobTarget, draw: float) -> Done | None:
 
 def save_stalled(target: JobTarget, draw: float) -> Done | None:
     """What writes the checkpoints of rank 0 stands still, as on a disk that does not answer."""
-    writers = [each.pid for each in target.running(processes.WRITER)][:1]
+    writers = [process.pid for process in target.running(processes.WRITER)][:1]
     if not send(writers, signal.SIGSTOP):
         return None
     what = f"what writes checkpoints ({writers[0]}) stands still for {STALL_SECONDS:.0f} s"
@@ -84,7 +84,7 @@ def damaged(target: JobTarget, draw: float) -> Done | None:
         return None
     folder = target.home.durable / target.facts.commits[-1].folder
     with contextlib.suppress(OSError):
-        if file := max((each for each in folder.rglob("*") if each.is_file()), key=_size, default=None):
+        if file := max((path for path in folder.rglob("*") if path.is_file()), key=_size, default=None):
             _flip(file, draw)
             if killed := signalled(signal.SIGKILL, processes.RANK)(target, draw):
                 return Done(f"a bit of {file.name} in checkpoint {folder.name} flipped; {killed.what}", killed.node)
@@ -111,8 +111,8 @@ def drilled(kind: str) -> Callable[[RunningTraining, float], Done | None]:
 def _limit(pids: list[int], size: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, most))
+            _, hard_limit = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard_limit))
 
 
 def _size(file: Path) -> int:
@@ -121,8 +121,8 @@ def _size(file: Path) -> int:
 
 def _flip(file: Path, draw: float) -> None:
     with file.open("r+b") as opened:
-        place = int(draw * _size(file))
-        opened.seek(place)
+        offset = int(draw * _size(file))
+        opened.seek(offset)
         [byte] = opened.read(1)
-        opened.seek(place)
+        opened.seek(offset)
         opened.write(bytes([byte ^ 1]))

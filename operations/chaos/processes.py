@@ -40,13 +40,15 @@ def of_job(job: str, jobs: Path) -> list[JobProcess]:
     """All that is alive of the job of this name, by node and pid; `jobs` is the folder of the jobs."""
     keepers = processes.running("-m", KEEPER, str(jobs.resolve() / job))
     helpers = [pid for keeper in keepers for pid in (keeper, *processes.children(keeper))]
-    found = map(_process, dict.fromkeys([*helpers, *processes.carrying({JOB_VARIABLE: job})]))
-    return sorted((each for each in found if each.module), key=lambda each: (each.node, each.pid))
+    candidates = map(_process, dict.fromkeys([*helpers, *processes.carrying({JOB_VARIABLE: job})]))
+    return sorted(
+        (process for process in candidates if process.module), key=lambda process: (process.node, process.pid)
+    )
 
 
-def running(found: Sequence[JobProcess], *modules: str) -> list[JobProcess]:
+def running(job_processes: Sequence[JobProcess], *modules: str) -> list[JobProcess]:
     """Those of these processes that run one of the modules."""
-    return [each for each in found if each.module in modules]
+    return [process for process in job_processes if process.module in modules]
 
 
 def environment(pid: int) -> dict[str, str]:
@@ -61,16 +63,19 @@ def listeners_at(url: str) -> list[int]:
     if not parts.hostname or port is None or not _is_here(parts.hostname):
         return []
     rows = [line.split() for table in TABLES if table.exists() for line in table.read_text().splitlines()[1:]]
-    found = {f"socket:[{row[9]}]" for row in rows if row[3] == LISTENS and int(row[1].rpartition(":")[2], 16) == port}
-    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
-    return sorted(pid for pid in pids if pid != os.getpid() and found & _sockets(pid))
+    listening = {
+        f"socket:[{row[9]}]" for row in rows if row[3] == LISTENS and int(row[1].rpartition(":")[2], 16) == port
+    }
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return sorted(pid for pid in pids if pid != os.getpid() and listening & _sockets(pid))
 
 
 def _process(pid: int) -> JobProcess:
-    words, named = _strings(pid, "cmdline"), environment(pid)
-    modules = [name for flag, name in itertools.pairwise(words) if flag == "-m"]
+    arguments = _strings(pid, "cmdline")
+    variables = environment(pid)
+    modules = [name for flag, name in itertools.pairwise(arguments) if flag == "-m"]
     # torchrun names its own module, and then that of the ranks.
-    return JobProcess(pid, modules[0] if modules else "", named.get(NODE_VARIABLE, ""))
+    return JobProcess(pid, modules[0] if modules else "", variables.get(NODE_VARIABLE, ""))
 
 
 def _strings(pid: int, name: str) -> list[str]:
@@ -94,9 +99,9 @@ def _is_here(host: str) -> bool:
 
 def _sockets(pid: int) -> set[str]:
     """The sockets of a process, as its descriptors name them; none of one that is gone, or is another user's."""
-    found = set[str]()
+    names = set[str]()
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                found.add(str(entry.readlink()))
-    return found
+                names.add(str(entry.readlink()))
+    return names

@@ -40,12 +40,12 @@ class ChaosReport:
     @property
     def complete(self) -> bool:
         """Whether each fault that leads to an incident has one."""
-        return all(each.incident or each.right or not _kinds(each.injection) for each in self.results)
+        return all(result.incident or result.right or not _kinds(result.injection) for result in self.results)
 
     @property
     def share_right(self) -> float:
         """The share of faults whose cause was named rightly; 1 without a fault."""
-        return sum(each.right for each in self.results) / len(self.results) if self.results else 1.0
+        return sum(result.right for result in self.results) / len(self.results) if self.results else 1.0
 
 
 def judged(
@@ -57,18 +57,19 @@ def judged(
 
     incidents, steps: by training; `steps` are the times at which steps were done, in seconds since the epoch, sorted.
     """
-    results, left = list[FaultResult](), list[IncidentRecord]()
-    first = min((each.at for each in injections), default=float("inf")) - EARLIER_SECONDS
-    for training in {**incidents, **{each.training: () for each in injections}}:
-        own = [each for each in injections if each.training == training]
-        recorded = sorted(incidents.get(training, ()), key=lambda each: each.at)
-        left += [each for each in recorded if not own and each.at >= first]
+    results = list[FaultResult]()
+    unexplained = list[IncidentRecord]()
+    first = min((injection.at for injection in injections), default=float("inf")) - EARLIER_SECONDS
+    for training in {**incidents, **{injection.training: () for injection in injections}}:
+        own = [injection for injection in injections if injection.training == training]
+        recorded = sorted(incidents.get(training, ()), key=lambda incident: incident.at)
+        unexplained += [incident for incident in recorded if not own and incident.at >= first]
         for event, of_event in _events(own, recorded, steps.get(training, ())):
             named, unnamed = _of_event(event, of_event)
             results += named
-            left += unnamed
-    results.sort(key=lambda each: each.injection.at)
-    return ChaosReport(tuple(results), tuple(sorted(left, key=lambda each: each.at)))
+            unexplained += unnamed
+    results.sort(key=lambda result: result.injection.at)
+    return ChaosReport(tuple(results), tuple(sorted(unexplained, key=lambda incident: incident.at)))
 
 
 def _events(
@@ -84,7 +85,7 @@ def _events(
     begins = [event[0].at - EARLIER_SECONDS for event in events]
     ends = [*begins, float("inf")][1:]
     return [
-        (event, [each for each in incidents if begin <= each.at < end])
+        (event, [incident for incident in incidents if begin <= incident.at < end])
         for event, begin, end in zip(events, begins, ends, strict=True)
     ]
 
@@ -96,7 +97,11 @@ def _recovered(
     if not any(map(_kinds, event)):
         return True
     begin = event[0].at - EARLIER_SECONDS
-    last = max((each for each in incidents if begin <= each.at < at), key=lambda each: each.at, default=None)
+    last = max(
+        (incident for incident in incidents if begin <= incident.at < at),
+        key=lambda incident: incident.at,
+        default=None,
+    )
     if last is None:
         return False
     return last.survived or any(last.at < step < at for step in steps)
@@ -107,17 +112,20 @@ def _of_event(
 ) -> tuple[list[FaultResult], list[IncidentRecord]]:
     """What became of each fault of an event, and the incidents that name none of them."""
     kinds = {kind for injection in event for kind in _kinds(injection)}
-    answered = any(each.kind in kinds for each in incidents)
-    free, results = list(incidents), []
+    answered = any(incident.kind in kinds for incident in incidents)
+    free = list(incidents)
+    results = []
     for injection in event:
         own = _kinds(injection)
-        right = [each for each in free if each.kind in own and each.at >= injection.at - EARLIER_SECONDS]
-        found = right[0] if right else free[0] if free and not answered else None
-        if found:
-            free.remove(found)
-        seconds = found.at - injection.at if found else None
-        results.append(FaultResult(injection, found, bool(right) or answered or not (own or found), seconds))
-    return results, [each for each in free if each.kind not in kinds]
+        right = [
+            incident for incident in free if incident.kind in own and incident.at >= injection.at - EARLIER_SECONDS
+        ]
+        match = right[0] if right else free[0] if free and not answered else None
+        if match:
+            free.remove(match)
+        seconds = match.at - injection.at if match else None
+        results.append(FaultResult(injection, match, bool(right) or answered or not (own or match), seconds))
+    return results, [incident for incident in free if incident.kind not in kinds]
 
 
 def _kinds(injection: Injection) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MOST = 10_000
+MAX_FAULTS = 10_000
 """So many faults are drawn at most: one a second for nearly three hours."""
 
 
@@ -33,18 +33,20 @@ def drawn(faults: Sequence[str], seed: int, seconds: float, every: float) -> lis
     for name, value in (("minutes", seconds / 60), ("every", every)):
         if not math.isfinite(value) or value <= 0:
             raise ValueError(f"{name}: found {value:g}, expected a number above 0")
-    if seconds / every > MOST:
+    if seconds / every > MAX_FAULTS:
         count = seconds / every
-        raise ValueError(f"every: found {every:g}, which gives {count:,.0f} faults, expected {MOST:,} at most")
-    source, found, left = random.Random(seed), list[PlannedFault](), list[str]()
+        raise ValueError(f"every: found {every:g}, which gives {count:,.0f} faults, expected {MAX_FAULTS:,} at most")
+    source = random.Random(seed)
+    planned = list[PlannedFault]()
+    remaining = list[str]()
     at = source.expovariate(1 / every)
     while at < seconds:
-        left = left or source.sample(sorted(faults), len(faults))
-        found.append(PlannedFault(at, left.pop(), source.random()))
+        remaining = remaining or source.sample(sorted(faults), len(faults))
+        planned.append(PlannedFault(at, remaining.pop(), source.random()))
         at += source.expovariate(1 / every)
-    return found
+    return planned
 
 
 def left_out(planned: Sequence[PlannedFault], done: Sequence[str]) -> list[str]:
     """The names of the planned faults that were not done, each as often as it was not; `done` are names."""
-    return sorted((Counter(each.fault for each in planned) - Counter(done)).elements())
+    return sorted((Counter(entry.fault for entry in planned) - Counter(done)).elements())

@@ -24,11 +24,11 @@ def signalled(number: signal.Signals, *modules: str, seconds: float = 0.0) -> Ac
     """A signal to a process that runs one of these modules; with `seconds`, it goes on after so long."""
 
     def act(target: JobTarget, draw: float) -> Done | None:
-        found = chosen(target.running(*modules), draw)
-        if found is None or not send([found.pid], number):
+        process = chosen(target.running(*modules), draw)
+        if process is None or not send([process.pid], number):
             return None
         return Done(
-            f"{number.name} to {named(found)}", found.node, continued([found.pid], seconds) if seconds else None
+            f"{number.name} to {named(process)}", process.node, continued([process.pid], seconds) if seconds else None
         )
 
     return act
@@ -48,7 +48,7 @@ def node_killed(first: bool) -> Act:
     """A power cut on a node: on the one with rank 0, or on any."""
 
     def act(target: JobTarget, draw: float) -> Done | None:
-        nodes = sorted({each.node for each in target.running(processes.NODE)})
+        nodes = sorted({process.node for process in target.running(processes.NODE)})
         node = chosen(nodes[:1] if first else nodes, draw)
         if node is None:
             return None
@@ -60,8 +60,8 @@ def node_killed(first: bool) -> Act:
 
 def node_stopped(target: JobTarget, draw: float) -> Done | None:
     """All processes of a node stand still, as in a machine that hangs."""
-    node = chosen(sorted({each.node for each in target.running(processes.NODE)}), draw)
-    pids = [each.pid for each in target.processes if each.node == node]
+    node = chosen(sorted({process.node for process in target.running(processes.NODE)}), draw)
+    pids = [process.pid for process in target.processes if process.node == node]
     if node is None or not send(pids, signal.SIGSTOP):
         return None
     return Done(f"node {node} stands still", node)
@@ -70,14 +70,14 @@ def node_stopped(target: JobTarget, draw: float) -> Done | None:
 def two_killed(target: JobTarget, draw: float) -> Done | None:
     """Two ranks at once."""
     ranks = target.running(processes.RANK)[:2]
-    if len(ranks) < 2 or not send([each.pid for each in ranks], signal.SIGKILL):
+    if len(ranks) < 2 or not send([process.pid for process in ranks], signal.SIGKILL):
         return None
     return Done(f"SIGKILL to {named(ranks[0])} and {named(ranks[1])} at once")
 
 
 def killed_in_recovery(target: JobTarget, draw: float) -> Done | None:
     """A rank is killed, and one of those that are started in its place, before it has done a step."""
-    before = {each.pid for each in target.running(processes.RANK)}
+    before = {process.pid for process in target.running(processes.RANK)}
     first = signalled(signal.SIGKILL, processes.RANK)(target, draw)
     if first is None:
         return None
@@ -85,7 +85,7 @@ def killed_in_recovery(target: JobTarget, draw: float) -> Done | None:
     def go_on(over: threading.Event) -> None:
         deadline = time.monotonic() + RECOVERY_SECONDS
         while time.monotonic() < deadline and not over.wait(0.02):
-            if new := [each.pid for each in target.running(processes.RANK) if each.pid not in before]:
+            if new := [process.pid for process in target.running(processes.RANK) if process.pid not in before]:
                 send(new[:1], signal.SIGKILL)
                 return
 
@@ -108,8 +108,8 @@ def object_store_away(seconds: float) -> Act:
     """The object store that the job's processes use stands still, where it runs on this machine."""
 
     def act(target: JobTarget, draw: float) -> Done | None:
-        given = {processes.environment(each.pid).get(ENDPOINT_VARIABLE, "") for each in target.processes}
-        pids = sorted({pid for url in given for pid in processes.listeners_at(url)})
+        endpoints = {processes.environment(process.pid).get(ENDPOINT_VARIABLE, "") for process in target.processes}
+        pids = sorted({pid for url in endpoints for pid in processes.listeners_at(url)})
         if not send(pids, signal.SIGSTOP):
             return None
         return Done(f"the object store stands still for {seconds:.0f} s", "", continued(pids, seconds))

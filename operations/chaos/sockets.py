@@ -71,10 +71,14 @@ def _borrowed(process: int, entry: Path) -> socket.socket | None:
             if number == 1:  # EPERM
                 raise PermissionError(number, "the kernel does not allow to borrow a connection of another process")
             return None
-        found = socket.socket(fileno=descriptor)
-        if found.family in (socket.AF_INET, socket.AF_INET6) and found.type == socket.SOCK_STREAM and _is_open(found):
-            return found
-        found.close()
+        connection = socket.socket(fileno=descriptor)
+        if (
+            connection.family in (socket.AF_INET, socket.AF_INET6)
+            and connection.type == socket.SOCK_STREAM
+            and _is_open(connection)
+        ):
+            return connection
+        connection.close()
     return None
 
 

@@ -6,5 +6,5 @@ expose      the samples that follow from the facts. Pure
 trainings   the facts of trainings; those that are over are read once
 platform    the facts of nodes, sweeps, tiers and served models
 dagster     the facts of Dagster: sensors' ticks, daemons, runs, the event log
-serve       the exporter over a workplace
+serve       the exporter of a platform
 """

@@ -1,7 +1,7 @@
 """Catalogue: every metric that the platform exports. The table in docs/monitoring.md is made from it.
 
 Labels are bounded: recipes, nodes, tiers, sensors and buckets are few; trainings have series of their own while a duty
-towards them is open, and the newest `expose.KEPT` of those that are over.
+towards them is open, and the newest `expose.MAX_ENDED_SERIES` of those that are over.
 """
 
 from slipway.trainer.base.exposition import Metric
@@ -9,7 +9,7 @@ from slipway.trainer.base.exposition import Metric
 OF = ("training",)
 TRAININGS = Metric("slipway_trainings", "gauge", "Trainings by state", ("state",))
 TRAINING = Metric("slipway_training_info", "gauge", "1 for each training, with its recipe", (*OF, "recipe"))
-WANTED = Metric("slipway_training_wanted", "gauge", "1 while it should run", OF)
+SHOULD_RUN = Metric("slipway_training_wanted", "gauge", "1 while it should run", OF)
 RUNNING = Metric("slipway_training_running", "gauge", "1 while an incarnation is claimed and has not ended", OF)
 INCARNATION = Metric("slipway_training_incarnation", "gauge", "The number of its newest start", OF)
 STEP = Metric("slipway_training_step", "gauge", "The last step that is known to be done", OF)
@@ -75,7 +75,7 @@ LAG = Metric(
 SCRAPE = Metric("slipway_scrape_seconds", "gauge", "Seconds that it took to read what this scrape says")
 READ = Metric("slipway_trainings_read", "gauge", "Trainings whose records this scrape read")
 PLATFORM_METRICS = (
-    TRAININGS, TRAINING, WANTED, RUNNING, INCARNATION, STEP, STEPS, NODES_OF, STILL, WAITING, STAGED, SPENT, ETTR,
+    TRAININGS, TRAINING, SHOULD_RUN, RUNNING, INCARNATION, STEP, STEPS, NODES_OF, STILL, WAITING, STAGED, SPENT, ETTR,
     GOODPUT, MFU, FAILURES, FAILURES_IN_A_ROW, GIVEN_UP, INCIDENTS, CHECKPOINTS, CHECKPOINT_STEP, CHECKPOINT_AGE,
     CHECKPOINTS_DAMAGED, DUTIES, UNREADABLE, NODES, NODE_READY, NODE_STANDING, NODE_EVIDENCE, SWEEPS, TRIALS, BEST,
     SERVED, SWITCHING, TIER_SIZE, TIER_FREE, TIER_LATENCY, TICK_AGE, TICK_SECONDS, TICK_FAILED, SENSOR_ON, DAEMON_AGE,

@@ -25,7 +25,7 @@ class DagsterReader:
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance
-        self._shown: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         """Partition and manifest of the checkpoints that the event log is known to have."""
 
     def read(self, trainings: Iterable[TrainingReading]) -> DagsterReading:
@@ -63,18 +63,18 @@ class DagsterReader:
 
     def _lag(self, trainings: Iterable[TrainingReading], now: float) -> float:
         """For how long the event log has lacked a checkpoint; each is asked for until it is there."""
-        asked: dict[str, dict[str, tuple[str, float]]] = {}
-        for each in trainings:
-            if each.latest is not None:
-                partition = keys.checkpoint_partition(each.id, each.latest.step)
-                if (partition, each.latest.manifest) not in self._shown:
-                    asked.setdefault(each.recipe, {})[partition] = each.latest.manifest, each.latest.at
+        unlogged: dict[str, dict[str, tuple[str, float]]] = {}
+        for training in trainings:
+            if training.latest is not None:
+                partition = keys.checkpoint_partition(training.id, training.latest.step)
+                if (partition, training.latest.manifest) not in self._logged:
+                    unlogged.setdefault(training.recipe, {})[partition] = training.latest.manifest, training.latest.at
         oldest = now
-        for recipe, checkpoints in asked.items():
-            found = data_versions(self._instance, keys.key(recipe, "checkpoint"), checkpoints)
+        for recipe, checkpoints in unlogged.items():
+            versions = data_versions(self._instance, keys.key(recipe, "checkpoint"), checkpoints)
             for partition, (manifest, at) in checkpoints.items():
-                if found.get(partition) == manifest:
-                    self._shown.add((partition, manifest))
+                if versions.get(partition) == manifest:
+                    self._logged.add((partition, manifest))
                 else:
                     oldest = min(oldest, at)
         return now - oldest

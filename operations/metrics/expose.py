@@ -7,7 +7,7 @@ from slipway.operations.metrics.facts import STATES, DagsterReading, PlatformFac
 from slipway.trainer.base.exposition import Exposition
 from slipway.trainer.record.accounting import buckets
 
-KEPT = 100
+MAX_ENDED_SERIES = 100
 """So many trainings that are over have series of their own, the newest ones; all are counted."""
 ACTIVE = ("waiting", "running")
 NODE_STATES = ("ready", "closed", "lost")
@@ -38,19 +38,21 @@ def samples(facts: PlatformFacts) -> Exposition:
 
 
 def _trainings(into: Exposition, facts: PlatformFacts) -> None:
-    states = Counter(each.state for each in facts.trainings)
+    states = Counter(reading.state for reading in facts.trainings)
     for state in STATES:
         into.add(of.TRAININGS, states[state], state)
-    active = [each for each in facts.trainings if each.state in ACTIVE]
-    over = sorted((each for each in facts.trainings if each.state not in ACTIVE), key=lambda each: -each.since)
-    for each in (*active, *over[:KEPT]):
-        _training(into, each, facts.at)
+    active = [reading for reading in facts.trainings if reading.state in ACTIVE]
+    over = sorted(
+        (reading for reading in facts.trainings if reading.state not in ACTIVE), key=lambda reading: -reading.since
+    )
+    for reading in (*active, *over[:MAX_ENDED_SERIES]):
+        _training(into, reading, facts.at)
 
 
 def _training(into: Exposition, one: TrainingReading, now: float) -> None:
     into.add(of.TRAINING, 1, one.id, one.recipe)
     for metric, value in (
-        (of.WANTED, one.wanted), (of.RUNNING, one.state == "running"), (of.INCARNATION, one.incarnation),
+        (of.SHOULD_RUN, one.should_run), (of.RUNNING, one.state == "running"), (of.INCARNATION, one.incarnation),
         (of.STEP, one.step), (of.STEPS, one.steps), (of.NODES_OF, one.nodes), (of.STILL, one.still),
         (of.WAITING, one.waiting), (of.STAGED, one.staged), (of.GOODPUT, one.goodput), (of.MFU, one.mfu),
         (of.FAILURES, one.failures), (of.FAILURES_IN_A_ROW, one.failures_in_a_row), (of.GIVEN_UP, one.given_up),
@@ -70,7 +72,7 @@ def _training(into: Exposition, one: TrainingReading, now: float) -> None:
 
 
 def _fleet(into: Exposition, facts: PlatformFacts) -> None:
-    states = Counter(each.state for each in facts.nodes)
+    states = Counter(reading.state for reading in facts.nodes)
     for state in NODE_STATES if "fleet" not in facts.unreadable else ():
         into.add(of.NODES, states[state], state)
     for node in facts.nodes:
@@ -80,7 +82,7 @@ def _fleet(into: Exposition, facts: PlatformFacts) -> None:
 
 
 def _sweeps(into: Exposition, facts: PlatformFacts) -> None:
-    states = Counter(each.state for each in facts.sweeps)
+    states = Counter(reading.state for reading in facts.sweeps)
     for state in dict.fromkeys(("open", "paused", *states)):
         into.add(of.SWEEPS, states[state], state)
     for sweep in facts.sweeps:

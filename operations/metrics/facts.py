@@ -25,7 +25,7 @@ class TrainingReading:
     """One of `STATES`."""
     since: float = 0.0
     """When it reached that state, as far as is on record."""
-    wanted: bool = False
+    should_run: bool = False
     incarnation: int = 0
     step: int = 0
     steps: int | None = None

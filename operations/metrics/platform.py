@@ -40,8 +40,8 @@ class SweepsReader:
 
     def read(self) -> list[SweepReading]:
         """All sweeps that were opened. Raises OSError, and ValueError for a log of another version."""
-        found = {store.sweep: store for store in sweeps(self._folder)}
-        self._stores = {id: self._stores.get(id, store) for id, store in found.items()}
+        opened = {store.sweep: store for store in sweeps(self._folder)}
+        self._stores = {id: self._stores.get(id, store) for id, store in opened.items()}
         return list(self._readings())
 
     def _readings(self) -> Iterator[SweepReading]:

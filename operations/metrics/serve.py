@@ -27,7 +27,7 @@ JOBS_AT_ONCE = 50
 
 
 @dataclass(frozen=True)
-class PlatformPlaces:
+class PlatformSources:
     """Where the facts of a platform are."""
 
     durable: Path
@@ -40,13 +40,16 @@ class PlatformPlaces:
 class PlatformExporter:
     """Exports one platform, scrape by scrape."""
 
-    def __init__(self, places: PlatformPlaces, dagster: "DagsterReader | None", jobs: bool) -> None:
+    def __init__(self, sources: PlatformSources, dagster: "DagsterReader | None", jobs: bool) -> None:
         """`dagster` None: without what Dagster says. `jobs`: export the figures of running jobs too, as their nodes do
         on a cluster."""
-        self._places, self._dagster, self._jobs = places, dagster, jobs
-        self._trainings = Trainings(places.durable / "trainings")
-        self._reader, self._sweeps = TrainingsReader(self._trainings), SweepsReader(places.durable / "sweeps")
-        self._serving = ServingRecords(places.durable)
+        self._sources = sources
+        self._dagster = dagster
+        self._jobs = jobs
+        self._trainings = Trainings(sources.durable / "trainings")
+        self._reader = TrainingsReader(self._trainings)
+        self._sweeps = SweepsReader(sources.durable / "sweeps")
+        self._serving = ServingRecords(sources.durable)
         self._exporters: dict[tuple[str, int], JobExporter] = {}
         self._unreadable: list[str] = []
 
@@ -64,11 +67,12 @@ class PlatformExporter:
 
     def facts(self) -> PlatformFacts:
         """What there is now; a part that cannot be read is empty, and named."""
-        begun, self._unreadable = time.perf_counter(), []
+        begun = time.perf_counter()
+        self._unreadable = []
         nobody: tuple[list[TrainingReading], int] = ([], 0)
         no_nodes: list[FleetNodeReading] = []
         trainings, read = self._part("trainings", self._reader.read, nobody)
-        nodes = self._part("fleet", lambda: platform.nodes(self._places.fleet(), self._places.health()), no_nodes)
+        nodes = self._part("fleet", lambda: platform.nodes(self._sources.fleet(), self._sources.health()), no_nodes)
         return PlatformFacts(
             at=time.time(),
             trainings=tuple(trainings),
@@ -78,7 +82,7 @@ class PlatformExporter:
             nodes=tuple(nodes),
             sweeps=tuple(self._part("sweeps", self._sweeps.read, [])),
             served=tuple(self._part("serving", lambda: platform.served(self._serving), [])),
-            tiers=tuple(self._part("tiers", lambda: platform.tiers(self._places.tiers), [])),
+            tiers=tuple(self._part("tiers", lambda: platform.tiers(self._sources.tiers), [])),
             dagster=self._part("dagster", lambda: self._of_dagster(trainings), None),
             unreadable=tuple(self._unreadable),
             read=read,

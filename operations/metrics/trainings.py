@@ -19,14 +19,14 @@ from slipway.trainer.record import incidents
 from slipway.trainer.record.accounting.effective_time import EffectiveTime
 from slipway.trainer.record.heartbeat import RankPlace
 
-Places = dict[int, RankPlace]
+RankPositions = dict[int, RankPlace]
 
 
 @dataclass(frozen=True)
 class _Movement:
     """Where the ranks of one incarnation were, and since when by this process's clock."""
 
-    places: Places
+    positions: RankPositions
     since: float
 
 
@@ -35,19 +35,21 @@ class TrainingsReader:
 
     def __init__(self, trainings: Trainings, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` says for how long ranks stand still."""
-        self._trainings, self._clock = trainings, clock
+        self._trainings = trainings
+        self._clock = clock
         self._known: dict[str, TrainingReading] = {}
-        self._owed: frozenset[str] = frozenset()
-        self._moved: dict[str, _Movement] = {}
+        self._pending: frozenset[str] = frozenset()
+        self._movements: dict[str, _Movement] = {}
 
     def read(self) -> tuple[list[TrainingReading], int]:
         """All trainings, and how many of them were read anew. Raises OSError where they cannot be listed."""
-        ids, owed = self._trainings.ids(), frozenset(self._trainings.with_pending_work())
+        ids = self._trainings.ids()
+        pending = frozenset(self._trainings.with_pending_work())
         self._known = {id: reading for id, reading in self._known.items() if id in set(ids)}
-        anew = [id for id in ids if id in owed or id in self._owed or id not in self._known]
+        anew = [id for id in ids if id in pending or id in self._pending or id not in self._known]
         for id in anew:
             self._known[id] = self._reading(self._trainings.store(id))
-        self._owed = owed
+        self._pending = pending
         return [self._known[id] for id in ids], len(anew)
 
     def _reading(self, store: TrainingStore) -> TrainingReading:
@@ -58,17 +60,22 @@ class TrainingsReader:
             return replace(self._known.get(store.id, TrainingReading(store.id, "", "")), state="unreadable")
 
     def _of(self, store: TrainingStore) -> TrainingReading:
-        facts, now = store.read(), time.time()
-        desired, claim, ended, commits = facts.desired, facts.claim, facts.ended, facts.commits
-        found = accounts.of_if_any(store.folder) if desired is not None else None
-        effective, since = (found[1] if found else None), (claim.at if claim else desired.at if desired else 0.0)
+        facts = store.read()
+        now = time.time()
+        desired = facts.desired
+        claim = facts.claim
+        ended = facts.ended
+        commits = facts.commits
+        account = accounts.of_if_any(store.folder) if desired is not None else None
+        effective = account[1] if account else None
+        since = claim.at if claim else desired.at if desired else 0.0
         begun = [beat.step for beat in facts.beats]
         return TrainingReading(
             id=store.id,
             recipe=facts.specification.recipe,
             state=_state(facts),
             since=ended.at if ended else since,
-            wanted=facts.should_run,
+            should_run=facts.should_run,
             incarnation=facts.incarnation,
             step=max([commits[-1].step if commits else 0, ended.step if ended else 0, *begun]),
             steps=facts.specification.identity_config.get("run", {}).get("steps"),
@@ -76,7 +83,7 @@ class TrainingsReader:
             still=self._still(facts) if facts.running and begun else None,
             waiting=max(0.0, now - since) if facts.unfinished and not begun else None,
             staged=sum(beat.done for beat in facts.beats if beat.phase == "staging") if facts.running else None,
-            spent=found[0].seconds if found else {},
+            spent=account[0].seconds if account else {},
             ettr=_ettr(effective) if effective else {},
             goodput=effective.goodput if effective else None,
             mfu=effective.mfu if effective else None,
@@ -84,8 +91,8 @@ class TrainingsReader:
             failures_in_a_row=facts.failures_without_checkpoint,
             given_up=ended is not None and ended.outcome == "failed" and facts.over,
             incidents=_incidents(store),
-            checkpoints=Counter(tier for held in facts.holders.values() for tier in held),
-            newest={tier: facts.commits_on(tier)[-1].at for held in facts.holders.values() for tier in held},
+            checkpoints=Counter(tier for tiers in facts.holders.values() for tier in tiers),
+            newest={tier: facts.commits_on(tier)[-1].at for tiers in facts.holders.values() for tier in tiers},
             checkpoint_step=commits[-1].step if commits else None,
             damaged=len(facts.damaged) + sum(len(replicas.damaged(store.folder, tier)) for tier in LASTING),
             latest=_latest(facts),
@@ -93,10 +100,11 @@ class TrainingsReader:
 
     def _still(self, facts: TrainingFacts) -> float:
         """For how long no rank was seen to move: by this process's clock, as nodes' clocks say nothing of it."""
-        now, places = self._clock(), {beat.rank: beat.progress for beat in facts.beats}
-        before = self._moved.get(facts.id)
-        if before is None or before.places != places:
-            self._moved[facts.id] = before = _Movement(places, now)
+        now = self._clock()
+        positions = {beat.rank: beat.progress for beat in facts.beats}
+        before = self._movements.get(facts.id)
+        if before is None or before.positions != positions:
+            self._movements[facts.id] = before = _Movement(positions, now)
         return now - before.since
 
 
@@ -126,5 +134,5 @@ def _incidents(store: TrainingStore) -> dict[str, int]:
 
 
 def _latest(facts: TrainingFacts) -> LatestCheckpoint | None:
-    held = facts.commits_on(*LASTING)
-    return LatestCheckpoint(held[-1].step, held[-1].manifest, held[-1].at) if held else None
+    commits = facts.commits_on(*LASTING)
+    return LatestCheckpoint(commits[-1].step, commits[-1].manifest, commits[-1].at) if commits else None

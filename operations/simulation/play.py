@@ -16,7 +16,7 @@ from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.checkpoint.saving.interval import optimal_seconds
 
 Values = npt.NDArray[np.float64]
-MOST_TRIES = 10_000
+MAX_TRIES = 10_000
 """Of one restart: a cluster that breaks before it has started is drawn no further."""
 
 
@@ -61,23 +61,25 @@ def play(scenario: Scenario, seed: int = 0) -> SimulatedTime:
     count = expected + 6 * int(expected**0.5) + 10
     ups = random.exponential(scenario.between, count)
     which = random.choice(len(names), count, p=chances)
-    seen = np.where(np.isin(names, SILENT), scenario.hang, scenario.detect)[which]
+    detection = np.where(np.isin(names, SILENT), scenario.hang, scenario.detect)[which]
     tried = _restarts(scenario, count, random)
     lost, saved = _work(ups, interval, scenario.stall)
     if scenario.replicas > 1:
         # One group of ranks is away meanwhile, and comes back with the state of the others: no step is lost.
         share = 1 / scenario.replicas
-        lost, seen, tried = 0 * lost, seen * share, tried * share + 2 * scenario.pause
-    ends = np.cumsum(ups + seen + tried)
-    waits, short, gone = _missing(scenario, ends, takes[which], random)
-    ends += np.cumsum(waits)
+        lost = 0 * lost
+        detection = detection * share
+        tried = tried * share + 2 * scenario.pause
+    ends = np.cumsum(ups + detection + tried)
+    node_waits, short, gone = _missing(scenario, ends, takes[which], random)
+    ends += np.cumsum(node_waits)
     n = int(np.searchsorted(ends, horizon))
     spent = ends[n - 1] if n else 0.0
     rest = max(0.0, horizon - spent)  # the last stretch runs to the end without a failure, as far as it is played
     rest_saved = rest * scenario.stall / (interval + scenario.stall)
     running = ups[:n].sum() - lost[:n].sum() - saved[:n].sum() + rest - rest_saved
     absent = min(running, gone[:n].sum())
-    costs = (lost + seen + tried + waits + gone)[:n]
+    costs = (lost + detection + tried + node_waits + gone)[:n]
     sums = np.bincount(which[:n], costs, len(names))
     return SimulatedTime(
         scenario,
@@ -87,10 +89,10 @@ def play(scenario: Scenario, seed: int = 0) -> SimulatedTime:
         float(running - absent),
         float(saved[:n].sum() + rest_saved),
         float(lost[:n].sum()),
-        float(seen[:n].sum()),
+        float(detection[:n].sum()),
         float(tried[:n].sum()),
-        float(waits[:n].sum() + absent),
-        {name: float(each) for name, each in zip(names, sums, strict=True) if each},
+        float(node_waits[:n].sum() + absent),
+        {name: float(lost_seconds) for name, lost_seconds in zip(names, sums, strict=True) if lost_seconds},
         float(short[:n].mean()) if n else 0.0,
     )
 
@@ -104,15 +106,15 @@ def _causes(scenario: Scenario) -> tuple[list[str], npt.NDArray[np.bool_], Value
 def _work(ups: Values, interval: float, stall: float) -> tuple[Values, Values]:
     """Of each time of running: the seconds since the last checkpoint, and those that checkpoints took."""
     cycle = interval + stall
-    whole = np.floor(ups / cycle)
-    return ups - whole * cycle, whole * stall
+    cycles = np.floor(ups / cycle)
+    return ups - cycles * cycle, cycles * stall
 
 
 def _restarts(scenario: Scenario, count: int, random: np.random.Generator) -> Values:
     """The seconds of each recovery after it was noticed, with the tries that broke before they were done."""
     once = scenario.restart + scenario.restore + scenario.warm_up
     broken = -np.expm1(-once / scenario.between)
-    tries = np.minimum(random.geometric(1 - broken, count) - 1, MOST_TRIES) if broken > 0 else np.zeros(count, int)
+    tries = np.minimum(random.geometric(1 - broken, count) - 1, MAX_TRIES) if broken > 0 else np.zeros(count, int)
     # A try that broke did so at an exponential moment before its end; it had to be noticed too.
     moments = -scenario.between * np.log1p(-random.random(int(tries.sum())) * broken)
     wasted = np.bincount(np.repeat(np.arange(count), tries), moments + scenario.detect, count)
@@ -124,16 +126,18 @@ def _missing(
 ) -> tuple[Values, npt.NDArray[np.bool_], Values]:
     """Of each failure: seconds of waiting for a node, whether it found no spare, and seconds that shrinking cost."""
     repairs = random.exponential(scenario.repair_hours * HOUR, len(ends))
-    waits, short, gone = np.zeros(len(ends)), np.zeros(len(ends), dtype=bool), np.zeros(len(ends))
+    node_waits = np.zeros(len(ends))
+    short = np.zeros(len(ends), dtype=bool)
+    gone = np.zeros(len(ends))
     at = ends[takes]
     if not len(at):
-        return waits, short, gone
+        return node_waits, short, gone
     backs = np.sort(at + repairs[takes])
     broken = np.arange(1, len(at) + 1) - np.searchsorted(backs, at)
-    lacking = broken > scenario.spares
+    no_spare = broken > scenario.spares
     # The first node that comes back takes its place.
     until = backs[np.maximum(np.arange(len(at)) - scenario.spares, 0)]
-    seconds = np.where(lacking, np.maximum(0.0, until - at), 0.0)
-    short[takes] = lacking
-    (gone if scenario.shrinks else waits)[takes] = seconds / (scenario.nodes if scenario.shrinks else 1)
-    return waits, short, gone
+    seconds = np.where(no_spare, np.maximum(0.0, until - at), 0.0)
+    short[takes] = no_spare
+    (gone if scenario.shrinks else node_waits)[takes] = seconds / (scenario.nodes if scenario.shrinks else 1)
+    return node_waits, short, gone

@@ -25,7 +25,7 @@ LLAMA_3 = {
 table 5: 419 unexpected ones; the rarest causes are taken together)."""
 LLAMA_3_PER_GPU_DAY = 466 / (54 * 16_384)
 """The same with the 47 planned interruptions."""
-MOST_FAILURES, MOST_STARTS = 10_000_000, 50_000_000
+MAX_FAILURES, MAX_STARTS = 10_000_000, 50_000_000
 """What a play draws at most, as it keeps all in memory: failures, and starts with those that break in the middle."""
 SILENT = ("NCCL watchdog", "silent data corruption")
 """Causes that no process dies of: they are found by a deadline, and not by a dead process."""
@@ -76,9 +76,10 @@ class Scenario:
         for name in ("days", "failures_per_gpu_day", "stall", "repair_hours"):
             require(math.isfinite(getattr(self, name)), name, "expected a finite number")
         for name in ("detect", "hang", "restart", "restore", "warm_up", "interval", "spares", "pause"):
-            found = getattr(self, name)
-            require(math.isfinite(found) and found >= 0, name, "expected 0 or more")
-        per_node, only = self.gpus_per_node, "expected a multiple of gpus_per_node"
+            value = getattr(self, name)
+            require(math.isfinite(value) and value >= 0, name, "expected 0 or more")
+        per_node = self.gpus_per_node
+        only = "expected a multiple of gpus_per_node"
         require(self.gpus % per_node == 0, "gpus", f"{only} ({per_node})")
         require(self.replicas <= self.nodes, "replicas", f"expected {self.nodes} at most: a node or more for each")
         require(self.pause == 0 or self.replicas > 1, "pause", "expected replicas of 2 or more, of which some go on")
@@ -86,16 +87,17 @@ class Scenario:
 
     def _require_bounds(self) -> None:
         """Raises Invalid for more events than a play can hold."""
-        failures, start = self.days * DAY / self.between, self.restart + self.restore + self.warm_up
+        failures = self.days * DAY / self.between
+        start = self.restart + self.restore + self.warm_up
         rate = f"at a failure each {self.between:.3g} s"
         require(
-            failures <= MOST_FAILURES,
+            failures <= MAX_FAILURES,
             "days",
-            f"{rate} these would have {failures:.3g} failures, expected {MOST_FAILURES:,} at most",
+            f"{rate} these would have {failures:.3g} failures, expected {MAX_FAILURES:,} at most",
         )
         starts = max(1.0, failures) * math.exp(min(700.0, start / self.between))  # each broken one is tried again
         require(
-            starts <= MOST_STARTS,
+            starts <= MAX_STARTS,
             "restart",
             f"with restore and warm_up a start takes {start:.3g} s, and {rate} nearly none would be done; "
             "expected a shorter one, or fewer failures",
@@ -111,34 +113,34 @@ class Scenario:
         return DAY / (self.gpus * self.failures_per_gpu_day)
 
 
-KINDS = {each.name: each.type for each in fields(Scenario) if each.name not in ("gpus", "causes")}
+KINDS = {entry.name: entry.type for entry in fields(Scenario) if entry.name not in ("gpus", "causes")}
 
 
-def scenario(gpus: int, given: Sequence[str]) -> Scenario:
+def scenario(gpus: int, assignments: Sequence[str]) -> Scenario:
     """The scenario with these fields. Raises ValueError for a field that it does not have, or a wrong value."""
     values: dict[str, float | int | bool] = {}
-    for each in given:
-        name, value = _value(each)
+    for assignment in assignments:
+        name, value = _value(assignment)
         if name in values:
-            raise ValueError(f"{each}: found the field {name!r} twice, expected it once")
+            raise ValueError(f"{assignment}: found the field {name!r} twice, expected it once")
         values[name] = value
     try:
         return Scenario(gpus=gpus, **values)  # type: ignore[arg-type]
     except Invalid as error:
-        found = gpus if error.field == "gpus" else values.get(error.field, getattr(Scenario, error.field, ""))
-        raise ValueError(f"{error.field}: found {found}, {error}") from None
+        actual = gpus if error.field == "gpus" else values.get(error.field, getattr(Scenario, error.field, ""))
+        raise ValueError(f"{error.field}: found {actual}, {error}") from None
 
 
-def _value(given: str) -> tuple[str, float | int | bool]:
-    name, _, text = given.partition("=")
+def _value(assignment: str) -> tuple[str, float | int | bool]:
+    name, _, text = assignment.partition("=")
     if name not in KINDS:
-        raise ValueError(f"{given}: found the field {name!r}, expected one of {', '.join(KINDS)}")
+        raise ValueError(f"{assignment}: found the field {name!r}, expected one of {', '.join(KINDS)}")
     if KINDS[name] in (bool, "bool"):
         if text not in TRUTHS:
-            raise ValueError(f"{given}: found {text!r}, expected true or false")
+            raise ValueError(f"{assignment}: found {text!r}, expected true or false")
         return name, TRUTHS[text]
     try:
         return name, int(text) if KINDS[name] in (int, "int") else float(text)
     except ValueError:
         kind = "a whole number" if KINDS[name] in (int, "int") else "a number"
-        raise ValueError(f"{given}: found {text!r}, expected {kind}") from None
+        raise ValueError(f"{assignment}: found {text!r}, expected {kind}") from None

@@ -56,7 +56,8 @@ def outstanding(durable: Path, state: int) -> Iterator[MigratedFile | Unmigrated
     for migration in MIGRATIONS:
         if migration.leads_to > state:
             for path in sorted(durable.glob(migration.files)):
-                name, before = str(path.relative_to(durable)), regular_file.read(path)
+                name = str(path.relative_to(durable))
+                before = regular_file.read(path)
                 try:
                     after = migration.migrated(before)
                 except ValueError as error:

@@ -25,9 +25,14 @@ from slipway.operations.upgrade.migrations import UnmigratedFile, outstanding
 from slipway.resources import state
 from slipway.trainer.base import atomic, codec, digest, listing, lock, regular_file
 
-FOLDER, FORMAT = "upgrades", "slipway.upgrade/1"
-PLAN, DONE, UNDO, UNDONE = "plan.json", "done.json", "undo.json", "undone.json"
-BEFORE, AFTER = "before", "after"
+FOLDER = "upgrades"
+FORMAT = "slipway.upgrade/1"
+PLAN = "plan.json"
+DONE = "done.json"
+UNDO = "undo.json"
+UNDONE = "undone.json"
+BEFORE = "before"
+AFTER = "after"
 OTHERS_SECONDS = 60.0
 """How long another process may upgrade the same tier."""
 WITHOUT_MARK = min(state.RELEASES)
@@ -72,12 +77,12 @@ class UpgradeEvent:
     at: float
 
 
-def plan(durable: Path, by: str) -> UpgradePlan:
+def plan(durable: Path, actor: str) -> UpgradePlan:
     """What an upgrade would do now. Raises ValueError for a tier of a newer release, and OSError."""
-    return _planned(durable, by, None)
+    return _planned(durable, actor, None)
 
 
-def upgrade(durable: Path, by: str, back_up: Callable[[], str]) -> UpgradePlan:
+def upgrade(durable: Path, actor: str, back_up: Callable[[], str]) -> UpgradePlan:
     """Bring a tier to the state of this release; `back_up` is called before anything is changed.
 
     The control plane must be down. Raises ValueError as `plan` and `finish` do, OSError, and what `back_up` raises.
@@ -88,19 +93,19 @@ def upgrade(durable: Path, by: str, back_up: Callable[[], str]) -> UpgradePlan:
         making = durable / FOLDER / f".{number:06d}.making"
         shutil.rmtree(making, ignore_errors=True)
         try:
-            made = _planned(durable, by, making)
-            if made.was == made.to:
-                return made
-            made = dataclasses.replace(made, backup=back_up())
-            atomic.write(making / PLAN, [codec.encode(made, FORMAT)])
+            upgrade_plan = _planned(durable, actor, making)
+            if upgrade_plan.was == upgrade_plan.to:
+                return upgrade_plan
+            upgrade_plan = dataclasses.replace(upgrade_plan, backup=back_up())
+            atomic.write(making / PLAN, [codec.encode(upgrade_plan, FORMAT)])
             atomic.show(making, durable / FOLDER / f"{number:06d}")
         finally:
             shutil.rmtree(making, ignore_errors=True)
     finish(durable)
-    return made
+    return upgrade_plan
 
 
-def undo(durable: Path, by: str) -> UpgradePlan:
+def undo(durable: Path, actor: str) -> UpgradePlan:
     """Take the last upgrade back: what it changed is as it was. The control plane must be down.
 
     Raises ValueError, and changes nothing, when there is none, or a file has been changed since.
@@ -110,12 +115,12 @@ def undo(durable: Path, by: str) -> UpgradePlan:
         folder = _newest(durable)
         if folder is None or (folder / UNDONE).exists():
             raise ValueError(f"{durable / FOLDER}: found no upgrade, expected one that can be taken back")
-        made = codec.read(folder / PLAN, UpgradePlan, FORMAT)
-        for change in made.changes:
+        upgrade_plan = codec.read(folder / PLAN, UpgradePlan, FORMAT)
+        for change in upgrade_plan.changes:
             _require_known(durable, change)
-        codec.create_only(folder / UNDO, UpgradeEvent(by, time.time()), FORMAT)
+        codec.create_only(folder / UNDO, UpgradeEvent(actor, time.time()), FORMAT)
     finish(durable)
-    return made
+    return upgrade_plan
 
 
 def finish(durable: Path) -> bool:
@@ -128,19 +133,19 @@ def finish(durable: Path) -> bool:
     with _alone(durable):
         if (folder := _unfinished(durable)) is None:
             return True
-        made = codec.read(folder / PLAN, UpgradePlan, FORMAT)
+        upgrade_plan = codec.read(folder / PLAN, UpgradePlan, FORMAT)
         back = (folder / UNDO).exists()
-        for change in made.changes:
+        for change in upgrade_plan.changes:
             _require_known(durable, change)
-        for change in made.changes:
+        for change in upgrade_plan.changes:
             _put(durable / change.path, folder / (BEFORE if back else AFTER) / change.path)
         if not back:
-            state.write(durable, made.to)
-        elif made.marked:
-            state.write(durable, made.was)
+            state.write(durable, upgrade_plan.to)
+        elif upgrade_plan.marked:
+            state.write(durable, upgrade_plan.was)
         else:
             (durable / state.FILE).unlink(missing_ok=True)
-        codec.create_only(folder / (UNDONE if back else DONE), UpgradeEvent(made.by, time.time()), FORMAT)
+        codec.create_only(folder / (UNDONE if back else DONE), UpgradeEvent(upgrade_plan.by, time.time()), FORMAT)
     return True
 
 
@@ -155,30 +160,32 @@ def ready(durable: Path) -> None:
     if mark is not None and mark.state == state.STATE:
         return
     if not state.is_new(durable):
-        made = plan(durable, "")
-        if made.changes or made.problems:
+        upgrade_plan = plan(durable, "")
+        if upgrade_plan.changes or upgrade_plan.problems:
             raise ValueError(
-                f"{durable}: found what Slipway {state.RELEASES[made.was]} wrote, with {len(made.changes)} files "
-                f"to migrate, expected the state of {state.RELEASES[state.STATE]}: slipway upgrade"
+                f"{durable}: found what Slipway {state.RELEASES[upgrade_plan.was]} wrote, with "
+                f"{len(upgrade_plan.changes)} files to migrate, "
+                f"expected the state of {state.RELEASES[state.STATE]}: slipway upgrade"
             )
     state.write(durable, state.STATE)
 
 
-def _planned(durable: Path, by: str, making: Path | None) -> UpgradePlan:
+def _planned(durable: Path, actor: str, making: Path | None) -> UpgradePlan:
     """The plan; the old and new bytes of all files go below `making`, where there is one."""
     mark = state.refuse_newer(durable)
     was = mark.state if mark else WITHOUT_MARK
-    changes, problems = list[FileChange](), dict[str, str]()
-    for each in outstanding(durable, was):
-        if isinstance(each, UnmigratedFile):
-            problems[each.path] = each.problem
+    changes = list[FileChange]()
+    problems = dict[str, str]()
+    for file in outstanding(durable, was):
+        if isinstance(file, UnmigratedFile):
+            problems[file.path] = file.problem
             continue
         if making is not None:
-            atomic.write(making / BEFORE / each.path, [each.before])
-            atomic.write(making / AFTER / each.path, [each.after])
-        digests = digest.of_bytes(each.before), digest.of_bytes(each.after)
-        changes.append(FileChange(each.path, each.formats, *digests))
-    return UpgradePlan(was, mark is not None, state.STATE, tuple(changes), problems, by, time.time())
+            atomic.write(making / BEFORE / file.path, [file.before])
+            atomic.write(making / AFTER / file.path, [file.after])
+        digests = digest.of_bytes(file.before), digest.of_bytes(file.after)
+        changes.append(FileChange(file.path, file.formats, *digests))
+    return UpgradePlan(was, mark is not None, state.STATE, tuple(changes), problems, actor, time.time())
 
 
 def _put(path: Path, source: Path) -> None:
@@ -219,5 +226,5 @@ def _alone(durable: Path) -> Iterator[None]:
     try:
         with lock.within(durable / FOLDER, OTHERS_SECONDS):
             yield
-    except lock.Held as error:
+    except lock.LockHeld as error:
         raise ValueError(f"{durable}: another process upgrades it: {error}") from None

@@ -212,7 +212,7 @@ def _end(end: TrainingEnd) -> ReportItem:
 
 
 def _restart(restart: RestartAsked) -> ReportItem:
-    was_asked = restart.kind == causes.ASKED
+    was_asked = restart.kind == causes.STOP_REQUESTED
     return ReportItem(
         id=f"restart.{restart.training}.{restart.incarnation}",
         topic=TRAINING,

@@ -49,7 +49,7 @@ def make_ready(path: Path) -> None:
         with lock.within(aside, MAKING_SECONDS):
             if not _is_whole(path):
                 _make(path, aside)
-    except lock.Held as error:
+    except lock.LockHeld as error:
         raise Unavailable(f"{path}: another process has made it for {MAKING_SECONDS:.0f} s: {error}") from None
 
 

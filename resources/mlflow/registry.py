@@ -133,7 +133,7 @@ def one_writer(durable: Path, model: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(lock.within(durable / "models" / model, WRITER_SECONDS))
-        except lock.Held as error:
+        except lock.LockHeld as error:
             problem = f"another process has worked on it for {WRITER_SECONDS:.0f} s: {error}"
             raise Unavailable(f"model {model}: {problem}") from None
         yield

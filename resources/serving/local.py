@@ -56,5 +56,5 @@ def runs(records: ServingRecords) -> bool:
     try:
         with lock.at_once(records.folder):
             return False
-    except lock.Held:
+    except lock.LockHeld:
         return True

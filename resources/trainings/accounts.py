@@ -171,7 +171,7 @@ class TrainingCost:
 
 def cost_of(folder: Path, account: Account) -> TrainingCost:
     """The cost of the training in a folder, whose account is given. Raises ValueError and Unreadable."""
-    run_policy = records.read(RunPolicy, folder / files.TERMS)
+    run_policy = records.read(RunPolicy, folder / files.RUN_POLICY)
     claims = fence.claims(folder)
     counts = [min(len(claim.nodes), run_policy.max_nodes) * run_policy.ranks_per_node for claim in claims]
     starts = list(zip((claim.at for claim in claims), counts, strict=True))

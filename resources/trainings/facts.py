@@ -99,7 +99,7 @@ class TrainingFacts:
     @lazy
     def run_policy(self) -> RunPolicy:
         """Raises ValueError for a training that was never proposed."""
-        return records.read(RunPolicy, self.folder / files.TERMS)
+        return records.read(RunPolicy, self.folder / files.RUN_POLICY)
 
     @property
     def storage(self) -> Storage:

@@ -79,18 +79,18 @@ def verdict(should_run: bool, job: Status, disrupted: bool, end: RankEnd | None)
     disrupted: whether its job was evicted or lost a node.
     """
     if not should_run:
-        return EndVerdict("stopped", "asked to stop", causes.ASKED, disrupted)
+        return EndVerdict("stopped", "asked to stop", causes.STOP_REQUESTED, disrupted)
     if job.state is JobState.MISSING:
         return EndVerdict("failed", "the job object was deleted by hand; it is started again", causes.DELETED)
     if disrupted:
         return EndVerdict("failed", job.reason, causes.DISRUPTED, disrupted=True)
-    if job.kind and (end is None or end.kind == causes.ASKED):  # the ranks were asked because of it
+    if job.kind and (end is None or end.kind == causes.STOP_REQUESTED):  # the ranks were asked because of it
         return EndVerdict("failed", job.reason, job.kind)
-    if end is not None and end.kind == causes.ASKED:
+    if end is not None and end.kind == causes.STOP_REQUESTED:
         return EndVerdict("stopped", f"{end.node} was {end.reason}, at step {end.step}", end.kind, disrupted=True)
     if job.state is JobState.FAILED:
         return EndVerdict("failed", job.reason, end.kind if end else causes.UNKNOWN)
-    return EndVerdict("stopped", job.reason or "the job ended before the last step", causes.ASKED)
+    return EndVerdict("stopped", job.reason or "the job ended before the last step", causes.STOP_REQUESTED)
 
 
 def lost(

@@ -191,4 +191,4 @@ def _ranks(facts: TrainingFacts, claims: Iterable[fence.Claim]) -> dict[str, set
 
 
 def _tails_path(store: TrainingStore, incarnation: int) -> Path:
-    return files.numbered(store.folder, files.TAILS, incarnation)
+    return files.numbered(store.folder, files.LOG_TAILS, incarnation)

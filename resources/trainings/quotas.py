@@ -155,7 +155,7 @@ class Quotas:
     def _of(self, store: TrainingStore, known: _Known, now: float) -> Iterator[tuple[str, datetime.date, float]]:
         """What one training used; nothing where its records cannot be read, as its account says nothing either."""
         try:
-            whose = records.read(RunPolicy, store.folder / files.TERMS).owner
+            whose = records.read(RunPolicy, store.folder / files.RUN_POLICY).owner
             if whose not in self._quotas:
                 return
             sizes = [path.stat().st_size for path in ledger.segments(store.folder)]

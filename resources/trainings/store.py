@@ -76,7 +76,7 @@ class TrainingStore:
 
     def run_policy(self) -> RunPolicy:
         """Where it may run. Raises ValueError for a training that was never proposed."""
-        return records.read(RunPolicy, self.folder / files.TERMS)
+        return records.read(RunPolicy, self.folder / files.RUN_POLICY)
 
     def desired(self) -> Desired | None:
         """What should be now; None before the training was first wanted."""
@@ -208,7 +208,7 @@ class TrainingStore:
         The origin stays, and so does the place of the initial weights unless `run_policy` has another. Where there is
         none yet, or it is damaged, this is the first. Raises OtherFormat for one of another version.
         """
-        path = self.folder / files.TERMS
+        path = self.folder / files.RUN_POLICY
         try:
             stored = records.read(RunPolicy, path)
         except codec.OtherFormat:

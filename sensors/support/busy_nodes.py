@@ -11,7 +11,7 @@ def nodes(tiers: Tiers) -> Iterator[str]:
     root = all_trainings(tiers)
     stores = [
         *map(root.store, root.pending(WorkQueue.RUN)),
-        *(each for of in all_trials(tiers).values() for each in of.stores()),
+        *(trial for of in all_trials(tiers).values() for trial in of.stores()),
     ]
     for store in stores:
         facts = store.read()

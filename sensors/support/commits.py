@@ -40,7 +40,7 @@ class KnownCommits:
                 del table[gone]
         present = [_names(facts.folder / folder) for folder in COPIES]
         for name in names:
-            marks = tuple(name in each for each in present)
+            marks = tuple(name in copies for copies in present)
             if (known := self.holders.get(name)) is not None and known[0] != marks:
                 del self.holders[name]
             self._marks[name] = marks
@@ -49,11 +49,12 @@ class KnownCommits:
     def read(self, facts: TrainingFacts, name: str) -> tuple[Commit, tuple[str, ...]]:
         """A commit that the last look found, and the tiers that hold it. Raises ValueError and OSError."""
         if name not in self.records:
-            found = committed.read(facts.folder, name)
-            if isinstance(found, str):
-                raise ValueError(found)
-            self.records[name] = found
-        commit, marks = self.records[name], self._marks[name]
+            record = committed.read(facts.folder, name)
+            if isinstance(record, str):
+                raise ValueError(record)
+            self.records[name] = record
+        commit = self.records[name]
+        marks = self._marks[name]
         if name not in self.holders:
             tiers = replicas.holders(facts.folder, [commit])[name] if any(marks) else (commit.tier,)
             self.holders[name] = (marks, tiers)

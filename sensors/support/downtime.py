@@ -29,12 +29,14 @@ def seconds(root: Path) -> float:
 
     From now on, the last look is this one. A record that cannot be read or written says nothing.
     """
-    now, gone, held = time.time(), 0.0, None
+    now = time.time()
+    gone = 0.0
+    last = None
     with contextlib.suppress(OSError, ValueError):
-        held = codec.read(root / RECORD, LastWatched)
-    if held is not None:
-        gone = now - held.at
-    if held is None or gone > EVERY_SECONDS or gone < 0:
+        last = codec.read(root / RECORD, LastWatched)
+    if last is not None:
+        gone = now - last.at
+    if last is None or gone > EVERY_SECONDS or gone < 0:
         with contextlib.suppress(OSError):
             root.mkdir(parents=True, exist_ok=True)
             atomic.replace(root / RECORD, codec.encode(LastWatched(now)), lasting=False)

@@ -15,23 +15,23 @@ STARTS = 25
 
 
 @dataclass(frozen=True)
-class Newcomer:
+class PendingStart:
     """A training that has not begun since it was wanted."""
 
     training: str
     team: str
-    looked: int
+    last_look: int
     """When it was looked at last, in ticks; 0 for never."""
 
 
-def in_turn(newcomers: Sequence[Newcomer], most: int) -> list[str]:
+def in_turn(starts: Sequence[PendingStart], max_starts: int) -> list[str]:
     """The ids of those whose turn it is, in their order.
 
-    >>> in_turn([Newcomer("a-1", "a", 0), Newcomer("a-2", "a", 0), Newcomer("b-1", "b", 0)], 2)
+    >>> in_turn([PendingStart("a-1", "a", 0), PendingStart("a-2", "a", 0), PendingStart("b-1", "b", 0)], 2)
     ['a-1', 'b-1']
     """
-    teams: dict[str, list[Newcomer]] = {}
-    for each in sorted(newcomers, key=lambda each: (each.looked, each.training)):
-        teams.setdefault(each.team, []).append(each)
+    teams: dict[str, list[PendingStart]] = {}
+    for start in sorted(starts, key=lambda start: (start.last_look, start.training)):
+        teams.setdefault(start.team, []).append(start)
     rounds = zip_longest(*teams.values())
-    return [each.training for turn in rounds for each in turn if each is not None][:most]
+    return [start.training for turn in rounds for start in turn if start is not None][:max_starts]

@@ -24,7 +24,7 @@ FIRST_SECONDS, LONGEST_SECONDS = 2.0, 60.0
 class Fault:
     """What is wrong with one subject."""
 
-    shown: str
+    problem_digest: str
     """The digest of the problem that was shown last."""
     failures: int
     """In a row."""
@@ -36,7 +36,8 @@ class Faults:
     """The faults of one sensor, from tick to tick."""
 
     def __init__(self, cursor: str | None, sensor: str, clock: Callable[[], float] = time.time) -> None:
-        self._sensor, self._clock = sensor, clock
+        self._sensor = sensor
+        self._clock = clock
         self._before = _read(cursor)
         self._now: dict[str, Fault] = {}
 
@@ -55,23 +56,24 @@ class Faults:
 
     def add(self, subject: Subject, error: Exception) -> list[dg.AssetObservation]:
         """Something is wrong with a subject; its observation, unless the same was shown before."""
-        before, problem = self._before.get(subject.name), subjects.problem(error)
-        shown = digest.sha256(problem.encode())[:12]
-        self.rest(subject, shown)
-        if subject.key is None or (before and before.shown == shown):
+        before = self._before.get(subject.name)
+        problem = subjects.problem(error)
+        problem_digest = digest.sha256(problem.encode())[:12]
+        self.rest(subject, problem_digest)
+        if subject.key is None or (before and before.problem_digest == problem_digest):
             return []
         return [subjects.observation(subject, self._sensor, error)]
 
-    def rest(self, subject: Subject, shown: str = "") -> None:
+    def rest(self, subject: Subject, problem_digest: str = "") -> None:
         """Leave a subject alone for a while, the longer the more often it failed in a row."""
         before = self._before.get(subject.name)
         failures = before.failures + 1 if before else 1
         seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 10))
-        self._now[subject.name] = Fault(shown, failures, self._clock() + seconds)
+        self._now[subject.name] = Fault(problem_digest, failures, self._clock() + seconds)
 
     def cursor(self) -> str:
         """What the next tick has to know; empty when nothing is wrong."""
-        rows = {name: [each.shown, each.failures, each.again] for name, each in sorted(self._now.items())}
+        rows = {name: [fault.problem_digest, fault.failures, fault.again] for name, fault in sorted(self._now.items())}
         return json.dumps(rows) if rows else ""
 
 
@@ -79,6 +81,9 @@ def _read(cursor: str | None) -> dict[str, Fault]:
     """What the cursor says; nothing where it is not one of ours."""
     try:
         rows = parsing.value(cursor) if cursor else {}
-        return {name: Fault(str(shown), int(failures), float(again)) for name, (shown, failures, again) in rows.items()}
+        return {
+            name: Fault(str(problem_digest), int(failures), float(again))
+            for name, (problem_digest, failures, again) in rows.items()
+        }
     except (ValueError, TypeError, AttributeError, OverflowError):
         return {}

@@ -28,8 +28,8 @@ def unlogged(
     last = checkpoints.why_gone(facts, steps.values())
     faults = [*checkpoints.known_faults(facts), *last.values()]
     logged |= _logged(instance, facts, [fault for fault in faults if fault.id not in logged])
-    lacking = {fault.id: checkpoint_observation(facts, fault) for fault in faults if fault.id not in logged}
-    return list(lacking.values()), [partition for partition, step in steps.items() if last[step].id in logged]
+    observations = {fault.id: checkpoint_observation(facts, fault) for fault in faults if fault.id not in logged}
+    return list(observations.values()), [partition for partition, step in steps.items() if last[step].id in logged]
 
 
 def _logged(instance: dg.DagsterInstance, facts: TrainingFacts, faults: Sequence[CheckpointFault]) -> set[str]:

@@ -40,22 +40,26 @@ def unshown(
         elif ended is not None:
             settled.add(incarnation)
 
-    for incarnation in (each + 1 for each in range(facts.incarnation) if each + 1 not in settled):
+    for incarnation in (number + 1 for number in range(facts.incarnation) if number + 1 not in settled):
         who = Subject(f"{facts.id}, exit {incarnation}", key, facts.id)
         tick.visit(who, lambda incarnation=incarnation: read(incarnation))  # type: ignore[misc]
     logged = _logged(tick.instance, key, facts.id) if failures else set()
     settled |= {failure.incarnation for failure in failures if failure.incarnation in logged}
-    found = []
+    unlogged = []
     for failure in failures:
         if failure.incarnation not in logged:
             keep_tails(store, failure.incarnation, launcher)
-            found.append(_observation(key, facts.id, failure, kept_tails(store, failure.incarnation)))
-    return found
+            unlogged.append(_observation(key, facts.id, failure, kept_tails(store, failure.incarnation)))
+    return unlogged
 
 
 def _logged(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> set[int]:
     """The incarnations of a training whose incident the event log has."""
-    return {int(each["incarnation"]) for each in observations(instance, key, partition) if "cause" in each}
+    return {
+        int(observation["incarnation"])
+        for observation in observations(instance, key, partition)
+        if "cause" in observation
+    }
 
 
 def _observation(key: dg.AssetKey, partition: str, failure: Exit, ends: Mapping[str, str]) -> dg.AssetObservation:
@@ -71,12 +75,12 @@ def _observation(key: dg.AssetKey, partition: str, failure: Exit, ends: Mapping[
             "nodes": ", ".join(failure.nodes),
             "disrupted": failure.disrupted,
             "kind": failure.kind,
-            **({"tails": dg.MetadataValue.md(_shown(ends, failure.reason))} if ends else {}),
+            **({"tails": dg.MetadataValue.md(_last_lines(ends, failure.reason))} if ends else {}),
         },
     )
 
 
-def _shown(ends: Mapping[str, str], reason: str) -> str:
+def _last_lines(ends: Mapping[str, str], reason: str) -> str:
     """The last lines of the nodes that the reason names; of the first nodes when it names none."""
     named = [node for node in ends if node in reason] or list(ends)
     return "\n\n".join(f"{node}\n```\n{_end(ends[node])}\n```" for node in named[:NODES])

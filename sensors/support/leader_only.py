@@ -17,15 +17,15 @@ Function = Callable[..., Any]
 
 def sensors(all: list[dg.SensorDefinition], lease: HomeLease) -> list[dg.SensorDefinition]:
     """These sensors, evaluated by the holder of the lease alone."""
-    return [wrap.sensor(each, lambda function: _held(function, lease)) for each in all]
+    return [wrap.sensor(sensor, lambda function: _leader_only_sensor(function, lease)) for sensor in all]
 
 
 def schedules(all: list[dg.ScheduleDefinition], lease: HomeLease) -> list[dg.ScheduleDefinition]:
     """These schedules, evaluated by the holder of the lease alone."""
-    return [wrap.schedule(each, lambda function: _each_held(function, lease)) for each in all]
+    return [wrap.schedule(schedule, lambda function: _leader_only_schedule(function, lease)) for schedule in all]
 
 
-def _held(function: Function, lease: HomeLease) -> Function:
+def _leader_only_sensor(function: Function, lease: HomeLease) -> Function:
     """The function of a sensor, which returns a list; of a reason to skip while another process decides."""
 
     def evaluated(context: Any) -> Any:
@@ -35,7 +35,7 @@ def _held(function: Function, lease: HomeLease) -> Function:
     return evaluated
 
 
-def _each_held(function: Function, lease: HomeLease) -> Function:
+def _leader_only_schedule(function: Function, lease: HomeLease) -> Function:
     """The function of a schedule, which may be a generator: what it gives is made while this process may decide."""
 
     def evaluated(context: Any) -> Iterator[Any]:
@@ -43,7 +43,7 @@ def _each_held(function: Function, lease: HomeLease) -> Function:
             if why is not None:
                 yield dg.SkipReason(why)
                 return
-            made = function(context)
-            yield from made if inspect.isgenerator(made) else [made]
+            result = function(context)
+            yield from result if inspect.isgenerator(result) else [result]
 
     return evaluated

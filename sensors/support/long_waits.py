@@ -23,12 +23,12 @@ def unshown(
     period = int(waiting.seconds // facts.run_policy.pending_seconds)
     if (waiting.incarnation, period) in settled:
         return []
-    shown: dict[str, str | int] = {"outcome": "pending", "incarnation": waiting.incarnation}
+    values: dict[str, str | int] = {"outcome": "pending", "incarnation": waiting.incarnation}
     if any(
-        observed(instance, key, facts.id, {**shown, **more})
+        observed(instance, key, facts.id, {**values, **more})
         for more in ({"reason": waiting.reason}, {"period": period})
     ):
         settled.add((waiting.incarnation, period))
         return []
-    metadata = {**shown, "reason": waiting.reason, "seconds": waiting.seconds, "period": period}
+    metadata = {**values, "reason": waiting.reason, "seconds": waiting.seconds, "period": period}
     return [dg.AssetObservation(key, partition=facts.id, description=waiting.reason, metadata=metadata)]

@@ -22,7 +22,7 @@ import dagster as dg
 from slipway.resources.event_log import newest_record
 from slipway.trainer.record import files
 
-Kept = TypeVar("Kept")
+Entry = TypeVar("Entry")
 LASTS_SECONDS = 60.0
 """What was seen is believed for so long: what a person deletes in the UI comes back after that."""
 SETTLED_SECONDS = 2.0
@@ -54,33 +54,38 @@ class SensorMemory:
     record: int = 0
     new: bool = True
     """Whether this is the first tick of this process, or the first over another event log."""
-    kept: dict[str, Any] = field(default_factory=dict)
+    entries: dict[str, Any] = field(default_factory=dict)
     lasting: dict[str, Any] = field(default_factory=dict)
     """What only another event log takes away."""
     looks: dict[str, Look] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
 
-    def of(self, id: str, fresh: Kept) -> Kept:
+    def of(self, id: str, fresh: Entry) -> Entry:
         """What is kept of a training; `fresh` when there is nothing yet."""
-        kept: Kept = self.kept.setdefault(id, fresh)
-        return kept
+        entry: Entry = self.entries.setdefault(id, fresh)
+        return entry
 
-    def lasting_of(self, id: str, fresh: Kept) -> Kept:
+    def lasting_of(self, id: str, fresh: Entry) -> Entry:
         """The same for what only another event log takes away."""
-        kept: Kept = self.lasting.setdefault(id, fresh)
-        return kept
+        entry: Entry = self.lasting.setdefault(id, fresh)
+        return entry
 
     def is_quiet(self, id: str, folders: Iterable[str]) -> bool:
         """Whether the last look at a training found nothing to do, and these folders have not changed since.
 
         What is kept of a training is forgotten here when its time has come.
         """
-        now, times, look = self.clock(), _times(folders), self._look(id)
+        now = self.clock()
+        times = _times(folders)
+        look = self._look(id)
         if look.lifetime != (lifetime := int(now / LASTS_SECONDS + look.phase)):
-            look.lifetime, look.quiet = lifetime, False
-            self.kept.pop(id, None)
+            look.lifetime = lifetime
+            look.quiet = False
+            self.entries.pop(id, None)
         if times != look.times:
-            look.times, look.since, look.quiet = times, now, False
+            look.times = times
+            look.since = now
+            look.quiet = False
         look.begun = now
         return look.quiet
 
@@ -97,14 +102,15 @@ class SensorMemory:
     def keep_only(self, ids: Iterable[str]) -> None:
         """Forget all other trainings."""
         present = set(ids)
-        for table in (self.kept, self.lasting, self.looks):
+        for table in (self.entries, self.lasting, self.looks):
             for id in table.keys() - present:
                 del table[id]
 
 
 def recalled(instance: dg.DagsterInstance, sensor: str, root: Path) -> SensorMemory:
     """What a sensor remembers of the trainings below `root`."""
-    record, memory = newest_record(instance), _memories.get((sensor, root))
+    record = newest_record(instance)
+    memory = _memories.get((sensor, root))
     if memory is None or record < memory.record:
         memory = _memories[sensor, root] = SensorMemory()
     else:
@@ -116,7 +122,7 @@ def recalled(instance: dg.DagsterInstance, sensor: str, root: Path) -> SensorMem
 def decisive(training: Path) -> list[str]:
     """What changes when what is desired of a training, its claim, its end, its terms or a record of its jobs does."""
     below = f"{training}/"
-    return [below + name for name in (files.DESIRED, files.CLAIMS, files.EXITS, files.JOBS, files.TERMS)]
+    return [below + name for name in (files.DESIRED, files.CLAIMS, files.EXITS, files.JOBS, files.RUN_POLICY)]
 
 
 def _times(folders: Iterable[str]) -> tuple[int, ...]:

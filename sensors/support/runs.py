@@ -54,7 +54,8 @@ class NewestRuns:
 
     def __init__(self, instance: dg.DagsterInstance, tag: str, values: Iterable[str]) -> None:
         self._newest: dict[str, RunFacts] = {}
-        before, found = _known.get(tag, {}), dict[str, RunFacts]()
+        before = _known.get(tag, {})
+        current = dict[str, RunFacts]()
         for some in _portions(sorted(set(values))):
             where = {tag: some}
             ids = list(instance.get_run_ids(RunsFilter(tags=where)))
@@ -66,8 +67,8 @@ class NewestRuns:
             for id in reversed(ids):
                 if id in known:  # else it was deleted meanwhile
                     self._newest[known[id].tags[tag]] = known[id]
-            found |= known
-        _known[tag] = found
+            current |= known
+        _known[tag] = current
 
     def newest(self, value: str) -> RunFacts | None:
         """The newest run with this value of the tag."""

@@ -36,20 +36,23 @@ class SweepDemand:
 
     def stores(self, tiers: Tiers) -> list[SweepStore]:
         """The sweeps there are of these recipes. Raises OSError when they cannot be listed."""
-        there = sweep_stores.sweeps(tiers.durable_path / "sweeps")
-        known = {each.folder: self._followed.get(each.folder, each) for each in there if _recipe(each) in self.sweeps}
+        opened = sweep_stores.sweeps(tiers.durable_path / "sweeps")
+        known = {
+            store.folder: self._followed.get(store.folder, store) for store in opened if _recipe(store) in self.sweeps
+        }
         self._followed = known
         return list(known.values())
 
     def lack(self, store: SweepStore, nodes: tuple[Node, ...], coming: int, quotas: Quotas) -> Lack | None:
         """What the trials of a sweep wait for; None for nothing. Raises ValueError and OSError as its records do."""
-        recipe, sweep = self.sweeps[_recipe(store)], store.state()
+        recipe = self.sweeps[_recipe(store)]
+        sweep = store.state()
         if sweep is None or is_over(sweep) or quotas.used_up(recipe.owner, time.time()):
             return None
         placement = recipe.placement.of_trial(self.trainings[recipe.training].placement)
         if sum(node.ready for node in nodes) >= placement.nodes.min:
             return None
-        count = max(0, _beginning(sweep, placement) + _recovering(store, sweep, nodes) - coming)
+        count = max(0, _nodes_to_start(sweep, placement) + _nodes_to_recover(store, sweep, nodes) - coming)
         return Lack(count, placement.kubernetes.model_dump(mode="json", exclude_defaults=True)) if count else None
 
 
@@ -57,12 +60,13 @@ def _recipe(store: SweepStore) -> str:
     return store.sweep.rpartition("-")[0]
 
 
-def _beginning(sweep: SweepState, placement: PlacementSection) -> int:
+def _nodes_to_start(sweep: SweepState, placement: PlacementSection) -> int:
     """The nodes of the trials that are to begin or to go on."""
     return placement.nodes.max * sum(isinstance(action, BEGINS) for action in next_actions(sweep))
 
 
-def _recovering(store: SweepStore, sweep: SweepState, nodes: tuple[Node, ...]) -> int:
+def _nodes_to_recover(store: SweepStore, sweep: SweepState, nodes: tuple[Node, ...]) -> int:
     """The nodes of the trials that have begun and lost theirs."""
-    root, begun = trials_of(store), [trial for trial in sweep.running if trial.state == "running"]
+    root = trials_of(store)
+    begun = [trial for trial in sweep.running if trial.state == "running"]
     return sum(node_shortage(root.store(trial_id(store, trial.number)).read(), nodes) for trial in begun)

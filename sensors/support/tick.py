@@ -39,35 +39,39 @@ class Tick:
         self.requests: list[dg.RunRequest] = []
         self.events: list[Event] = []
         self.partitions: list[PartitionsRequest] = []
-        self._context, self._sensor = context, sensor
+        self._context = context
+        self._sensor = sensor
         self._faults = Faults(context.cursor, self._sensor)
         self._postponed: list[str] = []
         self._begun = time.monotonic()
 
-    def each(self, things: Iterable[Thing], subject: Callable[[Thing], Subject], act: Callable[[Thing], None]) -> None:
+    def for_each(
+        self, things: Iterable[Thing], subject: Callable[[Thing], Subject], act: Callable[[Thing], None]
+    ) -> None:
         """Act on each thing, each alone; begins with those that the tick before did not reach."""
         named = [(subject(thing), thing) for thing in things]
         first = _LATE.pop(self._sensor, "")
-        for place, (who, thing) in enumerate(rest := _turned(named, first)):
+        for index, (who, thing) in enumerate(rest := _turned(named, first)):
             if time.monotonic() - self._begun > TICK_SECONDS:
                 _LATE[self._sensor] = who.name
-                for later, _ in rest[place:]:
+                for later, _ in rest[index:]:
                     self._faults.keep(later)
-                self.postpone(f"{len(rest) - place} subjects, from {who.name} on, are left for the next tick")
+                self.postpone(f"{len(rest) - index} subjects, from {who.name} on, are left for the next tick")
                 return
             self.visit(who, lambda thing=thing: act(thing))  # type: ignore[misc]
 
-    def leave(self, things: Iterable[Thing], subject: Callable[[Thing], Subject]) -> None:
+    def defer(self, things: Iterable[Thing], subject: Callable[[Thing], Subject]) -> None:
         """Leave these for a later tick: what is known of them stays."""
-        left = [subject(thing) for thing in things]
-        for each in left:
-            self._faults.keep(each)
-        if left:
-            self.postpone(f"{len(left)} trainings that have not begun wait for their turn")
+        subjects = [subject(thing) for thing in things]
+        for deferred in subjects:
+            self._faults.keep(deferred)
+        if subjects:
+            self.postpone(f"{len(subjects)} trainings that have not begun wait for their turn")
 
     def team(self, subject: Subject) -> str:
         """The owner of the subject's asset; the asset's name where it has none."""
-        repository, key = self._context.repository_def, subject.key
+        repository = self._context.repository_def
+        key = subject.key
         if repository is None or key is None or not repository.asset_graph.has(key):
             return key.to_user_string() if key else ""
         return ", ".join(repository.asset_graph.get(key).owners) or key.to_user_string()
@@ -135,5 +139,5 @@ class Tick:
 
 def _turned(named: list[tuple[Subject, Thing]], first: str) -> list[tuple[Subject, Thing]]:
     """The things in their order, turned so that the subject of this name is the first."""
-    place = next((place for place, (who, _) in enumerate(named) if who.name == first), 0)
-    return named[place:] + named[:place]
+    start = next((start for start, (who, _) in enumerate(named) if who.name == first), 0)
+    return named[start:] + named[:start]

@@ -14,20 +14,21 @@ from dagster._core.definitions.schedule_definition import DecoratedScheduleFunct
 Function = Callable[..., Any]
 
 
-def sensor(sensor: dg.SensorDefinition, around: Callable[[Function], Function]) -> dg.SensorDefinition:
-    """A sensor whose function, which returns a list, is the one that `around` makes of it."""
-    made = copy.copy(sensor)
-    made._evaluation_fn = around(sensor._evaluation_fn)
-    return made
+def sensor(sensor: dg.SensorDefinition, wrapper: Callable[[Function], Function]) -> dg.SensorDefinition:
+    """A sensor whose function, which returns a list, is the one that `wrapper` makes of it."""
+    wrapped = copy.copy(sensor)
+    wrapped._evaluation_fn = wrapper(sensor._evaluation_fn)
+    return wrapped
 
 
-def schedule(schedule: dg.ScheduleDefinition, around: Callable[[Function], Function]) -> dg.ScheduleDefinition:
+def schedule(schedule: dg.ScheduleDefinition, wrapper: Callable[[Function], Function]) -> dg.ScheduleDefinition:
     """The same for a schedule, whose function may be a generator."""
-    made, function = copy.copy(schedule), schedule._execution_fn
+    wrapped = copy.copy(schedule)
+    function = schedule._execution_fn
     if isinstance(function, DecoratedScheduleFunction):
-        evaluated = around(function.wrapped_fn)
-        made._execution_fn = DecoratedScheduleFunction(function.decorated_fn, evaluated, function.has_context_arg)
+        evaluated = wrapper(function.wrapped_fn)
+        wrapped._execution_fn = DecoratedScheduleFunction(function.decorated_fn, evaluated, function.has_context_arg)
     else:
         assert function is not None
-        made._execution_fn = around(function)
-    return made
+        wrapped._execution_fn = wrapper(function)
+    return wrapped

@@ -12,7 +12,7 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._utils.interrupts import raise_interrupts_as
 
-from slipway.cli import context
+from slipway.cli import command_context
 from slipway.cli import main as command
 from slipway.cli.verbs import VerbInterrupted
 from tests.cli.conftest import Call
@@ -112,7 +112,7 @@ def test_a_fault_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch)
     def broken() -> None:
         raise AssertionError("an invariant")
 
-    monkeypatch.setattr(context, "here", broken)
+    monkeypatch.setattr(command_context, "current", broken)
     with pytest.raises(AssertionError, match="an invariant"):
         command.main(["ls"])
 
@@ -126,7 +126,7 @@ def test_an_interruption_while_dagster_runs_a_step_is_one_word(
             os.kill(os.getpid(), asked)
             time.sleep(60)  # the signal's handler ends it at once
 
-    monkeypatch.setattr(context, "here", step)
+    monkeypatch.setattr(command_context, "current", step)
     assert command.main(["ls"]) == command.INTERRUPTED
     assert capsys.readouterr().err == "interrupted\n"
 
@@ -140,7 +140,7 @@ def test_ctrl_c_is_one_word(in_a_step: bool, monkeypatch: pytest.MonkeyPatch, ca
         with dg.DagsterInstance.ephemeral() as instance:
             dg.materialize([dg.asset(name="interrupted")(interrupted)], instance=instance)
 
-    monkeypatch.setattr(context, "here", step if in_a_step else interrupted)
+    monkeypatch.setattr(command_context, "current", step if in_a_step else interrupted)
     assert command.main(["ls"]) == command.INTERRUPTED
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
 
@@ -164,6 +164,6 @@ def test_a_verb_that_knows_more_of_an_interruption_says_it_once(
     def interrupted() -> None:
         raise VerbInterrupted("all is kept")
 
-    monkeypatch.setattr(context, "here", interrupted)
+    monkeypatch.setattr(command_context, "current", interrupted)
     assert command.main(["ls"]) == command.INTERRUPTED
     assert capsys.readouterr().err == "\ninterrupted; all is kept\n"

@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.operations.metrics.serve import PlatformExporter, PlatformSources
 from slipway.resources.errors import Unavailable
 from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.launchers.kubernetes import network, orders
@@ -62,7 +62,7 @@ def away() -> NoReturn:
 
 
 def test_a_scrape_of_metrics_and_the_pages_show_no_secret(encrypted: TrainingStore, tmp_path: Path):
-    places = PlatformPlaces(tmp_path / "durable", {}, away, away)
+    places = PlatformSources(tmp_path / "durable", {}, away, away)
     scraped = PlatformExporter(places, None, jobs=True).text()
     assert encrypted.id in scraped
     served = TestClient(Starlette(routes=routes(tmp_path / "durable", lambda: {})))

@@ -8,7 +8,7 @@ from slipway.resources.errors import Unavailable
 from slipway.resources.launchers.protocol import Job
 from slipway.resources.trainings.store import TrainingStore
 from slipway.sensors.support import fairness
-from slipway.sensors.support.fairness import Newcomer, in_turn
+from slipway.sensors.support.fairness import PendingStart, in_turn
 from tests.accesses import accesses
 from tests.sensors.platform import BY, Platform
 
@@ -16,8 +16,8 @@ FLOOD = 4
 
 
 def test_teams_take_turns_and_in_a_team_the_longest_unseen_is_first():
-    flood = [Newcomer(f"a-{n:03}", "a", 0) for n in range(100)]
-    others = [Newcomer("b-1", "b", 0), Newcomer("b-2", "b", 0), Newcomer("c-1", "c", 3)]
+    flood = [PendingStart(f"a-{n:03}", "a", 0) for n in range(100)]
+    others = [PendingStart("b-1", "b", 0), PendingStart("b-2", "b", 0), PendingStart("c-1", "c", 3)]
     assert in_turn([*flood, *others], 6) == ["a-000", "b-1", "c-1", "a-001", "b-2", "a-002"]
 
 
@@ -25,7 +25,7 @@ def test_every_training_is_looked_at_though_none_of_the_flood_can_begin():
     looked = {f"a-{n:02}": 0 for n in range(9)} | {"b-0": 0}
     seen: list[str] = []
     for tick in range(1, 6):
-        turn = in_turn([Newcomer(id, id[0], at) for id, at in looked.items()], 3)
+        turn = in_turn([PendingStart(id, id[0], at) for id, at in looked.items()], 3)
         seen += turn
         looked |= dict.fromkeys(turn, tick)
     assert set(seen) == set(looked) and seen.count("b-0") == 5

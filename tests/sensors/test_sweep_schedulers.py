@@ -88,7 +88,7 @@ def test_trials_pause_at_rungs_and_the_best_of_them_go_on(platform: Platform, ki
     assert asked == Counter(range(TRIALS))
     for number, known in sweep.trials.items():
         kinds = exits(trial(store, number))
-        assert set(kinds) <= {causes.PAUSED, causes.DONE, causes.ASKED} and known.attempt == 0
+        assert set(kinds) <= {causes.PAUSED, causes.DONE, causes.STOP_REQUESTED} and known.attempt == 0
     must_have_trained_each_step_once(store, sweep)
 
 

@@ -52,7 +52,7 @@ def test_a_sweep_is_a_run_with_its_trials_under_it_its_best_parameters_and_its_r
     assert parent.info.status == "FINISHED"
     client = tracked.tracking.client()
     assert [each.path for each in client.list_artifacts(parent.info.run_id)] == ["report.html"]
-    assert owing.owed_below(sweep.folder.parent) == []
+    assert owing.pending_work_below(sweep.folder.parent) == []
 
 
 def test_delivering_it_again_makes_no_second_run(tracked: Platform, sweep: SweepStore):
@@ -69,7 +69,7 @@ def test_while_mlflow_is_away_the_sweep_stays_owed(tracked: Platform, sweep: Swe
         nobody_listens.bind(("127.0.0.1", 0))
         tracked.resources["tracking"] = Tracking(uri=f"http://127.0.0.1:{nobody_listens.getsockname()[1]}")
         tracked.tick("metrics_shipping")
-    assert len(owing.owed_below(sweep.folder.parent)) == 1
+    assert len(owing.pending_work_below(sweep.folder.parent)) == 1
     tracked.resources["tracking"] = there
     tracked.apply("metrics_shipping")
-    assert owing.owed_below(sweep.folder.parent) == []
+    assert owing.pending_work_below(sweep.folder.parent) == []

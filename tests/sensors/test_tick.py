@@ -64,7 +64,7 @@ def test_what_is_wrong_with_one_subject_does_not_keep_the_tick_from_the_next(tic
         visited.append(name)
         raise error
 
-    tick.each(("one", "two"), subjects.training, act)
+    tick.for_each(("one", "two"), subjects.training, act)
     assert visited == ["one", "two"]
 
 
@@ -143,11 +143,11 @@ def test_subjects_that_a_tick_did_not_reach_come_first_in_the_next(
         if name == "b":
             monkeypatch.setattr(tick_module, "TICK_SECONDS", 0.0)
 
-    after(instance, None).each("abcd", subjects.training, act)
+    after(instance, None).for_each("abcd", subjects.training, act)
     assert visited == ["a", "b"]
     monkeypatch.setattr(tick_module, "TICK_SECONDS", 100.0)
     visited.clear()
-    after(instance, None).each("abcd", subjects.training, visited.append)
+    after(instance, None).for_each("abcd", subjects.training, visited.append)
     assert visited == ["c", "d", "a", "b"]
 
 

@@ -55,7 +55,7 @@ def test_a_layout_that_does_not_divide_the_model_names_the_field_of_the_recipe(t
     settings = read_json(training.config)
     with pytest.raises(UnfitLayout) as fault:
         list(evaluating.fitting(settings, Evaluation(tensor=4), 2, 4))
-    assert (fault.value.field, fault.value.found) == ("evaluation.tensor", "4")
+    assert (fault.value.field, fault.value.actual) == ("evaluation.tensor", "4")
     assert fault.value.expected == "a divisor of model.kv_heads (2)"
     with pytest.raises(UnfitLayout, match=r"found 3, expected 0 or one of 1, 2, 4, 8, for 2 nodes of 4 ranks"):
         list(evaluating.fitting(settings, Evaluation(ranks=3), 2, 4))

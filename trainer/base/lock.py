@@ -16,7 +16,7 @@ from slipway.trainer.base import processes
 POLL_SECONDS = 0.05
 
 
-class Held(Exception):
+class LockHeld(Exception):
     """Another process holds a lock; the text names it."""
 
 
@@ -29,14 +29,14 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def at_once(folder: Path) -> Iterator[None]:
-    """Hold the lock of `folder` like `exclusive`, without waiting. Raises Held when another process has it."""
+    """Hold the lock of `folder` like `exclusive`, without waiting. Raises LockHeld when another process has it."""
     with _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         yield
 
 
 @contextlib.contextmanager
 def within(folder: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock of `folder` like `exclusive`, but wait for its holder so long at most. Raises Held after that."""
+    """Hold the lock of `folder` like `exclusive`, but wait for its holder that long at most. Raises LockHeld after."""
     descriptor = _take_within(folder, seconds)
     try:
         yield
@@ -73,7 +73,7 @@ def _take_within(folder: Path, seconds: float) -> int:
     while True:
         try:
             return _take(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except Held:
+        except LockHeld:
             if time.monotonic() > deadline:
                 raise
         time.sleep(POLL_SECONDS)
@@ -88,7 +88,7 @@ def _take(folder: Path, kind: int) -> int:
     except BlockingIOError:
         owner = holder_of(descriptor)
         os.close(descriptor)
-        raise Held(f"{folder} is locked by {owner}") from None
+        raise LockHeld(f"{folder} is locked by {owner}") from None
     except BaseException:
         os.close(descriptor)
         raise

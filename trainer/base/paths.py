@@ -23,7 +23,7 @@ import slipway
 from slipway.trainer.base.digest import checked
 
 SHARDS, SNAPSHOTS, CHECKPOINTS = "shards", "snapshots", "checkpoints"
-PARTIAL, VERIFIED, STAGED, LEASES, HELD = "partial", "verified", "staged", "leases", "held"
+PARTIAL, VERIFIED, STAGED, LEASES, SHARD_LEASES = "partial", "verified", "staged", "leases", "held"
 COMPILED = "compiled"
 SUFFIXES = {SHARDS: ".shard", SNAPSHOTS: ".json", STAGED: ".json", LEASES: ""}
 """What follows the digest in the names of the files of each folder."""

@@ -73,7 +73,7 @@ def check(config: Config, option: RankPlaces) -> None:
     try:
         layout.check(config, option.ranks, option.ranks_per_node)
     except UnfitLayout as fault:
-        raise UnfitLayout(fault.field.replace("layout.", "evaluation."), fault.found, fault.expected) from None
+        raise UnfitLayout(fault.field.replace("layout.", "evaluation."), fault.actual, fault.expected) from None
 
 
 def fitting(config: Mapping[str, Any], evaluation: Evaluation, nodes: int, ranks_per_node: int) -> Iterator[RankPlaces]:

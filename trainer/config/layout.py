@@ -97,7 +97,7 @@ class UnfitLayout(Invalid):
 
     def __init__(self, field: str, actual: object, expected: str) -> None:
         super().__init__(field, f"found {actual}, expected {expected}")
-        self.found, self.expected = str(actual), expected
+        self.actual, self.expected = str(actual), expected
 
 
 def check(settings: LayoutSettings, ranks: int, ranks_per_node: int) -> Mesh:

@@ -52,9 +52,9 @@ class DocumentedSequences:
         return windows
 
     @property
-    def tails(self) -> list[int]:
-        """The shards with tokens that no window covers, as `Sequences.tails`."""
-        return self._plain.tails
+    def tail_shards(self) -> list[int]:
+        """The shards with tokens that no window covers, as `Sequences.tail_shards`."""
+        return self._plain.tail_shards
 
     def tail(self, shard_index: int) -> Documented:
         """The tokens of a shard that no window covers: [1, 2 .. length + 1] of both."""

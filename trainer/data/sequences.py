@@ -121,7 +121,7 @@ class Sequences:
         return ((shard_index, number * self.length) for shard_index, number in self._shard_starts.of(numbers))
 
     @property
-    def tails(self) -> list[int]:
+    def tail_shards(self) -> list[int]:
         """The shards with tokens that no window covers and that have something to predict."""
         rest = [shard.tokens - size * self.length for shard, size in zip(self.shards, self.sizes.tolist(), strict=True)]
         return [shard_index for shard_index, tokens in enumerate(rest) if tokens > 1]

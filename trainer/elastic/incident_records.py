@@ -28,7 +28,7 @@ ACTIONS = {
     causes.STOP: "is given up",
 }
 """What follows, by the answer to the cause."""
-NO_INCIDENT = (causes.ASKED, causes.DONE, causes.GROWN, causes.SUPERSEDED)
+NO_INCIDENT = (causes.STOP_REQUESTED, causes.DONE, causes.GROWN, causes.SUPERSEDED)
 """Nothing went wrong then."""
 
 

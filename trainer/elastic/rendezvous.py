@@ -175,7 +175,7 @@ def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
     if newest and (before := _predecessor(newest, own)):
         kind, what = causes.DISRUPTED, "lost"
         if store.has(f"{STOP_REQUESTED}/{before}"):
-            kind, what = causes.ASKED, "asked to stop"
+            kind, what = causes.STOP_REQUESTED, "asked to stop"
         if before == own.node:
             reason = f"node {before} was {what}, and is back"
         else:

@@ -114,5 +114,5 @@ def leave_reason(nodes: tuple[str, ...], step: int) -> str:
 
 def let_go(nodes: tuple[str, ...], node: str, step: int, stays: bool) -> None:
     """End the generation of all ranks after this step; rank 0, on `node`, calls it. Raises RuntimeError."""
-    end = End(node, causes.ASKED, leave_reason(nodes, step), False, 0, time.time(), nodes=nodes, stay=stays)
+    end = End(node, causes.STOP_REQUESTED, leave_reason(nodes, step), False, 0, time.time(), nodes=nodes, stay=stays)
     generations.announce(end)

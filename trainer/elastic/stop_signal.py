@@ -47,7 +47,7 @@ class StopSignal:
         """Raise GenerationOver when this node was asked, before it has ranks in this generation. Raises StoreGone."""
         if not self.is_requested:
             return
-        end = End(self._node, causes.ASKED, BY_SIGNAL, final=True, code=128 + signal.SIGTERM, at=time.time())
+        end = End(self._node, causes.STOP_REQUESTED, BY_SIGNAL, final=True, code=128 + signal.SIGTERM, at=time.time())
         self.broadcast()
         if self.leaves:
             self._store.write(f"{LOST}/{self._node}", {})  # the others need not wait for it
@@ -64,7 +64,7 @@ class StopSignal:
     def is_final(self, fault: RankFault, members: Members) -> bool:
         """Whether the job ends with the end of a rank. Raises StoreGone."""
         # A rank that was asked together with its node ends with it, and the others need not.
-        alone = fault.kind == causes.ASKED and self.leaves
+        alone = fault.kind == causes.STOP_REQUESTED and self.leaves
         return (fault.final and not alone) or self.ends(members)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:

@@ -151,7 +151,7 @@ class Supervisor:
             self._store.write_first(key(members.generation + 1, "end"), end)
         if end.kind in slots.DOUBTED:
             slots.forget(self._job.memory)
-        if end.kind not in (causes.GROWN, causes.ASKED):
+        if end.kind not in (causes.GROWN, causes.STOP_REQUESTED):
             self._budget.ended(fence.Token(members.incarnation, members.generation))
         if not end.final and (spent := self._budget.spent):
             end = replace(end, final=True, reason=f"{end.reason}; {spent}")

@@ -20,7 +20,7 @@ FINAL = (
     causes.DIVERGED,
     causes.MACHINE,
     causes.OUT_OF_MEMORY,
-    causes.ASKED,
+    causes.STOP_REQUESTED,
     causes.SUPERSEDED,
 )
 """Causes for which a new start on the same nodes would change nothing, or is not wanted."""
@@ -100,7 +100,7 @@ class Budget:
 def _of(rank: int, code: int, store: Path, token: Token, node: str) -> RankFault:
     if code < 0:
         name = Signals(-code).name if -code in set(Signals) else f"signal {-code}"
-        kind = causes.ASKED if name == "SIGTERM" else causes.KILLED
+        kind = causes.STOP_REQUESTED if name == "SIGTERM" else causes.KILLED
         return RankFault(rank, kind, f"rank {rank} on {node} was killed: {name}", 128 - code)
     rank_end = _rank_end(store, token, rank)
     kind = rank_end.kind if rank_end else BY_CODE.get(ExitCode(code), causes.UNKNOWN) if code in set(ExitCode) else ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 DONE = "done"
-ASKED = "asked"
+STOP_REQUESTED = "asked"
 DISRUPTED = "disrupted"
 OUT_OF_MEMORY = "out_of_memory"
 ANSWERED = "out_of_memory_answered"
@@ -87,7 +87,11 @@ class Cause:
 _ALL = (
     Cause(DONE, "All steps are done.", "", (NOTHING,), None),
     Cause(
-        ASKED, "It was asked to stop: by the control plane, or by a signal that drains a node.", "", (NOTHING,), None
+        STOP_REQUESTED,
+        "It was asked to stop: by the control plane, or by a signal that drains a node.",
+        "",
+        (NOTHING,),
+        None,
     ),
     Cause(DISRUPTED, "A node died, or the job lost its place.", "machine", (SHRINK,), None),
     Cause(OUT_OF_MEMORY, "Memory ran out, and no smaller micro-batch is left.", "configuration", (RETRY, STOP), 1, 2),

@@ -26,7 +26,7 @@ PRECEDENCE = (
     causes.OUT_OF_MEMORY,
     causes.ANSWERED,
     causes.STORAGE,
-    causes.ASKED,
+    causes.STOP_REQUESTED,
     causes.SUPERSEDED,
     causes.PROGRAM,
     causes.NETWORK,

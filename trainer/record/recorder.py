@@ -107,9 +107,9 @@ class RankRecorder:
     def record_stop(self, step: int, reason: str) -> None:
         """Record that this incarnation stopped as it was asked to; `reason` says how this rank was, if it was."""
         self.enter(ENDING, step)
-        self.record("ended", outcome="stopped", kind=causes.ASKED, step=step, reason="asked to stop")
+        self.record("ended", outcome="stopped", kind=causes.STOP_REQUESTED, step=step, reason="asked to stop")
         if reason:
-            rank_exit.note(self._store, self._token, self._rank, causes.ASKED, reason, step)
+            rank_exit.note(self._store, self._token, self._rank, causes.STOP_REQUESTED, reason, step)
 
     def record_end(self, outcome: str, kind: str, reason: str, step: int) -> None:
         """Write the exit of an incarnation that would end in the same way if it was started again.

@@ -74,7 +74,7 @@ class ShardLease:
 
     def __init__(self, nvme: Path, shards: Iterable[str]) -> None:
         """Hold these shards, by their BLAKE3. Raises OSError when the list cannot be written."""
-        self._nvme, self._path = nvme, nvme / paths.HELD / f"{uuid.uuid4().hex}.json"
+        self._nvme, self._path = nvme, nvme / paths.SHARD_LEASES / f"{uuid.uuid4().hex}.json"
         with lock.shared(nvme / paths.LEASES):
             self._path.parent.mkdir(exist_ok=True)
             self._file = io.FileIO(str(self._path), "x+")
@@ -105,7 +105,7 @@ def held_shards(nvme: Path) -> set[str]:
     Removes the lists of processes that have ended.
     """
     names: set[str] = set()
-    for path in (nvme / paths.HELD).glob("*"):
+    for path in (nvme / paths.SHARD_LEASES).glob("*"):
         descriptor = os.open(path, os.O_RDWR)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,7 +122,7 @@ def is_wanted(nvme: Path, shard: str) -> bool:
 
     Takes no lock: a list that is replaced at this moment may be read in part.
     """
-    for path in (nvme / paths.HELD).glob("*"):
+    for path in (nvme / paths.SHARD_LEASES).glob("*"):
         with contextlib.suppress(OSError), open(path, "rb") as file:
             if shard.encode() in file.read() and _is_locked(file.fileno()):
                 return True

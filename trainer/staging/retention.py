@@ -61,7 +61,7 @@ class NodeContents:
     sizes: Mapping[str, int]
     """The bytes of each shard."""
     residents: Sequence[Resident]
-    held: Collection[str]
+    window_shards: Collection[str]
     """The shards that windows hold."""
     in_doubt: bool
     """Whether a lease holds a snapshot whose shards are not known."""
@@ -74,7 +74,7 @@ class NodeContents:
         """The shards that no window holds and no snapshot names but these; none while anything is in doubt."""
         if self.in_doubt:
             return []
-        named = set(self.held).union(*(resident.shards for resident in self.without(going)))
+        named = set(self.window_shards).union(*(resident.shards for resident in self.without(going)))
         return [shard for shard in self.sizes if shard not in named]
 
 
@@ -129,7 +129,7 @@ def make_room(node: Path, bytes_needed: int) -> int:
     """
     with lock.exclusive(node / paths.LEASES):
         contents = _contents(node)
-        sizes = {name: size for name, size in contents.sizes.items() if name not in contents.held}
+        sizes = {name: size for name, size in contents.sizes.items() if name not in contents.window_shards}
         short = bytes_needed - sum(sizes[shard] for shard in contents.surplus())
         named = sum(sizes.get(shard, 0) for shard in {shard for one in contents.residents for shard in one.shards})
         going = snapshots_to_remove(contents.residents, sizes, named - short, 0.0) if short > 0 else []

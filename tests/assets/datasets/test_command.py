@@ -178,8 +178,8 @@ def test_a_takedown_names_trainings_that_wait_with_what_stops_them():
 def test_a_long_takedown_is_cut_and_no_name_commands_the_terminal():
     lines = data_lines.takedown(report(documents=tuple(f"a\x1b{number}#0" for number in range(1020))))
     assert lines[0] == "taken down: a\\x1b0#0"
-    assert lines[data_lines.LISTED] == "taken down: 1,000 more; all of them: --json"
-    assert len(lines) == data_lines.LISTED + 4
+    assert lines[data_lines.MAX_LISTED] == "taken down: 1,000 more; all of them: --json"
+    assert len(lines) == data_lines.MAX_LISTED + 4
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pytest
 from slipway.deploy.monitoring import render, routes
 from slipway.deploy.monitoring.foreign import FOREIGN
 from slipway.operations.metrics.dagster import DagsterReader
-from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.operations.metrics.serve import PlatformExporter, PlatformSources
 from slipway.resources import embedded
 from slipway.trainer.base import exporting
 from tests.cli import homes
@@ -42,7 +42,7 @@ def test_every_query_has_an_answer_and_a_fault_is_a_page(tmp_path: Path) -> None
         contextlib.ExitStack() as stack,
     ):
         store = seeded.seed(home, dagster)
-        places = PlatformPlaces(
+        places = PlatformSources(
             home.durable,
             {"durable": home.durable},
             lambda: embedded.fleet(home),

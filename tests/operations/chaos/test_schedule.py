@@ -23,7 +23,7 @@ def test_each_kind_comes_once_before_one_comes_again():
 def test_pauses_have_the_mean_that_was_asked_for_and_none_comes_after_the_end():
     times = [each.at for each in schedule.drawn(KINDS, 3, 600_000, 60)]
     assert times == sorted(times) and times[-1] < 600_000
-    assert len(times) == pytest.approx(schedule.MOST, rel=0.05)
+    assert len(times) == pytest.approx(schedule.MAX_FAULTS, rel=0.05)
 
 
 @pytest.mark.parametrize(

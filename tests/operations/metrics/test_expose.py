@@ -24,7 +24,7 @@ RUNNING = TrainingReading(
     "tiny",
     "running",
     since=100.0,
-    wanted=True,
+    should_run=True,
     incarnation=2,
     step=40,
     steps=100,
@@ -86,7 +86,7 @@ def test_trainings_that_are_over_are_all_counted_and_only_the_newest_have_series
     over = tuple(replace(RUNNING, id=f"t-{at}", state="succeeded", since=float(at)) for at in range(2, 502))
     text = expose.samples(replace(FACTS, trainings=(*over, RUNNING))).text()
     assert 'slipway_trainings{state="succeeded"} 500.0' in text
-    assert text.count("slipway_training_step{") == expose.KEPT + 1
+    assert text.count("slipway_training_step{") == expose.MAX_ENDED_SERIES + 1
     assert 'slipway_training_step{training="t-501"}' in text
     assert 'slipway_training_step{training="t-2"}' not in text
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 
 from slipway.operations.metrics.platform import SweepsReader
-from slipway.operations.metrics.serve import PlatformExporter, PlatformPlaces
+from slipway.operations.metrics.serve import PlatformExporter, PlatformSources
 from slipway.operations.metrics.trainings import TrainingsReader
 from slipway.resources.errors import Unavailable
 from slipway.resources.trainings.store import Trainings, TrainingStore, WorkQueue
@@ -116,7 +116,7 @@ def test_what_the_last_scrape_could_not_read_is_a_problem_of_the_exporter(tmp_pa
     def away() -> NoReturn:
         raise Unavailable("the fleet does not answer")
 
-    exporter = PlatformExporter(PlatformPlaces(tmp_path, {}, away, away), None, jobs=False)
+    exporter = PlatformExporter(PlatformSources(tmp_path, {}, away, away), None, jobs=False)
     exporter.text()
     with serving(exporter.text, exporter.problems) as url:
         with pytest.raises(urllib.error.HTTPError) as failed:

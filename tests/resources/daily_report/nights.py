@@ -54,7 +54,7 @@ class SeededNight:
         homes.ended(self.home, "finished", "succeeded", "all steps done", 100)
         by_hand = homes.running(self.home, "stopped", 50)
         by_hand.want("stop", "ada by hand", "enough")
-        by_hand.record_exit(1, "stopped", "asked to stop", "ada by hand", homes.NODES, kind=causes.ASKED)
+        by_hand.record_exit(1, "stopped", "asked to stop", "ada by hand", homes.NODES, kind=causes.STOP_REQUESTED)
         grown = homes.running(self.home, "grown", 50)
         grown.record_exit(1, "stopped", "2 nodes instead of 1", "job watch", homes.NODES, kind=causes.GROWN)
         go_on(grown)

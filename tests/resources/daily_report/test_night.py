@@ -179,7 +179,7 @@ def test_a_training_whose_records_cannot_be_read_is_reported_and_hides_no_other(
 def test_a_training_that_a_person_paused_and_resumed_was_not_restarted_by_the_platform(night: SeededNight):
     store = homes.running(night.home, "paused", 50)
     store.want("stop", "ada by hand", "paused")
-    store.record_exit(1, "stopped", "asked to stop", "ada by hand", homes.NODES, kind=causes.ASKED)
+    store.record_exit(1, "stopped", "asked to stop", "ada by hand", homes.NODES, kind=causes.STOP_REQUESTED)
     store.want("run", "ada by hand", "resumed")
     go_on(store)
     item = of(report_of(night), "paused")

@@ -21,7 +21,7 @@ def test_a_signal_to_one_of_two_nodes_stops_the_training_with_a_checkpoint_and_i
     lab.advance(store, Action.RECORD)
     ended = store.exit()
     assert ended is not None
-    assert (ended.outcome, ended.disrupted, ended.kind) == ("stopped", True, causes.ASKED)
+    assert (ended.outcome, ended.disrupted, ended.kind) == ("stopped", True, causes.STOP_REQUESTED)
     assert ended.step == store.commits()[-1].step
     lab.started(store)
     lab.stopped(store)

@@ -171,9 +171,9 @@ def rank_end(kind: str, reason: str = "a reason") -> RankEnd:
 
 
 def test_a_rank_that_was_asked_to_stop_makes_no_failure_of_its_job():
-    end = rank_end(causes.ASKED, "asked to stop by SIGTERM")
+    end = rank_end(causes.STOP_REQUESTED, "asked to stop by SIGTERM")
     assert verdict(True, FAILED, False, end) == EndVerdict(
-        "stopped", "b was asked to stop by SIGTERM, at step 57", causes.ASKED, disrupted=True
+        "stopped", "b was asked to stop by SIGTERM, at step 57", causes.STOP_REQUESTED, disrupted=True
     )
 
 
@@ -189,19 +189,19 @@ def test_a_failure_of_which_no_rank_said_anything_is_of_unknown_class():
 def test_what_the_launcher_has_seen_counts_where_the_ranks_have_no_word_or_were_only_asked_to_end():
     store_died = replace(FAILED, kind=causes.NETWORK)
     assert verdict(True, store_died, False, None).kind == causes.NETWORK
-    assert verdict(True, store_died, False, rank_end(causes.ASKED)) == EndVerdict(
+    assert verdict(True, store_died, False, rank_end(causes.STOP_REQUESTED)) == EndVerdict(
         "failed", FAILED.reason, causes.NETWORK
     )
     assert verdict(True, store_died, False, rank_end(causes.PROGRAM)).kind == causes.PROGRAM
 
 
 def test_an_eviction_is_a_disruption_whatever_the_ranks_said():
-    end = verdict(True, FAILED, True, rank_end(causes.ASKED))
+    end = verdict(True, FAILED, True, rank_end(causes.STOP_REQUESTED))
     assert (end.outcome, end.kind, end.disrupted) == ("failed", causes.DISRUPTED, True)
 
 
 def test_what_is_not_wanted_any_more_was_stopped():
-    assert verdict(False, FAILED, False, rank_end(causes.PROGRAM)).kind == causes.ASKED
+    assert verdict(False, FAILED, False, rank_end(causes.PROGRAM)).kind == causes.STOP_REQUESTED
 
 
 def test_a_job_deleted_by_hand_is_a_class_of_its_own():

@@ -112,7 +112,7 @@ def test_the_post_mortem_has_the_whole_cause_and_no_frames_of_c_in_its_logs(lab:
     cause = "the job's store does not answer" + ", and it was asked again" * 10
     store.record_exit(1, "failed", cause, ADA, ("node-0",), kind=causes.NETWORK)
     log = "\n".join(["what it was", *(f"frame #{number}: c10d::f() (0x7f)" for number in range(20))])
-    codec.create_only(files.numbered(store.folder, files.TAILS, 1), {"node-0": log})
+    codec.create_only(files.numbered(store.folder, files.LOG_TAILS, 1), {"node-0": log})
     [report] = incident_reports.of(store, store.read())
     page = incident_reports.post_mortem(store, report)
     assert cause in page and "what it was" in page and "frame #" not in page

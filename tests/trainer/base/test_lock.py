@@ -18,7 +18,7 @@ def held(folder: Path) -> str:
     try:
         with lock.at_once(folder):
             return ""
-    except lock.Held as error:
+    except lock.LockHeld as error:
         return str(error)
 
 
@@ -43,7 +43,7 @@ def test_a_process_that_is_not_there_has_no_command_line(pid: int):
 
 
 def test_who_waits_for_a_lock_gives_up_at_the_deadline_and_is_told_who_holds_it(tmp_path: Path):
-    with lock.at_once(tmp_path), pytest.raises(lock.Held, match=f"is locked by process {os.getpid()} "):
+    with lock.at_once(tmp_path), pytest.raises(lock.LockHeld, match=f"is locked by process {os.getpid()} "):
         lock.within(tmp_path, 0.1).__enter__()
     with lock.within(tmp_path, 0.1):
         assert held(tmp_path) != ""

@@ -164,7 +164,7 @@ def test_only_failures_of_machines_count():
         1: ended(1, "failed", 150, causes.CONFIGURATION),
         2: ended(2, "failed", 250, causes.PROGRAM),
         3: ended(3, "failed", 350, causes.DISRUPTED, disrupted=True),
-        4: ended(4, "stopped", 450, causes.ASKED),
+        4: ended(4, "stopped", 450, causes.STOP_REQUESTED),
         5: ended(5, "failed", 550, causes.KILLED),
     }
     assert failures(claims, exits, [], now=700) == Failures(2, 5 * 50 + 100, node_losses=1)

@@ -38,7 +38,7 @@ def test_rows_are_read_into_the_room_that_is_given(tmp_path: Path) -> None:
 
 def test_a_tail_has_the_bounds_of_its_documents_too(tmp_path: Path) -> None:
     samples = sequences(tmp_path, 5, 1, 2)
-    [tail] = map(samples.tail, samples.tails)
+    [tail] = map(samples.tail, samples.tail_shards)
     assert tail.tokens.tolist() == [[0, 1, 2, 2]]
     assert tail.begins.tolist() == [[0, 1, 2, 2]]
 

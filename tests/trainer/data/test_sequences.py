@@ -50,7 +50,7 @@ def test_windows_and_tails_predict_every_token_that_has_a_predecessor_exactly_on
     if max(lengths) <= length:
         lengths = [*lengths, length + 1]
     sequences = sequences_of(tmp_path_factory.mktemp("tier"), length, *lengths)
-    rows = [*every(sequences), *(sequences.tail(place)[0] for place in sequences.tails)]
+    rows = [*every(sequences), *(sequences.tail(place)[0] for place in sequences.tail_shards)]
     predicted = sorted(token for row in rows for token in row[1:].tolist())
     assert predicted == [10_000 * shard + at for shard, count in enumerate(lengths) for at in range(1, count)]
     for row in rows:
@@ -59,7 +59,7 @@ def test_windows_and_tails_predict_every_token_that_has_a_predecessor_exactly_on
 
 def test_a_shard_that_windows_cover_wholly_has_no_tail(tmp_path: Path) -> None:
     sequences = sequences_of(tmp_path, 4, 9, 8)
-    assert sequences.tails == [1]
+    assert sequences.tail_shards == [1]
     assert sequences.tail(1).tolist() == [[10_004, 10_005, 10_006, 10_007]]
 
 

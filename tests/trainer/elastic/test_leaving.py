@@ -21,7 +21,9 @@ from tests.trainer.elastic.nodes import Fault, SupervisedNodes, generation
 
 A, B = Arrival("a", 0, 1, "10.0.0.1"), Arrival("b", 1, 1, "10.0.0.2")
 MEMBERS = Members(1, 0, (A, B), at=0.0)
-ENDED_BY_SIGTERM = RankFault(1, causes.ASKED, "rank 1 on b was killed: SIGTERM", 128 + signal.SIGTERM, final=True)
+ENDED_BY_SIGTERM = RankFault(
+    1, causes.STOP_REQUESTED, "rank 1 on b was killed: SIGTERM", 128 + signal.SIGTERM, final=True
+)
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_a_node_that_nobody_replaces_ends_the_generation_that_has_not_begun(stor
     with pytest.raises(GenerationOver):
         word.raise_if_stopped(1)
     end = store.read(key(1, "end"), End)
-    assert end is not None and end.final and end.kind == causes.ASKED
+    assert end is not None and end.final and end.kind == causes.STOP_REQUESTED
 
 
 def test_a_node_that_waits_beside_the_ranks_of_others_leaves_them_alone(store: JobStore) -> None:
@@ -94,7 +96,7 @@ def test_a_new_pod_in_the_place_of_one_that_was_asked_is_not_asked_itself_and_no
     rendezvous.underway(store, B, stays=False)
     assert not store.has(f"{STOP_REQUESTED}/b")
     end = store.read(key(0, "end"), End)
-    assert end is not None and (end.kind, end.final) == (causes.ASKED, False)
+    assert end is not None and (end.kind, end.final) == (causes.STOP_REQUESTED, False)
     assert end.reason == "node b was asked to stop, and is back"
 
 

@@ -32,7 +32,7 @@ def test_a_slow_rank_is_named_and_its_node_replaced_where_the_recipe_says_so(tra
         True,
     )
     end = rank_exit.decisive(training.store, 1)
-    assert end is not None and end.kind == causes.ASKED
+    assert end is not None and end.kind == causes.STOP_REQUESTED
     assert end.reason.startswith("asked to stop, as rank 1 on local needs")
     assert training.commits()[-1].step == training.losses()[-1][0]
 

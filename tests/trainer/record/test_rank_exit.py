@@ -112,15 +112,15 @@ def test_a_script_that_ends_with_an_exit_code_leaves_the_error_behind_it(
 
 
 def test_the_most_telling_record_of_several_ranks_counts(tmp_path: Path) -> None:
-    for rank, each in enumerate((causes.PROGRAM, causes.ASKED, causes.MACHINE, causes.STORAGE)):
+    for rank, each in enumerate((causes.PROGRAM, causes.STOP_REQUESTED, causes.MACHINE, causes.STORAGE)):
         rank_exit.note(tmp_path, Token(1), rank, each, "a reason")
     assert kind(tmp_path) == causes.MACHINE
 
 
 def test_a_record_of_an_earlier_generation_or_incarnation_does_not_count(tmp_path: Path) -> None:
     rank_exit.note(tmp_path, Token(1), 0, causes.MACHINE, "a reason")
-    rank_exit.note(tmp_path, Token(1, 1), 0, causes.ASKED, "a reason")
-    assert kind(tmp_path) == causes.ASKED
+    rank_exit.note(tmp_path, Token(1, 1), 0, causes.STOP_REQUESTED, "a reason")
+    assert kind(tmp_path) == causes.STOP_REQUESTED
     assert kind(tmp_path, incarnation=2) is None
 
 

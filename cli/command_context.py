@@ -35,7 +35,7 @@ PLATFORM = "SLIPWAY_PLATFORM"
 
 
 @dataclass(frozen=True)
-class Workplace:
+class CommandContext:
     """An embedded instance (`home`), or a cluster (the file of its settings)."""
 
     home: "Home | None"
@@ -97,11 +97,11 @@ class Workplace:
         """Whom to tell. Raises ValueError where nobody is."""
         from slipway.resources.notify import settings
 
-        found = settings.of_home(self.home.root) if self.home else self._settings.notifications
-        if found is None:
+        notification_settings = settings.of_home(self.home.root) if self.home else self._settings.notifications
+        if notification_settings is None:
             where = f"{self.home.root / settings.FILE}" if self.home else f"{self.file}, notifications"
             raise ValueError(f"{where}: found nothing, expected the settings of notifications (docs/notifications.md)")
-        return found
+        return notification_settings
 
     @functools.cached_property
     def resources(self) -> "Resources":
@@ -192,11 +192,11 @@ class Workplace:
         """All trainings ever proposed, by id, and the sweeps' trials."""
         from slipway.resources.trainings.store import trials_below
 
-        roots = [self.trainings, *(trials_below(self.durable).values() if trials else ())]
-        return {store.id: store for root in roots for store in root.stores()}
+        collections = [self.trainings, *(trials_below(self.durable).values() if trials else ())]
+        return {store.id: store for root in collections for store in root.stores()}
 
     def training(
-        self, given: str, fits: "Callable[[TrainingStore], bool] | None" = None, what: str = "training"
+        self, name: str, fits: "Callable[[TrainingStore], bool] | None" = None, what: str = "training"
     ) -> "TrainingStore":
         """The training or trial that a name means: in full any, cut short one that `fits`, which are called `what`.
 
@@ -205,25 +205,25 @@ class Workplace:
         from slipway.cli import names
 
         known = self.stores()
-        if given in known:
-            return known[given]
-        close = [id for id, store in known.items() if id.startswith(given) and _fits(store, fits)]
+        if name in known:
+            return known[name]
+        close = [id for id, store in known.items() if id.startswith(name) and _fits(store, fits)]
         among = close or [id for id, store in known.items() if _fits(store, fits)]
-        return known[names.resolved(given, among, what)]
+        return known[names.resolved(name, among, what)]
 
 
-def here(environ: Mapping[str, str] = os.environ) -> Workplace:
+def current(environ: Mapping[str, str] = os.environ) -> CommandContext:
     """The place that the environment describes. Raises ValueError when the home is a file, or of a newer release."""
     from slipway.resources import state
     from slipway.resources.home import Home
 
     if environ.get(PLATFORM):
-        return Workplace(None, Path(environ[PLATFORM]))
+        return CommandContext(None, Path(environ[PLATFORM]))
     home = Home.of(environ)
     if home.root.exists() and not home.root.is_dir():
         raise ValueError(f"SLIPWAY_HOME {home.root}: found a file, expected a folder, or nothing yet")
     state.refuse_newer(home.durable)
-    return Workplace(home)
+    return CommandContext(home)
 
 
 def _fits(store: "TrainingStore", fits: "Callable[[TrainingStore], bool] | None") -> bool:
@@ -233,7 +233,7 @@ def _fits(store: "TrainingStore", fits: "Callable[[TrainingStore], bool] | None"
         return False
 
 
-def who(changes: bool = True) -> str:
+def actor(changes: bool = True) -> str:
     """Who gives the command, for what is recorded of it.
 
     Raises ValueError for one who may only look, unless the command `changes` nothing.
