@@ -62,7 +62,7 @@ class Case:
     peak: float = V100
 
     @property
-    def here(self) -> tuple[shapes.Shape, int]:
+    def shape_for_hardware(self) -> tuple[shapes.Shape, int]:
         """The shape and the length that this machine trains."""
         return (self.published, self.length) if on_gpu() else (self.small, self.small_length)
 
@@ -176,14 +176,14 @@ def accuracy(images: Path | None, side: int) -> None:
     shape = ResNetShape(stem="small") if on_gpu() else ResNetShape(blocks=(1, 1, 1), width=16, stem="small")
     batch = sections.Batch(sequences=64, micro=64 // ranks)
     with tempfile.TemporaryDirectory() as folder:
-        given = images or pictures.digits(Path(folder) / "digits")
-        sha256, made = pictures.snapshot(given, side, Path(folder) / "durable")
-        steps = EPOCHS * made.splits["train"].images // batch.sequences
+        source = images or pictures.digits(Path(folder) / "digits")
+        sha256, snapshot = pictures.snapshot(source, side, Path(folder) / "durable")
+        steps = EPOCHS * snapshot.splits["train"].images // batch.sequences
         config = replace(
             stepping.training(Path(folder), sha256, shape, batch, operation.Layout(), "fp32"),
             optimiser=sections.Optimiser(kind="sgd", learning_rate=0.05, warmup_steps=steps // 20, weight_decay=5e-4),
             run=sections.Run(steps=steps),
-            validation=sections.Validation(every=steps, sequences=made.splits["validation"].images),
+            validation=sections.Validation(every=steps, sequences=snapshot.splits["validation"].images),
         )
         reached = _run(config, ranks)
     name = f"{'the given pictures' if images else 'handwritten digits'}, ResNet{'-50' if on_gpu() else ', small'}"
@@ -207,7 +207,7 @@ def hardware() -> str:
 
 def _trained(case: Case, ranks: int, steps: int) -> Reached:
     """A training of the case in which each rank has one micro-batch a step."""
-    shape, length = case.here
+    shape, length = case.shape_for_hardware
     micro = case.micro if on_gpu() else SMALL_MICRO
     batch = sections.Batch(sequences=micro * ranks, length=0 if case.reads_pictures else length, micro=micro)
     layout = operation.Layout(compile=on_gpu() and not case.reads_pictures)
@@ -250,7 +250,7 @@ def _aim(case: Case, ranks: int) -> float | None:
     if case.per_second is None:
         return None
     share = case.per_second * _flops(case, case.published, case.length) / (case.cards * case.peak)
-    return share * _peak() * ranks / _flops(case, *case.here)
+    return share * _peak() * ranks / _flops(case, *case.shape_for_hardware)
 
 
 def _flops(case: Case, shape: shapes.Shape, length: int) -> int:
@@ -289,8 +289,8 @@ def _left_out(what: str, why: str) -> None:
     print(f"benchmarks.acceptance: without {what}: {why}", file=sys.stderr)
 
 
-def _print(metric: str, unit: str, better: str, ours: Any, peers: dict[str, float], aim: float | None) -> None:
-    line = {"benchmark": "acceptance", "metric": metric, "unit": unit, "better": better, "ours": ours, "peers": peers}
+def _print(metric: str, unit: str, better: str, value: Any, peers: dict[str, float], aim: float | None) -> None:
+    line = {"benchmark": "acceptance", "metric": metric, "unit": unit, "better": better, "ours": value, "peers": peers}
     print(json.dumps({**line, "aim": aim}), flush=True)
 
 

@@ -60,8 +60,10 @@ def _step(number: int, at: float) -> dict[str, object]:
 
 def _read(folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.accounts", "--read", str(folder)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return found
+    measurements: dict[str, float] = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
+    return measurements
 
 
 def _reading(folder: Path) -> dict[str, float]:
@@ -72,8 +74,8 @@ def _reading(folder: Path) -> dict[str, float]:
     return {"seconds": seconds, "mebibytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024}
 
 
-def _print(metric: str, unit: str, ours: float, aim: float) -> None:
-    line = {"benchmark": "accounts", "metric": metric, "unit": unit, "better": "lower", "ours": round(ours, 3)}
+def _print(metric: str, unit: str, value: float, aim: float) -> None:
+    line = {"benchmark": "accounts", "metric": metric, "unit": unit, "better": "lower", "ours": round(value, 3)}
     print(json.dumps({**line, "peers": {}, "aim": aim}), flush=True)
 
 

@@ -31,40 +31,47 @@ def shares() -> Iterator[tuple[str, float]]:
     for preset, ended in (("c4", True), ("fineweb", False)):
         same = sum(_our_lines(text, preset) == _their_lines(text, ended) for text in texts)
         yield f"lines of {preset}, and C4's rules for what is left of a text, {len(texts):,} texts", same / len(texts)
-    ours = [(TextStatistics(text).stop_words or 0) >= GOPHER["stop_words_at_least"] for text in texts]
-    theirs = [_has_stop_words(text) for text in texts]
-    yield f"stop words, 2 at least, {len(texts):,} texts", _agreement(ours, theirs)
+    our_verdicts = [(TextStatistics(text).stop_words or 0) >= GOPHER["stop_words_at_least"] for text in texts]
+    their_verdicts = [_has_stop_words(text) for text in texts]
+    yield f"stop words, 2 at least, {len(texts):,} texts", _agreement(our_verdicts, their_verdicts)
     for length, most in ((5, 0.15), (10, 0.10)):
-        ours = [TextStatistics(text).duplicate_grams(length) > most for text in texts]
-        theirs = [find_all_duplicate(_pieces(text), length) / len(text) > most for text in texts]
-        yield f"duplicate {length}-grams, {most:g} at most, {len(texts):,} texts", _agreement(ours, theirs)
+        our_verdicts = [TextStatistics(text).duplicate_grams(length) > most for text in texts]
+        their_verdicts = [find_all_duplicate(_pieces(text), length) / len(text) > most for text in texts]
+        yield (
+            f"duplicate {length}-grams, {most:g} at most, {len(texts):,} texts",
+            _agreement(our_verdicts, their_verdicts),
+        )
 
 
 def _texts() -> list[str]:
     """The topics of pydoc, and the longer docstrings of the modules at the top of the standard library."""
     from pydoc_data.topics import topics
 
-    found = dict.fromkeys(str(topic) for topic in topics.values())
+    texts = dict.fromkeys(str(topic) for topic in topics.values())
     for file in sorted(Path(ast.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_bytes())):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 text = ast.get_docstring(node) or ""
-                found |= {text: None} if len(text) >= SHORTEST else {}
-    return list(found)
+                texts |= {text: None} if len(text) >= SHORTEST else {}
+    return list(texts)
 
 
 def _our_lines(text: str, preset: str) -> str | None:
     """What is kept of a text by the rules for lines and C4's rules but for the count of sentences, for which datatrove
     needs a model; None for a text that is left out."""
-    kept = rules.kept_lines(text, LinesSection.model_validate({"preset": preset}).settings())
-    asked = {name: value for name, value in C4.items() if name != "sentences_at_least"}
-    return None if rules.first_broken(rules.measures(TextStatistics(kept), asked), asked) else kept
+    text_after_lines = rules.kept_lines(text, LinesSection.model_validate({"preset": preset}).settings())
+    bounds = {name: value for name, value in C4.items() if name != "sentences_at_least"}
+    return (
+        None
+        if rules.first_broken(rules.measures(TextStatistics(text_after_lines), bounds), bounds)
+        else text_after_lines
+    )
 
 
 def _their_lines(text: str, ended: bool) -> str | None:
     document = Document(text=text, id="")
-    kept = C4QualityFilter(min_num_sentences=-1, filter_no_terminal_punct=ended).filter(document)
-    return document.text if kept is True else None
+    verdict = C4QualityFilter(min_num_sentences=-1, filter_no_terminal_punct=ended).filter(document)
+    return document.text if verdict is True else None
 
 
 def _has_stop_words(text: str) -> bool:
@@ -76,7 +83,7 @@ def _pieces(text: str) -> list[str]:
     return re.findall(r"\w+|[^\w\s]", text)
 
 
-def _agreement(ours: Sequence[bool], theirs: Sequence[bool]) -> float:
-    if len(set(theirs)) == 1:
-        print(f"all {len(theirs)} texts are judged the same: this tells nothing", file=sys.stderr)
-    return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
+def _agreement(our_verdicts: Sequence[bool], their_verdicts: Sequence[bool]) -> float:
+    if len(set(their_verdicts)) == 1:
+        print(f"all {len(their_verdicts)} texts are judged the same: this tells nothing", file=sys.stderr)
+    return sum(a == b for a, b in zip(our_verdicts, their_verdicts, strict=True)) / len(our_verdicts)

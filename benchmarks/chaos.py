@@ -46,8 +46,8 @@ from tests.drills.process_table import kill, wait_until
 MARK = "SLIPWAY_CHAOS"
 FOUND_LATE = (causes.HUNG, causes.NETWORK, causes.CORRUPTION)
 """Causes that no process dies of."""
-KEPT = "steps kept under chaos, of those of the undisturbed pace"
-WORDS = {"recorded": "its record", "shown": "its incident", "stepped": "the next step"}
+KEPT_STEPS = "steps kept under chaos, of those of the undisturbed pace"
+MOMENT_TITLES = {"recorded": "its record", "shown": "its incident", "stepped": "the next step"}
 STEPS = 1_000_000
 EVERY = 25
 """Steps between two checkpoints, in the recipe."""
@@ -80,7 +80,7 @@ def main() -> None:
             if options.through:
                 _through(instance, options.through)
             elif options.each:
-                _each(instance, names)
+                _one_by_one(instance, names)
             else:
                 _measure(instance, planned, 60 * options.minutes)
         finally:
@@ -90,15 +90,15 @@ def main() -> None:
 
 def _simulated(training: TrainingStore, report: ChaosReport, pace: float) -> float:
     """What the simulation of `slipway simulate` gives for the faults that ended a generation, with what they cost."""
-    steps = sorted(float(each["t"]) for each in training.events() if each["event"] == "stepped")
-    blocked = [float(each["blocked_seconds"]) for each in training.events() if each["event"] == "committed"]
-    ended = [each for each in report.results if each.incident and not each.incident.survived]
-    found: dict[bool, list[float]] = {True: [], False: []}
+    steps = sorted(float(event["t"]) for event in training.events() if event["event"] == "stepped")
+    blocked = [float(event["blocked_seconds"]) for event in training.events() if event["event"] == "committed"]
+    ended = [results for results in report.results if results.incident and not results.incident.survived]
+    delays: dict[bool, list[float]] = {True: [], False: []}
     restarts = []
-    for each in ended:
-        assert each.incident is not None and each.seconds is not None
-        found[each.incident.kind in FOUND_LATE].append(max(0.0, each.seconds))
-        restarts += [at - each.incident.at for at in steps if at > each.incident.at][:1]
+    for result in ended:
+        assert result.incident is not None and result.seconds is not None
+        delays[result.incident.kind in FOUND_LATE].append(max(0.0, result.seconds))
+        restarts += [at - result.incident.at for at in steps if at > result.incident.at][:1]
     if not restarts:
         return 1.0
     first, last = ended[0].injection.at, ended[-1].injection.at
@@ -108,9 +108,9 @@ def _simulated(training: TrainingStore, report: ChaosReport, pace: float) -> flo
         gpus_per_node=1,
         days=30.0,
         failures_per_gpu_day=86_400.0 / every / 2,
-        causes={"dead": (len(found[False]), False), SILENT[0]: (len(found[True]), False)},
-        detect=statistics.fmean(found[False] or [0.0]),
-        hang=statistics.fmean(found[True] or [0.0]),
+        causes={"dead": (len(delays[False]), False), SILENT[0]: (len(delays[True]), False)},
+        detect=statistics.fmean(delays[False] or [0.0]),
+        hang=statistics.fmean(delays[True] or [0.0]),
         restart=statistics.fmean(restarts),
         restore=0.0,
         warm_up=0.0,
@@ -125,7 +125,7 @@ def _peer(folder: Path, planned: list[schedule.PlannedFault], seconds: float) ->
     peer = Peer(folder)
     try:
         share = peer.share(planned, seconds, UNDISTURBED_SECONDS)
-        line = {"benchmark": "chaos", "metric": KEPT, "unit": "share", "better": "higher", "ours": None}
+        line = {"benchmark": "chaos", "metric": KEPT_STEPS, "unit": "share", "better": "higher", "ours": None}
         print(json.dumps({**line, "peers": {"torchrun": round(share, 3)}, "aim": 0.95}), flush=True)
     finally:
         peer.close()
@@ -152,14 +152,14 @@ def _measure(instance: Instance, planned: list[schedule.PlannedFault], seconds: 
     time.sleep(max(0.0, begun + seconds - time.monotonic()))
     share = (_committed(training) - before) / (pace * (time.monotonic() - begun))
     report = _settled(training, course.read(record))
-    for each in report.results:
-        found = f"{each.incident.kind}: {each.incident.reason}" if each.incident else "no incident"
-        print(f"{'right' if each.right else 'WRONG'}: {each.injection.fault}: {found}", file=sys.stderr)
+    for result in report.results:
+        verdict = f"{result.incident.kind}: {result.incident.reason}" if result.incident else "no incident"
+        print(f"{'right' if result.right else 'WRONG'}: {result.injection.fault}: {verdict}", file=sys.stderr)
     for incident in report.unexplained:
         print(f"without a fault: {incident.kind}: {incident.reason}", file=sys.stderr)
     for line in _lost(training):
         print(line, file=sys.stderr)
-    _print(KEPT, "share", share, 0.95)
+    _print(KEPT_STEPS, "share", share, 0.95)
     _print("the same, as simulated with these costs and this rate", "share", _simulated(training, report, pace), None)
     _print("causes that are right", "share", report.share_right, 1.0)
     _print("faults", "count", len(report.results), None)
@@ -167,12 +167,12 @@ def _measure(instance: Instance, planned: list[schedule.PlannedFault], seconds: 
 
 def _lost(training: TrainingStore) -> list[str]:
     """Where the lost seconds went: by cause, with the parts of each, the dearest first."""
-    found: dict[str, dict[str, float]] = {}
-    for each in accounts.of(training.folder).interruptions:
-        parts = found.setdefault(each.kind or "unknown", {})
-        for name, seconds in each.lost.items():
+    lost_seconds: dict[str, dict[str, float]] = {}
+    for interruption in accounts.of(training.folder).interruptions:
+        parts = lost_seconds.setdefault(interruption.kind or "unknown", {})
+        for name, seconds in interruption.lost.items():
             parts[name] = parts.get(name, 0.0) + seconds
-    ordered = sorted(found.items(), key=lambda pair: -sum(pair[1].values()))
+    ordered = sorted(lost_seconds.items(), key=lambda pair: -sum(pair[1].values()))
     return [
         f"lost to {kind}: {sum(parts.values()):.1f} s: "
         + ", ".join(f"{buckets.TITLES[name]} {seconds:.1f}" for name, seconds in sorted(parts.items(), key=_dearest))
@@ -184,7 +184,7 @@ def _dearest(part: tuple[str, float]) -> float:
     return -part[1]
 
 
-def _each(instance: Instance, names: list[str]) -> None:
+def _one_by_one(instance: Instance, names: list[str]) -> None:
     """Each of the faults once; the next one when the training has gone on."""
     training, right = _started(instance), 0
     for number, name in enumerate(names):
@@ -201,10 +201,10 @@ def _each(instance: Instance, names: list[str]) -> None:
         incident = result.incident
         before = max(done[0].step, incident.step if incident else 0)
         _until_step(training, before + 6, f"the training goes on after {name}")
-        found = f"{incident.kind}: {incident.reason} ({result.seconds:.1f} s)" if incident else "no incident"
-        more = "".join(f"; also {each.kind}: {each.reason}" for each in report.unexplained)
+        verdict = f"{incident.kind}: {incident.reason} ({result.seconds:.1f} s)" if incident else "no incident"
+        more = "".join(f"; also {incident.kind}: {incident.reason}" for incident in report.unexplained)
         passed = f"goes on after {time.monotonic() - begun:.0f} s"
-        print(f"{'right' if result.right else 'WRONG'}: {name}: {found}; {passed}{more}", file=sys.stderr, flush=True)
+        print(f"{'right' if result.right else 'WRONG'}: {name}: {verdict}; {passed}{more}", file=sys.stderr, flush=True)
         right += result.right
         for node in instance.fleet.names:
             instance.fleet.restore(node)
@@ -214,7 +214,7 @@ def _each(instance: Instance, names: list[str]) -> None:
 def _through(instance: Instance, kills: int) -> None:
     """From a dead node to its incident in Dagster, and to the first step on another node; the medians."""
     training = _started(instance, small_recipes.ALONE)
-    found: dict[str, list[float]] = {"recorded": [], "shown": [], "stepped": []}
+    delays: dict[str, list[float]] = {"recorded": [], "shown": [], "stepped": []}
     for _ in range(kills):
         wait_until(lambda: _targets(instance, training), "the training runs", PATIENCE)
         facts = training.read()
@@ -223,35 +223,38 @@ def _through(instance: Instance, kills: int) -> None:
         at, [node] = time.time(), facts.nodes
         embedded_fleet.kill(instance.home.nodes, node)
         for name, moment in _moments(instance, training, facts.incarnation).items():
-            found[name].append(moment - at)
-        print(f"{node} was killed: { ({name: round(each[-1], 2) for name, each in found.items()}) }", file=sys.stderr)
+            delays[name].append(moment - at)
+        print(
+            f"{node} was killed: { ({name: round(seconds[-1], 2) for name, seconds in delays.items()}) }",
+            file=sys.stderr,
+        )
         instance.fleet.restore(node)
     for name, aim in (("recorded", None), ("shown", 12.0), ("stepped", 30.0)):
-        line = {"benchmark": "chaos", "metric": f"dead node to {WORDS[name]}, through Dagster", "unit": "s"}
-        ours = round(statistics.median(found[name]), 2)
-        print(json.dumps({**line, "better": "lower", "ours": ours, "peers": {}, "aim": aim}), flush=True)
+        line = {"benchmark": "chaos", "metric": f"dead node to {MOMENT_TITLES[name]}, through Dagster", "unit": "s"}
+        value = round(statistics.median(delays[name]), 2)
+        print(json.dumps({**line, "better": "lower", "ours": value, "peers": {}, "aim": aim}), flush=True)
 
 
 def _moments(instance: Instance, training: TrainingStore, incarnation: int) -> dict[str, float]:
     """When the incident of an incarnation was on record, when Dagster had it, and when the next one did a step."""
-    found: dict[str, float] = {}
+    moments: dict[str, float] = {}
     recipe = training.specification().recipe
 
     def complete() -> bool:
         names = incidents.names(training.folder, incarnation)
         if names:
-            found.setdefault("recorded", time.time())
-        if names and "shown" not in found:
+            moments.setdefault("recorded", time.time())
+        if names and "shown" not in moments:
             partition = f"{training.id}.{names[-1]}"
             if instance.materialisations(keys.key(recipe, "incident"), partition):
-                found["shown"] = time.time()
-        later = [each for each in training.events() if each["event"] == "stepped"]
-        stepped = [each for each in later if each["incarnation"] > incarnation]
-        found.update({"stepped": float(stepped[0]["t"])} if stepped else {})
-        return {"recorded", "shown", "stepped"} <= found.keys()
+                moments["shown"] = time.time()
+        later = [event for event in training.events() if event["event"] == "stepped"]
+        stepped = [event for event in later if event["incarnation"] > incarnation]
+        moments.update({"stepped": float(stepped[0]["t"])} if stepped else {})
+        return {"recorded", "shown", "stepped"} <= moments.keys()
 
     wait_until(complete, "the next incarnation steps", PATIENCE)
-    return {name: found[name] for name in WORDS}
+    return {name: moments[name] for name in MOMENT_TITLES}
 
 
 def _started(instance: Instance, recipe: str = small_recipes.PAIR) -> TrainingStore:
@@ -294,16 +297,16 @@ def _committed(training: TrainingStore) -> int:
 def _settled(training: TrainingStore, injections: list[course.Injection]) -> ChaosReport:
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        found = [incidents.read(training.folder, id) for id in incidents.names(training.folder)]
+        known = [incidents.read(training.folder, id) for id in incidents.names(training.folder)]
         steps = ledger.step_times(training.events())
-        report = judged(injections, {training.id: found}, {training.id: steps})
+        report = judged(injections, {training.id: known}, {training.id: steps})
         if report.complete or time.monotonic() > deadline:
             return report
         time.sleep(1.0)
 
 
-def _print(metric: str, unit: str, ours: float, aim: float | None) -> None:
-    line = {"benchmark": "chaos", "metric": metric, "unit": unit, "better": "higher", "ours": ours, "peers": {}}
+def _print(metric: str, unit: str, value: float, aim: float | None) -> None:
+    line = {"benchmark": "chaos", "metric": metric, "unit": unit, "better": "higher", "ours": value, "peers": {}}
     print(json.dumps({**line, "aim": aim}), flush=True)
 
 

@@ -52,7 +52,7 @@ class Figures:
 
     first: float
     """Held up by the first save."""
-    warm: float
+    steady: float
     total: float
     """From the call to the end of the last byte's way to the disk."""
     slowdown: float
@@ -108,7 +108,7 @@ class Way(Protocol):
     def close(self) -> None: ...
 
 
-class Ours:
+class OurSaver:
     def __init__(self, folder: Path, world: World) -> None:
         placement = Placement(store=str(folder / "store"), durable=str(folder), nvme=str(folder))
         self._saver = saver.Saver("benchmark", placement, world, TOKEN)
@@ -198,7 +198,7 @@ class DcpBest(DcpAsync):
 
 
 WAYS: dict[str, Callable[[Path, World], Way]] = {
-    "ours": Ours,
+    "ours": OurSaver,
     "torch.save": Torch,
     "dcp.save": Dcp,
     "dcp.async_save": DcpAsync,
@@ -212,18 +212,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4, help="saves of each kind; the first one is reported apart")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {}
+        figures = {}
         for name in WAYS:
-            found[name] = _measured(name, Path(folder), options.megabytes, options.rounds)
-            print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
+            figures[name] = _measured(name, Path(folder), options.megabytes, options.rounds)
+            print(f"{name}: {figures[name]}", file=sys.stderr, flush=True)
         size = f"{options.megabytes} MB, {RANKS} ranks"
-        _print(f"first save blocks, {size}", "s", {name: f.first for name, f in found.items()}, found["ours"].warm)
-        _print(f"warm save blocks, {size}", "s", {name: f.warm for name, f in found.items()}, 0.15)
-        blocked = {name: f.warm / found["torch.save"].warm for name, f in found.items()}
-        _print(f"warm save blocks, as a share of torch.save, {size}", "ratio", blocked, 0.1)
-        _print(f"until it is on disk, {size}", "s", {name: f.total for name, f in found.items()}, None)
         _print(
-            f"step meanwhile, {size}", "ratio to a quiet step", {name: f.slowdown for name, f in found.items()}, None
+            f"first save blocks, {size}", "s", {name: f.first for name, f in figures.items()}, figures["ours"].steady
+        )
+        _print(f"warm save blocks, {size}", "s", {name: f.steady for name, f in figures.items()}, 0.15)
+        blocked = {name: f.steady / figures["torch.save"].steady for name, f in figures.items()}
+        _print(f"warm save blocks, as a share of torch.save, {size}", "ratio", blocked, 0.1)
+        _print(f"until it is on disk, {size}", "s", {name: f.total for name, f in figures.items()}, None)
+        _print(
+            f"step meanwhile, {size}", "ratio to a quiet step", {name: f.slowdown for name, f in figures.items()}, None
         )
         _print_loads(Path(folder), options.megabytes)
         shares = checkpoint_faults.shares(Path(folder))
@@ -234,10 +236,10 @@ def main() -> None:
 
 def _measured(name: str, folder: Path, megabytes: int, rounds: int) -> Figures:
     """One way's figures, in processes of its own; of each save the slower rank's."""
-    context, place = multiprocessing.get_context("spawn"), folder / name
-    place.mkdir()
+    context, home = multiprocessing.get_context("spawn"), folder / name
+    home.mkdir()
     with ProcessPoolExecutor(RANKS, context) as pool:
-        ranks = [pool.submit(_rank, name, rank, place, megabytes, rounds) for rank in range(RANKS)]
+        ranks = [pool.submit(_rank, name, rank, home, megabytes, rounds) for rank in range(RANKS)]
         results = [rank.result() for rank in ranks]
     blocked = [max(times) for times in zip(*(result["blocked"] for result in results), strict=True)]
     totals = [max(times) for times in zip(*(result["total"] for result in results), strict=True)]
@@ -253,7 +255,7 @@ def _rank(name: str, rank: int, folder: Path, megabytes: int, rounds: int) -> di
     engine = Engine(megabytes)
     world = World(rank, RANKS, rank, torch.device("cpu"), Mesh(replicas=RANKS))
     with contextlib.closing(WAYS[name](folder, world)) as way:
-        if isinstance(way, Ours):
+        if isinstance(way, OurSaver):
             way.prepare(engine)
         quiet = [engine.step() for _ in range(QUIET_STEPS)]
         blocked, totals, meanwhile = [], [], []
@@ -273,21 +275,21 @@ def _rank(name: str, rank: int, folder: Path, megabytes: int, rounds: int) -> di
 
 def _all(done: bool) -> bool:
     """Whether all ranks are done: they stop stepping together."""
-    left = torch.tensor(float(not done))
-    dist.all_reduce(left)
-    return not left
+    n_unfinished = torch.tensor(float(not done))
+    dist.all_reduce(n_unfinished)
+    return not n_unfinished
 
 
 def _print_loads(folder: Path, megabytes: int) -> None:
     """One process loads what two ranks have saved; the files are in the page cache."""
     commit = fence.commits(folder / "ours" / "store")[-1]
-    place = folder / "ours" / commit.folder
+    checkpoint = folder / "ours" / commit.folder
     begun = time.perf_counter()
-    found = contents.open_verified(place, commit.manifest)
+    contents_reader = contents.open_verified(checkpoint, commit.manifest)
     verified = time.perf_counter() - begun
-    tensors = {name: torch.empty(found.tensor_type(name).shape) for name in found.tensor_names("")}
+    tensors = {name: torch.empty(contents_reader.tensor_type(name).shape) for name in contents_reader.tensor_names("")}
     begun = time.perf_counter()
-    found.load(tensors)
+    contents_reader.load(tensors)
     loaded = time.perf_counter() - begun
     begun = time.perf_counter()
     load(
@@ -295,12 +297,15 @@ def _print_loads(folder: Path, megabytes: int) -> None:
         checkpoint_id=folder / "dcp.save" / "2",
         no_dist=True,
     )
-    theirs = time.perf_counter() - begun
+    torch_seconds = time.perf_counter() - begun
     size = f"{megabytes} MB, 2 ranks' by 1"
     _print(
-        f"load and reshard, verified, {size}", "s", {"ours": verified + loaded, "dcp.load, not verified": theirs}, None
+        f"load and reshard, verified, {size}",
+        "s",
+        {"ours": verified + loaded, "dcp.load, not verified": torch_seconds},
+        None,
     )
-    rate = found.manifest.bytes / verified / 1e9
+    rate = contents_reader.manifest.bytes / verified / 1e9
     _print("verification, one process", "GB/s", {"ours": rate}, None, better="higher")
 
 

@@ -28,13 +28,13 @@ def shares(folder: Path) -> dict[str, float]:
     """The share of faults found, by reader."""
     tensors = {name: t.detach().clone() for name, t in nn.Linear(512, 512).state_dict().items()}
     return {
-        "ours": _share(*_ours(folder / "faults-ours", tensors)),
+        "ours": _share(*_our_checkpoint(folder / "faults-ours", tensors)),
         "dcp.load": _share(*_dcp(folder / "faults-dcp", tensors)),
         "torch.load": _share(*_torch(folder / "faults-torch", tensors)),
     }
 
 
-def _ours(folder: Path, tensors: dict[str, torch.Tensor]) -> tuple[list[Path], Reader]:
+def _our_checkpoint(folder: Path, tensors: dict[str, torch.Tensor]) -> tuple[list[Path], Reader]:
     """A checkpoint of one file a tensor."""
     data = {f"{name}.bin": t.numpy().tobytes() for name, t in tensors.items()}
     entries = {
@@ -71,22 +71,22 @@ def _torch(folder: Path, tensors: dict[str, torch.Tensor]) -> tuple[list[Path], 
 def _share(paths: list[Path], read: Reader) -> float:
     """The share of faults in these files that make `read` raise."""
     read()
-    found, chance = [], random.Random(7)
+    refusals, chance = [], random.Random(7)
     for number in range(FLIPS + TRUNCATIONS + len(paths)):
         path = paths[number % len(paths)]
-        whole = path.read_bytes()
+        data = path.read_bytes()
         if number < FLIPS:
-            bit = chance.randrange(8 * len(whole))
+            bit = chance.randrange(8 * len(data))
             with open(path, "r+b") as file:
                 file.seek(bit // 8)
-                file.write(bytes([whole[bit // 8] ^ (1 << bit % 8)]))
+                file.write(bytes([data[bit // 8] ^ (1 << bit % 8)]))
         elif number < FLIPS + TRUNCATIONS:
-            os.truncate(path, chance.randrange(len(whole)))
+            os.truncate(path, chance.randrange(len(data)))
         else:
             path.unlink()
-        found.append(_raises(read))
-        path.write_bytes(whole)
-    return sum(found) / len(found)
+        refusals.append(_raises(read))
+        path.write_bytes(data)
+    return sum(refusals) / len(refusals)
 
 
 def _raises(read: Reader) -> bool:

@@ -67,12 +67,12 @@ def rows(folder: Path) -> list[Row]:
     finally:
         dist.destroy_process_group()
     what = f"70B on {RANKS} ranks, rank 0"
-    whole = sizes[tensor_table.TYPES] + RANKS * sizes[tensor_table.part_name(0)]
+    whole_table = sizes[tensor_table.TYPES] + RANKS * sizes[tensor_table.part_name(0)]
     return [
         (f"save blocks besides the copy, {what}", "s", {"ours": blocked - copied, **_before(engine, plan)}, 0.15),
         (f"save besides the copy, {what}", "CPU-s", {"ours": processor - copied}, None),
         (f"planned once, {what}", "CPU-s", {"ours": planned}, None),
-        (f"tensor table that a rank reads, {what}", "MB", {"ours": own / 1e6, "whole": whole / 1e6}, None),
+        (f"tensor table that a rank reads, {what}", "MB", {"ours": own / 1e6, "whole": whole_table / 1e6}, None),
     ]
 
 

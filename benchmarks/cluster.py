@@ -80,10 +80,10 @@ def _requests() -> None:
         mirror = Mirror(client, access.mirrored_kinds())
         launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
         until(lambda: all(launcher.poll(job.name).state is JobState.RUNNING for job in jobs), "all to run", PATIENCE)
-        ours = _asked(client, lambda: _tick(launcher, fleet, jobs))
-        asking = _asked(client, lambda: _tick(submitting, KubernetesFleet(client, cluster), jobs))
+        value = _requests_per_tick(client, lambda: _tick(launcher, fleet, jobs))
+        without_mirror = _requests_per_tick(client, lambda: _tick(submitting, KubernetesFleet(client, cluster), jobs))
         metric = f"API requests of a tick: {TRAININGS} trainings, {NODES} nodes"
-        _print(metric, "requests", ours, {"asking each time": asking}, MOST_REQUESTS)
+        _print(metric, "requests", value, {"asking each time": without_mirror}, MOST_REQUESTS)
 
 
 def _tick(launcher: KubernetesLauncher, fleet: KubernetesFleet, jobs: list[Job]) -> None:
@@ -93,7 +93,7 @@ def _tick(launcher: KubernetesLauncher, fleet: KubernetesFleet, jobs: list[Job])
         launcher.poll(job.name)
 
 
-def _asked(client: Client, what: Callable[[], None]) -> float:
+def _requests_per_tick(client: Client, what: Callable[[], None]) -> float:
     """Requests made in one call, in the mean of several."""
     before: Counter[str] = Counter(client.requests)
     for _ in range(TICKS):
@@ -103,15 +103,15 @@ def _asked(client: Client, what: Callable[[], None]) -> float:
 
 def _starts(ground: RealGround, count: int) -> None:
     """Seconds to the first step: a run that executes the training asset, and the same JobSet created by hand."""
-    ours = statistics.median(_materialised(ground) for _ in range(count))
+    value = statistics.median(_materialised(ground) for _ in range(count))
     by_hand = statistics.median(_by_hand(ground) for _ in range(count))
     aim = MORE_THAN_BY_HAND * by_hand + TICK_SECONDS
-    _print("from materialising to the first step", "s", ours, {"the same JobSet by hand": by_hand}, aim)
+    _print("from materialising to the first step", "s", value, {"the same JobSet by hand": by_hand}, aim)
 
 
 def _materialised(ground: RealGround) -> float:
     lab = ClusterLab(ground, JobSet())
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     with tempfile.TemporaryDirectory() as folder:
         description = run.described(lab, store, Path(folder))
         begun = time.time()
@@ -126,7 +126,7 @@ def _materialised(ground: RealGround) -> float:
 def _by_hand(ground: RealGround) -> float:
     """The objects that the launcher would create, created one after the other."""
     lab = ClusterLab(ground, JobSet())
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     store.claim(1, tuple(node.name for node in lab.cluster_fleet.nodes()), "by hand", "benchmark")
     job = training_job.job(store.read(), lab.paths)
     name = names.object_name(job.name)
@@ -144,24 +144,24 @@ def _by_hand(ground: RealGround) -> float:
 def _power(ground: RealGround) -> None:
     """From a power cut to the first step of the next incarnation, beside the cluster's own detection."""
     lab = ClusterLab(ground, JobSet())
-    store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
+    store = lab.start_training(numbers(ENDLESS, every=200), nodes=2)
     lab.until_committed(store, incarnation=1)
     victim = lab.pods(store, 1)[1]["spec"]["nodeName"]
-    with _seen_lost(ground.live.ready_nodes, victim) as seen:
+    with _seen_lost(ground.live.ready_nodes, victim) as moments:
         begun = time.time()
         ground.power_off(victim)
         try:
             lab.until_restored(store, incarnation=2)
             lab.until(lambda: _stepped(store, 2), "the first step", store)
-            ours = _first_step(store, 2) - begun
+            value = _first_step(store, 2) - begun
             lab.until_stopped(store)
         finally:
             ground.power_on(victim)
-    detected = seen[0] - begun
+    detected = moments[0] - begun
     _print(
         "from power-off to the first step of the next incarnation",
         "s",
-        ours,
+        value,
         {"the cluster's own detection of the lost node": detected},
         detected + AFTER_DETECTION,
     )
@@ -170,18 +170,18 @@ def _power(ground: RealGround) -> None:
 @contextmanager
 def _seen_lost(ready: Callable[[], list[str]], node: str) -> Iterator[list[float]]:
     """When the cluster first says that the node is not ready, looked up four times a second meanwhile."""
-    seen: list[float] = []
+    moments: list[float] = []
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(0.25) and not seen:
+        while not over.wait(0.25) and not moments:
             if node not in ready():
-                seen.append(time.time())
+                moments.append(time.time())
 
     watching = threading.Thread(target=watch)
     watching.start()
     try:
-        yield seen
+        yield moments
     finally:
         over.set()
         watching.join()
@@ -197,9 +197,9 @@ def _first_step(store: TrainingStore, incarnation: int = 1) -> float:
     return min(float(event["t"]) for event in happened(store, "step") if event["incarnation"] == incarnation)
 
 
-def _print(metric: str, unit: str, ours: float, peers: dict[str, float], aim: float) -> None:
+def _print(metric: str, unit: str, value: float, peers: dict[str, float], aim: float) -> None:
     rounded = {name: round(value, 2) for name, value in peers.items()}
-    line = {"benchmark": "cluster", "metric": metric, "unit": unit, "better": "lower", "ours": round(ours, 2)}
+    line = {"benchmark": "cluster", "metric": metric, "unit": unit, "better": "lower", "ours": round(value, 2)}
     print(json.dumps(line | {"peers": rounded, "aim": round(aim, 2)}), flush=True)
 
 

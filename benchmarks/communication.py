@@ -41,7 +41,7 @@ MODES = {
     "DiLoCo 8": sections.Communication(local_steps=8, outer_learning_rate=0.7, outer_momentum=0.9),
     "DiLoCo 32": sections.Communication(local_steps=32, outer_learning_rate=0.7, outer_momentum=0.9),
 }
-EXACT, OURS = "DDP, fp32", "DiLoCo 32"
+EXACT, LOCAL_UPDATES = "DDP, fp32", "DiLoCo 32"
 TCPI_BYTES_SENT = 200
 """Offset of that field in Linux' struct tcp_info."""
 
@@ -65,11 +65,11 @@ def main() -> None:
     exact = reached[EXACT]
     where = f"{steps} steps on {RANKS} ranks"
     _print(f"loss after {where}", "nats/token", "lower", {n: r.loss for n, r in reached.items()}, 1.02 * exact.loss)
-    sent = {name: each.megabytes for name, each in reached.items()}
+    sent = {name: result.megabytes for name, result in reached.items()}
     _print(f"sent by each rank in {where}", "MB", "lower", sent, 0.5 * exact.megabytes)
-    saved = {name: 100 * (1 - each.megabytes / exact.megabytes) for name, each in reached.items()}
+    saved = {name: 100 * (1 - result.megabytes / exact.megabytes) for name, result in reached.items()}
     _print("communication saved, beside fp32 gradients at every step", "%", "higher", saved, 50)
-    gained = {name: (each.first_loss - each.loss) / each.megabytes for name, each in reached.items()}
+    gained = {name: (result.first_loss - result.loss) / result.megabytes for name, result in reached.items()}
     _print(f"loss gained for each MB sent, {where}", "nats/MB", "higher", gained, 2 * gained[EXACT])
 
 
@@ -77,9 +77,9 @@ def _reached(steps: int) -> dict[str, Reached]:
     """By mode, as rank 0 found it."""
     spawning = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, spawning.Pool(RANKS) as pool:
-        given = [(rank, Path(folder) / "store", steps) for rank in range(RANKS)]
-        found: dict[str, Reached] = pool.starmap(_rank, given, chunksize=1)[0]
-    return found
+        arguments = [(rank, Path(folder) / "store", steps) for rank in range(RANKS)]
+        results: dict[str, Reached] = pool.starmap(_rank, arguments, chunksize=1)[0]
+    return results
 
 
 def _rank(rank: int, store: Path, steps: int) -> dict[str, Reached]:
@@ -97,17 +97,17 @@ def _rank(rank: int, store: Path, steps: int) -> dict[str, Reached]:
 def _train(world: World, settings: resolved.Config, tokens: Tokens) -> Reached:
     """All steps of one mode, as the loop takes them."""
     engine, steps = Engine(settings, world, Data(vocabulary=VOCABULARY, length=LENGTH)), settings.run.steps
-    mine = order.rank_slice(BATCH, world.rank, world.size)
-    places = np.arange(len(tokens), dtype=np.uint64)
+    rows = order.rank_slice(BATCH, world.rank, world.size)
+    numbers = np.arange(len(tokens), dtype=np.uint64)
     held_out = slice(BATCH * steps, None)
 
     def measured() -> float:
-        return engine.measure(tokens[held_out], places[held_out], HELD_OUT * world.size).loss / (HELD_OUT * LENGTH)
+        return engine.measure(tokens[held_out], numbers[held_out], HELD_OUT * world.size).loss / (HELD_OUT * LENGTH)
 
     first, sent = measured(), _bytes_sent()
     for step in range(steps):
-        now = slice(BATCH * step + mine.start, BATCH * step + mine.stop)
-        engine.accumulate(tokens[now], places[now])
+        now = slice(BATCH * step + rows.start, BATCH * step + rows.stop)
+        engine.accumulate(tokens[now], numbers[now])
         engine.clip()
         engine.update(learning_rate(settings.optimiser, step, steps))
         engine.synchronise_if_due(step + 1)
@@ -164,9 +164,12 @@ def _sent_through(descriptor: int) -> int:
 
 
 def _print(metric: str, unit: str, better: str, values: dict[str, float], aim: float) -> None:
-    peers = {name: value for name, value in values.items() if name != OURS}
+    peers = {name: value for name, value in values.items() if name != LOCAL_UPDATES}
     line = {"benchmark": "communication", "metric": metric, "unit": unit, "better": better}
-    print(json.dumps({**line, "ours": values[OURS], "mode": OURS, "peers": peers, "aim": aim}), flush=True)
+    print(
+        json.dumps({**line, "ours": values[LOCAL_UPDATES], "mode": LOCAL_UPDATES, "peers": peers, "aim": aim}),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -47,10 +47,10 @@ def main() -> None:
             durable = Path(scratch)
             index = _write(durable, count, options.alike)
             with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-                seconds, peaks[count], kept = executor.submit(_compare, durable, index, count).result()
+                seconds, peaks[count], n_documents = executor.submit(_compare, durable, index, count).result()
         _print(f"{count} documents: CPU time", "CPU-s", seconds)
         _print(f"{count} documents: peak memory", "MB", peaks[count])
-        _print(f"{count} documents: left out as near-duplicates", "share", 1 - kept / count)
+        _print(f"{count} documents: left out as near-duplicates", "share", 1 - n_documents / count)
     least, most = min(peaks), max(peaks)
     if least < most:
         _print(
@@ -91,8 +91,8 @@ def _tables(random: np.random.Generator, begin: int, end: int, alike: float) -> 
         like = np.flatnonzero(random.random(count) < alike)
         like = like[like > 0]
         signatures[like] = signatures[like - 1]
-        of_bands = [minhash.bands(each, 0.8) for each in signatures]
-        assert all(len(each) == bands and rows for each in of_bands)
+        of_bands = [minhash.bands(signature, 0.8) for signature in signatures]
+        assert all(len(bands_of_one) == bands and rows for bands_of_one in of_bands)
         hashes = [random.bytes(32).hex() for _ in range(count)]
         columns = {field.name: pa.nulls(count, field.type) for field in segments.SCHEMA}
         columns |= {
@@ -103,7 +103,7 @@ def _tables(random: np.random.Generator, begin: int, end: int, alike: float) -> 
             "identity": pa.array(hashes),
             "masked": pa.array(np.zeros(count, np.int32)),
             "bands": pa.array(of_bands, pa.list_(pa.uint64())),
-            "signature": pa.array([each.tobytes() for each in signatures], pa.binary()),
+            "signature": pa.array([signature.tobytes() for signature in signatures], pa.binary()),
         }
         yield pa.table([columns[name] for name in segments.SCHEMA.names], schema=segments.SCHEMA)
 
@@ -113,9 +113,9 @@ def _most_megabytes() -> float:
     return next(int(line.split()[1]) / 1e3 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-def _print(metric: str, unit: str, ours: float) -> None:
+def _print(metric: str, unit: str, value: float) -> None:
     line = {"benchmark": "comparing", "metric": metric, "unit": unit, "better": "lower"}
-    print(json.dumps({**line, "ours": round(ours, 3), "peers": {}, "aim": None}), flush=True)
+    print(json.dumps({**line, "ours": round(value, 3), "peers": {}, "aim": None}), flush=True)
 
 
 if __name__ == "__main__":

@@ -81,12 +81,12 @@ def _measure(name: str, folder: Path, durable: Path, show: bool, pages: Path | N
         return _print(f"{name}: the build is refused", "", "lower", 1.0)
     cpu = _cpu() - begun
     table = document_table.path(durable, record.result["blake3"])
-    found = warehouse.statistics(table, top=12)
-    _print(f"{name}: documents", "documents", "higher", found.rows)
-    _print(f"{name}: kept", "share", "higher", found.documents / found.rows)
-    for removal in found.removals:
-        _print(f"{name}: {removal.reason}", "share", "lower", removal.documents / found.rows)
-    for language in found.languages:
+    statistics = warehouse.statistics(table, top=12)
+    _print(f"{name}: documents", "documents", "higher", statistics.rows)
+    _print(f"{name}: kept", "share", "higher", statistics.documents / statistics.rows)
+    for removal in statistics.removals:
+        _print(f"{name}: {removal.reason}", "share", "lower", removal.documents / statistics.rows)
+    for language in statistics.languages:
         _print(f"{name}: in {language.name}", "documents", "higher", language.documents)
     left_out = record.inputs["source"]["left_out"]
     for reason, files in left_out.items():
@@ -97,7 +97,7 @@ def _measure(name: str, folder: Path, durable: Path, show: bool, pages: Path | N
         pages.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(page, pages / f"{name}.html")
     if show:
-        _show(table, durable, found.removals)
+        _show(table, durable, statistics.removals)
 
 
 def _size(record: Any) -> int:
@@ -112,11 +112,15 @@ def _snapshot(name: str, recipe: DatasetRecipe, durable: Path) -> None:
             build(recipe, tiers, instance, lambda line: None)
         except ValueError as error:
             print(f"corpora: {name}: {error}", file=sys.stderr)
-    made = shards.read_manifest(durable, steps.make_snapshot(recipe, durable).result["sha256"])
-    failing = [check for check, each in zip(CHECKS, outcomes(recipe, made, None, durable), strict=True) if each.blocks]
-    for split, held in made.splits.items():
-        _print(f"{name}: tokens, {split}", "tokens", "higher", held.tokens)
-    train = made.splits["train"]
+    snapshot = shards.read_manifest(durable, steps.make_snapshot(recipe, durable).result["sha256"])
+    failing = [
+        check
+        for check, outcome in zip(CHECKS, outcomes(recipe, snapshot, None, durable), strict=True)
+        if outcome.blocks
+    ]
+    for split, tokens_of_split in snapshot.splits.items():
+        _print(f"{name}: tokens, {split}", "tokens", "higher", tokens_of_split.tokens)
+    train = snapshot.splits["train"]
     _print(f"{name}: bytes of text for each token", "bytes", "higher", train.text_bytes / max(train.tokens, 1))
     _print(f"{name}: checks that fail", "checks", "lower", len(failing), aim=0)
 
@@ -125,8 +129,8 @@ def _show(table: Path, durable: Path, removals: tuple[warehouse.RemovalCount, ..
     index = next((durable / "datasets/corpus/extracts").iterdir())
     with duckdb.connect() as connection:
         for removal in removals:
-            asked = connection.execute(EXAMPLES, {"table": str(table), "reason": removal.reason})
-            for document, because in asked.fetchall():
+            cursor = connection.execute(EXAMPLES, {"table": str(table), "reason": removal.reason})
+            for document, because in cursor.fetchall():
                 print(f"  {removal.reason}: {document}: {because}", file=sys.stderr)
                 print(f"      {first_characters(index, durable, document)}", file=sys.stderr)
 
@@ -136,9 +140,9 @@ def _cpu() -> float:
     return sum(used.ru_utime + used.ru_stime for used in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
 
 
-def _print(metric: str, unit: str, better: str, ours: float, aim: float | None = None) -> None:
+def _print(metric: str, unit: str, better: str, value: float, aim: float | None = None) -> None:
     line = {"benchmark": "corpora", "metric": metric, "unit": unit, "better": better}
-    print(json.dumps({**line, "ours": ours, "peers": {}, "aim": aim}), flush=True)
+    print(json.dumps({**line, "ours": value, "peers": {}, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

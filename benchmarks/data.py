@@ -134,20 +134,20 @@ def _train(home: Path) -> None:
     recipe, durable = _recipe(home, near=False), home / "first"
     steps.make_documents(recipe, durable)
     begun = _cpu()
-    made = shards.TokenizerRecord(**steps.make_tokenizer(recipe, durable).result)
+    record = shards.TokenizerRecord(**steps.make_tokenizer(recipe, durable).result)
     _print("training the tokenizer on 20 MB, apart from all below", "CPU-s", "lower", _cpu() - begun)
-    (home / "tokenizer.json").write_bytes(tokenizer.read(durable, made.sha256))
+    (home / "tokenizer.json").write_bytes(tokenizer.read(durable, record.sha256))
     shutil.rmtree(durable)
 
 
 def _measure(home: Path, size: float, near: bool, libraries: list[str], python: str) -> None:
     """Build from nothing and after a change, and print what it took."""
     corpus, durable = home / "corpus", home / "durable"
-    full = _watched(_built, home, near)
+    full = _with_memory(_built, home, near)
     peers = _peers(home, libraries, python)
     shutil.copytree(corpus, home / "as it was")
     _change(corpus)
-    again = _watched(_built, home, near)
+    again = _with_memory(_built, home, near)
     shutil.rmtree(corpus)
     (home / "as it was").rename(corpus)
     shutil.rmtree(durable)
@@ -184,7 +184,7 @@ def _cpu() -> float:
     return sum(used.ru_utime + used.ru_stime for used in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
 
 
-def _watched(build: Callable[..., Cost], *arguments: Any) -> Cost:
+def _with_memory(build: Callable[..., Cost], *arguments: Any) -> Cost:
     """What `build` gives in a process of its own, with the memory of it and of the processes below it."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         pid = executor.submit(os.getpid).result()
@@ -208,7 +208,7 @@ def _memory(pid: int) -> Iterator[_Peak]:
 
     def look() -> None:
         while not peak.ended.wait(SAMPLE_SECONDS):
-            sizes = [_megabytes(each) for each in _family(pid)]
+            sizes = [_megabytes(member) for member in _family(pid)]
             peak.largest, peak.together = max(peak.largest, *sizes), max(peak.together, sum(sizes))
 
     thread = threading.Thread(target=look)
@@ -222,14 +222,14 @@ def _memory(pid: int) -> Iterator[_Peak]:
 
 def _family(pid: int) -> list[int]:
     """A process and all below it."""
-    found = [pid]
-    for each in found:
-        for listed in Path(f"/proc/{each}/task").glob("*/children"):
+    pids = [pid]
+    for pid_of_parent in pids:
+        for listed in Path(f"/proc/{pid_of_parent}/task").glob("*/children"):
             try:
-                found += map(int, listed.read_text().split())
+                pids += map(int, listed.read_text().split())
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def _megabytes(pid: int) -> float:
@@ -293,33 +293,33 @@ def _timed_build(home: Path) -> dict[str, float]:
 def _peers(home: Path, libraries: list[str], python: str) -> dict[str, Cost]:
     """What each library that the Python has takes for the same work."""
     script = str(Path(__file__).parent / "peers" / "data.py")
-    found: dict[str, Cost] = {}
+    costs: dict[str, Cost] = {}
     for name in libraries:
         command = [python, script, name, str(home / "corpus"), str(home / "tokenizer.json"), str(home / "peer")]
         process = subprocess.Popen([*command, str(len(os.sched_getaffinity(0)))], stdout=subprocess.PIPE, text=True)
         with process, _memory(process.pid) as peak:
             assert process.stdout is not None
-            said = process.stdout.read()
+            output = process.stdout.read()
         shutil.rmtree(home / "peer", ignore_errors=True)
         if process.returncode:
             print(f"data: without {name}: {python} has it not", file=sys.stderr)
         else:
-            measured = json.loads(said.splitlines()[-1])
+            measured = json.loads(output.splitlines()[-1])
             print(f"data: {name}: {measured}", file=sys.stderr)
-            found[name] = Cost(measured["cpu"], measured["wall"], peak.largest, peak.together)
-    return found
+            costs[name] = Cost(measured["cpu"], measured["wall"], peak.largest, peak.together)
+    return costs
 
 
 def _print(
     metric: str,
     unit: str,
     better: str,
-    ours: float,
+    value: float,
     peers: dict[str, float] | None = None,
     aim: float | None = None,
 ) -> None:
     line = {"benchmark": "data", "metric": metric, "unit": unit, "better": better}
-    print(json.dumps({**line, "ours": ours, "peers": peers or {}, "aim": aim}), flush=True)
+    print(json.dumps({**line, "ours": value, "peers": peers or {}, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

@@ -76,34 +76,34 @@ def main() -> int:
         begun = time.time()
         if code := _run(home, usage):
             return code
-        whole = (begun, time.time())
+        demo_interval = (begun, time.time())
         _reap()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        made = intervals(home)
-    _print("wall time", "s", _length([whole]))
-    _print("start-up, to the first step", "s", min(start for part in made.values() for start, _ in part) - begun)
+        parts = intervals(home)
+    _print("wall time", "s", _length([demo_interval]))
+    _print("start-up, to the first step", "s", min(start for part in parts.values() for start, _ in part) - begun)
     for part in PARTS:
-        _print(f"{part}", "s", _length(made[part]))
+        _print(f"{part}", "s", _length(parts[part]))
     _print("processor time", "CPU-s", used.ru_utime + used.ru_stime)
     for part, seconds in sorted(usage.seconds().items()):
         _print(f"processor time, {part}", "CPU-s", seconds)
-    overhead = 1 - _length(each for part in made.values() for each in part) / _length([whole])
+    overhead = 1 - _length(interval for part in parts.values() for interval in part) / _length([demo_interval])
     _print("control-plane overhead", "share of the wall time", overhead, AIM)
     return 0
 
 
 def intervals(home: Home) -> dict[str, list[Interval]]:
     """When each part of the demo was at work."""
-    made: dict[str, list[Interval]] = {part: [] for part in PARTS}
+    parts: dict[str, list[Interval]] = {part: [] for part in PARTS}
     with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
         for run in instance.get_runs():
             for noun, interval in _steps(instance, run.run_id):
                 if noun in PART_OF:
-                    made[PART_OF[noun]].append(interval)
+                    parts[PART_OF[noun]].append(interval)
     for trials in home.durable.glob("sweeps/*/trials"):
-        made["sweep"] += _incarnations(Trainings(trials))
-    made["training"] += _incarnations(Trainings(home.durable / "trainings"))
-    return made
+        parts["sweep"] += _incarnations(Trainings(trials))
+    parts["training"] += _incarnations(Trainings(home.durable / "trainings"))
+    return parts
 
 
 def _steps(instance: dg.DagsterInstance, run: str) -> Iterable[tuple[str, Interval]]:
@@ -120,14 +120,14 @@ def _steps(instance: dg.DagsterInstance, run: str) -> Iterable[tuple[str, Interv
 
 def _incarnations(known: Trainings) -> list[Interval]:
     """From the claim to the last event of each incarnation."""
-    found: list[Interval] = []
+    spans: list[Interval] = []
     for id in known.ids():
         store = known.store(id)
         times: dict[int, list[float]] = {}
         for event in store.events() if store.newest_claim() else []:
             times.setdefault(event["incarnation"], []).append(event["t"])
-        found += [(min(each), max(each)) for each in times.values()]
-    return found
+        spans += [(min(moments), max(moments)) for moments in times.values()]
+    return spans
 
 
 def _length(parts: Iterable[Interval]) -> float:
@@ -174,8 +174,8 @@ def _reap() -> None:
         pass
 
 
-def _print(metric: str, unit: str, ours: float, aim: float | None = None) -> None:
-    line = {"benchmark": "demo", "metric": metric, "unit": unit, "better": "lower", "ours": round(ours, 3)}
+def _print(metric: str, unit: str, value: float, aim: float | None = None) -> None:
+    line = {"benchmark": "demo", "metric": metric, "unit": unit, "better": "lower", "ours": round(value, 3)}
     print(json.dumps({**line, "peers": {}, "aim": aim}), flush=True)
 
 

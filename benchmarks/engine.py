@@ -65,7 +65,7 @@ def _measure(home: Path, megabytes: float, engines: list[str]) -> None:
     """Build with each of these engines and print what it took."""
     _write_corpus(home / "corpus", megabytes * 1e6)
     tokenizer_of = _tokenizer(home)
-    what, seconds, used, made = f"{megabytes:g} MB", dict[str, float](), dict[str, float](), set[str]()
+    what, seconds, used, snapshots = f"{megabytes:g} MB", dict[str, float](), dict[str, float](), set[str]()
     for engine in engines:
         count, durable = ENGINES[engine], home / "durable"
         with dask.started(home / "certificates", count) as cluster:
@@ -75,14 +75,14 @@ def _measure(home: Path, megabytes: float, engines: list[str]) -> None:
             seconds[engine] = result["seconds"]
             used[engine] = result["cpu"] + sum(_cpu_seconds(pid) for pid in cluster.pids) - begun
             of_workers = max((_most_megabytes(worker.pid) for worker in cluster.workers), default=0.0)
-        made.add(result["snapshot"])
+        snapshots.add(result["snapshot"])
         _print(f"{what}, {engine}: wall time", "s", "lower", seconds[engine])
         _print(f"{what}, {engine}: CPU time of all processes", "CPU-s", "lower", used[engine])
         _print(f"{what}, {engine}: memory of the build", "MB", "lower", result["megabytes"], 2000)
         if count:
             _print(f"{what}, {engine}: memory of the largest worker", "MB", "lower", of_workers, 2000)
         shutil.rmtree(durable)
-    assert len(made) == 1, f"found snapshots {made}, expected one"
+    assert len(snapshots) == 1, f"found snapshots {snapshots}, expected one"
     if {"one worker", "two workers"} <= seconds.keys():
         gain = seconds["one worker"] / seconds["two workers"]
         at_once = {"two builds at once, in a process each": _gain_of_processors(home, megabytes, tokenizer_of)}
@@ -100,7 +100,7 @@ def _gain_of_processors(home: Path, megabytes: float, tokenizer_of: Path) -> flo
     alone = _built(recipe, home / "alone", None)["seconds"]
     with ThreadPoolExecutor(2) as executor:
         both = executor.map(
-            lambda place: _built(recipe, home / place, None)["seconds"], ("first of two", "second of two")
+            lambda name: _built(recipe, home / name, None)["seconds"], ("first of two", "second of two")
         )
     return float(2 * alone / max(both))
 
@@ -139,8 +139,8 @@ def _tokenizer(home: Path) -> Path:
     _write_corpus(home / "sample", 2e6)
     recipe, durable = _recipe(home, None, "sample"), home / "first"
     steps.make_documents(recipe, durable)
-    made = shards.TokenizerRecord(**steps.make_tokenizer(recipe, durable).result)
-    (home / "tokenizer.json").write_bytes(tokenizer.read(durable, made.sha256))
+    record = shards.TokenizerRecord(**steps.make_tokenizer(recipe, durable).result)
+    (home / "tokenizer.json").write_bytes(tokenizer.read(durable, record.sha256))
     shutil.rmtree(durable)
     return home / "tokenizer.json"
 
@@ -159,10 +159,10 @@ def _recipe(home: Path, tokenizer_file: Path | None, corpus: str = "corpus") -> 
 def _write_corpus(folder: Path, size: float) -> None:
     """Text files of about a megabyte, each of other documents than all others."""
     folder.mkdir(parents=True)
-    words, written, number, lines, waiting = random.Random(0), 0.0, 0, list[str](), 0
+    draw, written, number, lines, waiting = random.Random(0), 0.0, 0, list[str](), 0
     for text in _texts():
         varied = re.sub(
-            r"\w+", lambda word: f"w{words.randrange(10**6)}" if words.random() < EXCHANGED else word[0], text
+            r"\w+", lambda word: f"w{draw.randrange(10**6)}" if draw.random() < EXCHANGED else word[0], text
         )
         lines.append(json.dumps({"text": varied}))
         waiting += len(lines[-1]) + 1
@@ -200,13 +200,13 @@ def _print(
     metric: str,
     unit: str,
     better: str,
-    ours: float,
+    value: float,
     aim: float | None = None,
     peers: Mapping[str, float] | None = None,
 ) -> None:
     line = {"benchmark": "engine", "metric": metric, "unit": unit, "better": better}
     beside = {name: round(value, 3) for name, value in (peers or {}).items()}
-    print(json.dumps({**line, "ours": round(ours, 3), "peers": beside, "aim": aim}), flush=True)
+    print(json.dumps({**line, "ours": round(value, 3), "peers": beside, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

@@ -38,10 +38,10 @@ def main() -> None:
     lost = 0
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         for name, tries in _attacks(Path(folder), options.rounds):
-            found = Counter(tries)
-            lost += found[LOST]
-            counts = {outcome: found[outcome] for outcome in (SURVIVED, REFUSED, LOST)}
-            print(json.dumps({"benchmark": "faults", "attack": name, "tried": found.total(), **counts}), flush=True)
+            outcomes = Counter(tries)
+            lost += outcomes[LOST]
+            counts = {outcome: outcomes[outcome] for outcome in (SURVIVED, REFUSED, LOST)}
+            print(json.dumps({"benchmark": "faults", "attack": name, "tried": outcomes.total(), **counts}), flush=True)
         line = {"benchmark": "faults", "metric": f"seal {COMMITS} commits", "unit": "s", "better": "lower"}
         print(json.dumps({**line, "ours": _seal_seconds(Path(folder, "many")), "peers": {}, "aim": 0.1}), flush=True)
     sys.exit(1 if lost else 0)
@@ -76,14 +76,14 @@ def _damaged(folder: Path, part: str, damage: Callable[[bytes, int], bytes]) -> 
     training = _training(folder)
     before = fence.commits(training)
     for path in sorted(path for path in (training / part).iterdir() if path.stat().st_size):
-        whole = path.read_bytes()
+        data = path.read_bytes()
         rest = [commit for commit in before if commit.name != path.stem]
         for tenth in range(10):
-            path.write_bytes(damage(whole, tenth * len(whole) // 10))
+            path.write_bytes(damage(data, tenth * len(data) // 10))
             with tempfile.TemporaryDirectory() as scratch:
                 copy = shutil.copytree(training, Path(scratch, "training"))
                 yield _outcome(functools.partial(_next_start, Path(copy)), [before, rest])
-        path.write_bytes(whole)
+        path.write_bytes(data)
 
 
 def _next_start(training: Path) -> list[Commit]:
@@ -104,15 +104,15 @@ def _without(folder: Path, part: str, remove: Callable[[Path], object]) -> Itera
 def _claim_races_commits(folder: Path) -> str:
     """A process commits as fast as it can until it is superseded; what was reported as kept must be kept."""
     _claim(folder, 1)
-    ours, theirs = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=_commit_until_superseded, args=(folder, theirs))
+    receiver, sender = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=_commit_until_superseded, args=(folder, sender))
     process.start()
-    theirs.close()
-    acknowledged = [ours.recv() for _ in range(3)]
+    sender.close()
+    acknowledged = [receiver.recv() for _ in range(3)]
     _claim(folder, 2)
     with contextlib.suppress(EOFError):
         while True:
-            acknowledged.append(ours.recv())
+            acknowledged.append(receiver.recv())
     process.join()
     counts = {commit.name for commit in fence.commits(folder)}
     return SURVIVED if counts.issuperset(acknowledged) else LOST
@@ -160,12 +160,12 @@ def _outcome(read: Callable[[], object], expected: list[list[Commit]]) -> str:
         return REFUSED if str(error) else LOST
 
 
-def _truncate(whole: bytes, place: int) -> bytes:
-    return whole[:place]
+def _truncate(data: bytes, offset: int) -> bytes:
+    return data[:offset]
 
 
-def _flip(whole: bytes, place: int) -> bytes:
-    return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+def _flip(data: bytes, offset: int) -> bytes:
+    return data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
 
 
 def _shut(folder: Path) -> None:

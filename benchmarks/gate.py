@@ -35,18 +35,20 @@ def main() -> None:
     parser.add_argument("--tools", type=Path, help="the folder of checkov, actionlint and zizmor")
     parser.add_argument("--chart", action="append", default=[], metavar="NAME=FOLDER", help="another chart to count in")
     options = parser.parse_args()
-    charts = {name: rendered(Path(folder)) for name, _, folder in (each.partition("=") for each in options.chart)}
+    charts = {
+        name: rendered(Path(folder)) for name, _, folder in (argument.partition("=") for argument in options.chart)
+    }
     peers = {name: examined(objects, options.tools) for name, objects in charts.items()}
     begun = time.perf_counter()
     failed = [name for name, command in parts(options.tools) if not passes(name, command)]
     show("whole gate", "s", time.perf_counter() - begun, {}, AIM_SECONDS)
-    ours = [
-        found
+    objects = [
+        document
         for file in sorted((render.RENDERED / "h200-32").glob("*.yaml"))
-        for found in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader)
+        for document in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader)
     ]
-    for metric, number in examined(ours, options.tools).items():
-        show(metric, "objects", number, {name: each[metric] for name, each in peers.items()}, None)
+    for metric, number in examined(objects, options.tools).items():
+        show(metric, "objects", number, {name: metrics[metric] for name, metrics in peers.items()}, None)
     if failed:
         sys.exit(f"the gate is shut: {', '.join(failed)}")
 
@@ -89,7 +91,7 @@ def rendered(chart: Path) -> Objects:
     with Chart.load(chart) as loaded:
         texts = loaded.render({}, name="release", namespace="release")
     objects = [text for name, text in texts.items() if not name.endswith("NOTES.txt")]
-    return [found for text in objects for found in yaml.safe_load_all(text) if found]
+    return [document for text in objects for document in yaml.safe_load_all(text) if document]
 
 
 def examined(objects: Objects, tools: Path | None) -> dict[str, int]:
@@ -111,8 +113,8 @@ def findings(objects: Objects, tools: Path) -> int:
 
 def counted(objects: Objects) -> dict[str, int]:
     """What the objects come to: pods, those that are not restricted, policies, and verbs that roles grant."""
-    pods = [found for each in objects if (found := pod_of(each)) is not None]
-    roles = [each for each in objects if each["kind"] in ("Role", "ClusterRole")]
+    pods = [pod for document in objects if (pod := pod_of(document)) is not None]
+    roles = [document for document in objects if document["kind"] in ("Role", "ClusterRole")]
     verbs = [
         (verb, resource)
         for role in roles
@@ -123,16 +125,16 @@ def counted(objects: Objects) -> dict[str, int]:
     return {
         "kinds of pods": len(pods),
         "kinds of pods that are not restricted": sum(bool(violations(pod)) for pod in pods),
-        "network policies": sum(each["kind"] == "NetworkPolicy" for each in objects),
+        "network policies": sum(document["kind"] == "NetworkPolicy" for document in objects),
         "verbs on resources": len(verbs),
-        "wildcards in rights": sum("*" in each for each in verbs),
+        "wildcards in rights": sum("*" in verb for verb in verbs),
         "verbs on secrets": sum(resource == "secrets" for _, resource in verbs),
     }
 
 
-def pod_of(found: dict[str, Any]) -> dict[str, Any] | None:
+def pod_of(document: dict[str, Any]) -> dict[str, Any] | None:
     """The spec of the pods that an object makes; None for one that makes none."""
-    spec = found.get("spec") or {}
+    spec = document.get("spec") or {}
     spec = spec.get("jobTemplate", {}).get("spec", spec)  # a CronJob
     pod: dict[str, Any] | None = (
         spec.get("template", {}).get("spec") if isinstance(spec.get("template"), dict) else None
@@ -140,8 +142,8 @@ def pod_of(found: dict[str, Any]) -> dict[str, Any] | None:
     return pod if pod and "containers" in pod else None
 
 
-def show(metric: str, unit: str, ours: float, peers: dict[str, int], aim: float | None) -> None:
-    line = {"benchmark": "gate", "metric": metric, "unit": unit, "better": "lower", "ours": ours, "peers": peers}
+def show(metric: str, unit: str, value: float, peers: dict[str, int], aim: float | None) -> None:
+    line = {"benchmark": "gate", "metric": metric, "unit": unit, "better": "lower", "ours": value, "peers": peers}
     print(json.dumps({**line, "aim": aim}), flush=True)
 
 

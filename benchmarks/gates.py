@@ -71,9 +71,9 @@ def decisions(pairs: int, sizes: Sequence[int], shapes: Sequence[str]) -> Iterat
     for shape, examples in itertools.product(shapes, sizes):
         alone = promoted = refused = 0
         for seed in range(pairs):
-            found = policy_checks.difference(pair(seed, examples, POLICY.margin, shape), POLICY, seed)
-            alone += found.high < POLICY.margin
-            promoted += policy_checks.against_champion(found, POLICY).passed
+            difference = policy_checks.difference(pair(seed, examples, POLICY.margin, shape), POLICY, seed)
+            alone += difference.high < POLICY.margin
+            promoted += policy_checks.against_champion(difference, POLICY).passed
             better = pair(10_000_000 + seed, examples, -POLICY.margin, shape)
             refused += not policy_checks.against_champion(policy_checks.difference(better, POLICY, seed), POLICY).passed
         of, aim = f"{examples} examples, {shape}", "at most 0.025"
@@ -122,7 +122,7 @@ def _furnished(root: Path, instance: dg.DagsterInstance) -> tuple[Platform, Snap
 
 def _register(platform: Platform, registry: Registry, snapshot: Snapshot, ranks: int) -> tuple[float, int]:
     """Seconds, and the bytes that the manifest tells; the files themselves are never opened."""
-    store, durable = platform.wanted(f"{ranks} ranks {time.time_ns()}"), platform.home.durable
+    store, durable = platform.start_training(f"{ranks} ranks {time.time_ns()}"), platform.home.durable
     assert store.claim(1, ("node-0",), "first start", "benchmark")
     folder = durable / "checkpoints" / store.id / "5"
     folder.mkdir(parents=True)
@@ -137,8 +137,8 @@ def _register(platform: Platform, registry: Registry, snapshot: Snapshot, ranks:
     commit = Commit(5, Token(1), f"checkpoints/{store.id}/5", digest.sha256(manifest.encode()))
     score, facts = Score(commit.name, 1.0, 2.7, 1.0, 0.5, 100), store.read()
     begun = time.perf_counter()
-    made = model_record.of_checkpoint("benchmark", facts, commit, score, snapshot, durable)
-    model_record.keep(durable, made)
+    record = model_record.of_checkpoint("benchmark", facts, commit, score, snapshot, durable)
+    model_record.keep(durable, record)
     registry.register("benchmark", folder, "", lineage(facts, commit, score, "benchmark"))
     return time.perf_counter() - begun, manifest.bytes
 
@@ -149,16 +149,16 @@ def main() -> None:
     parser.add_argument("--examples", type=int, nargs="+", default=EXAMPLES)
     parser.add_argument("--shapes", nargs="+", choices=tuple(SIGMAS), default=tuple(SIGMAS))
     parser.add_argument("--without", choices=("decisions", "registration"), nargs="*", default=[])
-    given = parser.parse_args()
-    for metric, unit, value, aim in _decisions(given):
+    options = parser.parse_args()
+    for metric, unit, value, aim in _decisions(options):
         _print(metric, unit, value, aim)
     _print("one comparison of 2,000 examples", "CPU-s", comparison(), "below 1")
-    for metric, unit, value, aim in () if "registration" in given.without else registrations():
+    for metric, unit, value, aim in () if "registration" in options.without else registrations():
         _print(metric, unit, value, aim)
 
 
-def _decisions(given: argparse.Namespace) -> Iterable[tuple[str, str, float, str]]:
-    return () if "decisions" in given.without else decisions(given.pairs, given.examples, given.shapes)
+def _decisions(options: argparse.Namespace) -> Iterable[tuple[str, str, float, str]]:
+    return () if "decisions" in options.without else decisions(options.pairs, options.examples, options.shapes)
 
 
 def _print(metric: str, unit: str, value: float, aim: str) -> None:

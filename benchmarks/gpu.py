@@ -46,7 +46,7 @@ RECOMPUTED = ("8B",)
 AIM = 0.5
 """MFU in bf16, compiled."""
 MOST_WAITS = 1
-WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+SYNCHRONISATIONS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 """The calls of CUDA in which the host waits."""
 
 
@@ -71,14 +71,14 @@ def measure(model: str, precision: Precision, compiled: bool, rounds: int) -> No
     shape, batch = MODELS[model]
     seconds, waited = {}, {}
     # One after the other, as two of the larger ones have no room beside each other.
-    for name, make in (("ours", stepping.ours), ("bare loop", stepping.bare)):
+    for name, make in (("ours", stepping.our_step), ("bare loop", stepping.bare)):
         with tempfile.TemporaryDirectory() as folder:
             activations: Literal["keep", "recompute"] = "recompute" if model in RECOMPUTED else "keep"
             layout = Layout(compile=compiled, activations=activations)
             chosen = stepping.settings(Path(folder), shape, batch, layout, precision)
             step = make(chosen, device)
             seconds[name] = statistics.median(stepping.in_turn({name: step}, device, 5, rounds)[name])
-            waited[name] = waits(step)
+            waited[name] = synchronisations_per_step(step)
             del step
         gc.collect()
         torch.cuda.empty_cache()
@@ -90,22 +90,22 @@ def measure(model: str, precision: Precision, compiled: bool, rounds: int) -> No
     else:
         _print(f"FLOP/s, {how}", "FLOP/s", flops, seconds, None)
     line = {"benchmark": "gpu", "metric": f"waits for the GPU a step, {how}", "unit": "waits", "better": "lower"}
-    ours = waited.pop("ours")
-    print(json.dumps({**line, "ours": ours, "peers": waited, "aim": MOST_WAITS}), flush=True)
+    value = waited.pop("ours")
+    print(json.dumps({**line, "ours": value, "peers": waited, "aim": MOST_WAITS}), flush=True)
 
 
-def waits(step: stepping.Step) -> float:
+def synchronisations_per_step(step: stepping.Step) -> float:
     """How often the host waits for the GPU in a step, by the profiler, whose own waits at its end do not count."""
-    once, thrice = (_waits(step, count) for count in (1, 3))
+    once, thrice = (_count_synchronisations(step, count) for count in (1, 3))
     return (thrice - once) / 2
 
 
-def _waits(step: stepping.Step, count: int) -> int:
+def _count_synchronisations(step: stepping.Step, count: int) -> int:
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
         for _ in range(count):
             step()
-    return sum(each.count for each in profile.key_averages() if each.key in WAITS)
+    return sum(average.count for average in profile.key_averages() if average.key in SYNCHRONISATIONS)
 
 
 def _flops_per_step(chosen: Config) -> float:
@@ -116,9 +116,9 @@ def _flops_per_step(chosen: Config) -> float:
 
 def _print(metric: str, unit: str, per_step: float, seconds: dict[str, float], aim: float | None) -> None:
     """A line of what is done per step, by each one's seconds; without an aim of its own, that is the bare loop's."""
-    rates = {name: per_step / each for name, each in seconds.items()}
-    ours = rates.pop("ours")
-    line = {"benchmark": "gpu", "metric": metric, "unit": unit, "better": "higher", "ours": ours, "peers": rates}
+    rates = {name: per_step / duration for name, duration in seconds.items()}
+    value = rates.pop("ours")
+    line = {"benchmark": "gpu", "metric": metric, "unit": unit, "better": "higher", "ours": value, "peers": rates}
     print(json.dumps({**line, "aim": rates["bare loop"] / 1.02 if aim is None else aim}), flush=True)
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUDGET_SECONDS = 480.0
 LEAST_SECONDS = 5.0
 """A part is not begun with less than this, in which its imports alone would not end."""
-LAST_WORDS = 1500
+TAIL_CHARACTERS = 1500
 """So many characters of what a part that failed said last."""
 
 
@@ -74,7 +74,7 @@ def main() -> int:
         print("benchmarks.gpu_proof: nothing is proved, as there is no GPU here; see --device cpu", file=sys.stderr)
         return 0
     ended = time.monotonic() + options.seconds
-    results = [shown(result_of(part, options.device, ended - time.monotonic()), options.out) for part in options.only]
+    results = [printed(result_of(part, options.device, ended - time.monotonic()), options.out) for part in options.only]
     return int(any(result["ok"] is False for result in results))
 
 
@@ -84,40 +84,45 @@ def has_gpu() -> bool:
     return subprocess.run([sys.executable, "-c", question], stderr=subprocess.DEVNULL).returncode == 0
 
 
-def result_of(part: str, device: str, left: float) -> dict[str, Any]:
-    """Run a part in a process of its own; its line. `left`: seconds of the budget."""
+def result_of(part: str, device: str, budget: float) -> dict[str, Any]:
+    """Run a part in a process of its own; its line. `budget`: seconds of the budget."""
     limit = PARTS[part].limit * (CPU_FACTOR if device == "cpu" else 1.0)
-    if left < LEAST_SECONDS:
-        return {"part": part, "ok": None, "seconds": 0.0, "skipped": f"{max(left, 0.0):.0f} s of the budget are left"}
-    limit, begun = min(limit, left), time.monotonic()
+    if budget < LEAST_SECONDS:
+        return {"part": part, "ok": None, "seconds": 0.0, "skipped": f"{max(budget, 0.0):.0f} s of the budget are left"}
+    limit, begun = min(limit, budget), time.monotonic()
     command = [sys.executable, "-m", "benchmarks.gpu_proof", "--part", part, "--device", device]
     # As ranks on CPUs have it: threads that wait for one another's cores take longer than one thread.
     environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if device == "cpu" else {})}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
     try:
-        out, said = process.communicate(timeout=limit)
+        out, errors = process.communicate(timeout=limit)
         late = ""
     except subprocess.TimeoutExpired:
         late = f"took longer than {limit:.0f} s"
         os.killpg(process.pid, signal.SIGKILL)
-        out, said = process.communicate()
-    return {"part": part, "ok": True, "seconds": round(time.monotonic() - begun, 1), **found(out, said, process, late)}
+        out, errors = process.communicate()
+    return {
+        "part": part,
+        "ok": True,
+        "seconds": round(time.monotonic() - begun, 1),
+        **outcome(out, errors, process, late),
+    }
 
 
-def found(out: str, said: str, process: "subprocess.Popen[str]", late: str) -> dict[str, Any]:
+def outcome(out: str, errors: str, process: "subprocess.Popen[str]", late: str) -> dict[str, Any]:
     """What a part has printed, and why it failed, if it did."""
     figures: dict[str, Any] = {}
     for line in out.splitlines():
         if line.startswith("{"):
             figures |= json.loads(line)
     if late or (process.returncode and "error" not in figures):
-        last = said[-LAST_WORDS:]
+        last = errors[-TAIL_CHARACTERS:]
         figures |= {"ok": False, "error": late or f"ended with {process.returncode}", "said": last}
     return figures
 
 
-def shown(result: dict[str, Any], folder: Path | None) -> dict[str, Any]:
+def printed(result: dict[str, Any], folder: Path | None) -> dict[str, Any]:
     """Print a line, and keep it: nothing is lost when the rest is cut off."""
     line = json.dumps(result, default=str)
     print(line, flush=True)
@@ -142,7 +147,7 @@ def run_here(part: str, device: str) -> int:
     except Unprovable as why:
         print(json.dumps({"ok": None, "skipped": str(why)}), flush=True)
     except BaseException:
-        print(json.dumps({"ok": False, "error": traceback.format_exc()[-LAST_WORDS:]}), flush=True)
+        print(json.dumps({"ok": False, "error": traceback.format_exc()[-TAIL_CHARACTERS:]}), flush=True)
     os._exit(0)  # threads of torch that wait for what was aborted would keep the process
 
 

@@ -80,7 +80,7 @@ def rooms() -> None:
 
 def circles(graph: grimp.ImportGraph) -> int:
     """The circles among the children of each package: what `.importlinter` allows none of."""
-    found = 0
+    count = 0
     for package in (module for module in graph.modules if graph.find_children(module)):
         child = {
             module: ".".join(module.split(".")[: package.count(".") + 2])
@@ -93,8 +93,8 @@ def circles(graph: grimp.ImportGraph) -> int:
             for imported in graph.find_modules_directly_imported_by(importer)
             if imported in child and child[importer] != child[imported]
         )
-        found += sum(len(each) > 1 for each in networkx.strongly_connected_components(arrows))
-    return found
+        count += sum(len(component) > 1 for component in networkx.strongly_connected_components(arrows))
+    return count
 
 
 def seconds(command: list[str] | tuple[str, ...]) -> float:
@@ -112,8 +112,8 @@ def cpu_seconds(command: list[str]) -> float:
     return used() - before
 
 
-def show(metric: str, unit: str, ours: float, peers: dict[str, float], aim: float | None = None) -> None:
-    line = {"benchmark": "house", "metric": metric, "unit": unit, "better": "lower", "ours": ours, "peers": peers}
+def show(metric: str, unit: str, value: float, peers: dict[str, float], aim: float | None = None) -> None:
+    line = {"benchmark": "house", "metric": metric, "unit": unit, "better": "lower", "ours": value, "peers": peers}
     print(json.dumps({**line, "aim": aim}), flush=True)
 
 

@@ -58,11 +58,11 @@ def _reading(folder: Path, tokens: int, length: int, peers_python: str | None) -
     """Write the tokens in every format, read them in turn, and print the rates."""
     stream = np.random.default_rng(0).integers(0, 50_000, tokens, np.uint16)
     windows = np.lib.stride_tricks.sliding_window_view(stream, length + 1)[::length]
-    ours, mixed = _ours(folder, stream, length)
+    plain, mixed = _our_passes(folder, stream, length)
     passes: dict[str, Pass] = {
-        "ours": ours,
+        "ours": plain,
         "ours, mixed": mixed,
-        "ours, int64": lambda seed: (torch.from_numpy(batch).long() for batch in ours(seed)),
+        "ours, int64": lambda seed: (torch.from_numpy(batch).long() for batch in plain(seed)),
         "Arrow IPC": _arrow(folder, windows),
         "Parquet": _parquet(folder, windows),
         "nanoGPT": _nanogpt(folder, stream, length),
@@ -90,7 +90,7 @@ def _rate(read: Pass, seed: int, tokens: int) -> float:
     return tokens / (time.perf_counter() - begun) / 1e6
 
 
-def _ours(folder: Path, stream: Windows, length: int) -> tuple[Pass, Pass]:
+def _our_passes(folder: Path, stream: Windows, length: int) -> tuple[Pass, Pass]:
     """One dataset, and the same shards as the datasets of a mix."""
     parts = [stream[at : at + SHARD + 1] for at in range(0, len(stream) - 1, SHARD)]
     written = tuple(shards.write_shard(folder, [part], "uint16") for part in parts)
@@ -110,11 +110,11 @@ def _ours(folder: Path, stream: Windows, length: int) -> tuple[Pass, Pass]:
 
 def _blend(sizes: npt.NDArray[np.int64], seed: int) -> Blend:
     """The order of a mix of as many datasets as `WEIGHTS`, which divide shards of these sizes."""
-    places = np.array_split(np.arange(len(sizes)), len(WEIGHTS))
+    shards_of_source = np.array_split(np.arange(len(sizes)), len(WEIGHTS))
     begins = np.concatenate([[0], np.cumsum(sizes)])
     sources = [
         Source(name, Order(sizes[own], f"{seed}/{name}", 64), int(own[0]), int(begins[own[0]]))
-        for name, own in zip(WEIGHTS, places, strict=True)
+        for name, own in zip(WEIGHTS, shards_of_source, strict=True)
     ]
     return Blend(sources, [(0, parts(WEIGHTS))])
 
@@ -184,8 +184,8 @@ def _libraries(folder: Path, length: int, python: str | None) -> dict[str, float
         return {}
     script = Path(__file__).parent / "peers" / "loader.py"
     command = [python, str(script), str(folder / "train.bin"), str(length), str(folder / "peers")]
-    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    rates: dict[str, float] = json.loads(said.splitlines()[-1])
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    rates: dict[str, float] = json.loads(output.splitlines()[-1])
     return rates
 
 
@@ -201,34 +201,38 @@ def _resuming(count: int) -> None:
     tracemalloc.start()
     order = Order(sizes, 1, 64)
     order.samples(SAMPLES // 2, BATCH)
-    kept = tracemalloc.get_traced_memory()[0] / 1e6
+    megabytes = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
-    _print(f"index memory {of}", "MB", "lower", kept, {"an index of 8 bytes a sample (computed)": 8 * SAMPLES / 1e6})
+    _print(
+        f"index memory {of}", "MB", "lower", megabytes, {"an index of 8 bytes a sample (computed)": 8 * SAMPLES / 1e6}
+    )
 
 
 def _mixing(count: int) -> None:
     """Processor time of a mix's order: of its first batch at the same place, with its pattern, and of each sample."""
-    sizes, place = np.full(count, SAMPLES // count), SAMPLES + SAMPLES // 2
+    sizes, start = np.full(count, SAMPLES // count), SAMPLES + SAMPLES // 2
     begun = time.process_time()
-    _blend(sizes, 1).samples(place, BATCH)
+    _blend(sizes, 1).samples(start, BATCH)
     first = 1000 * (time.process_time() - begun)
     _print(
         f"resuming a mix of {len(WEIGHTS)} datasets, {count:,} shards", "ms of processor time", "lower", first, {}, 100
     )
-    each: dict[str, SampleOrder] = {"mix": _blend(sizes, 1), "one dataset": Order(sizes, 1, 64)}
-    spent = dict.fromkeys(each, float("inf"))
+    orders: dict[str, SampleOrder] = {"mix": _blend(sizes, 1), "one dataset": Order(sizes, 1, 64)}
+    spent = dict.fromkeys(orders, float("inf"))
     for _ in range(ROUNDS):
-        for name, order in each.items():
+        for name, order in orders.items():
             begun = time.process_time()
             for batch in range(200):
-                order.samples(place + batch * BATCH, BATCH)
+                order.samples(start + batch * BATCH, BATCH)
             spent[name] = min(spent[name], 1e9 * (time.process_time() - begun) / 200 / BATCH)
     _print(f"order of a mix of {len(WEIGHTS)} datasets", "ns a sample", "lower", spent.pop("mix"), spent)
 
 
-def _print(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float | None = None) -> None:
+def _print(
+    metric: str, unit: str, better: str, value: float, peers: dict[str, float], aim: float | None = None
+) -> None:
     line = {"benchmark": "loader", "metric": metric, "unit": unit, "better": better}
-    print(json.dumps({**line, "ours": ours, "peers": peers, "aim": aim}), flush=True)
+    print(json.dumps({**line, "ours": value, "peers": peers, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ OLD = 1_700_000_000
 """When all files seem to have been written: long ago, so that no build waits for them to be still."""
 LINES = 1000
 """Documents of a file of JSON lines."""
-WORDS = 40
+WORDS_PER_TEXT = 40
 STAGES: tuple[tuple[str, Any, str], ...] = (
     ("listing", sources, "list_source"),
     ("extraction and its index", extraction, "extract"),
@@ -64,9 +64,9 @@ def main() -> None:
 def _measure(home: Path, count: int, files: bool, what: str) -> dict[str, float]:
     """Build from nothing and after a change, and print what it took; the peaks of the first build by stage."""
     _write_corpus(home / "corpus", count, files)
-    first = _watched(home)
+    first = _in_own_process(home)
     _change(home / "corpus", files)
-    again = _watched(home)
+    again = _in_own_process(home)
     for which, took in (("", first), (", again after every 100th file changed", again)):
         _print(f"{what}{which}: CPU time", "CPU-s", took["cpu"])
         for stage, peak in took["peaks"].items():
@@ -76,7 +76,7 @@ def _measure(home: Path, count: int, files: bool, what: str) -> dict[str, float]
     return peaks
 
 
-def _watched(home: Path) -> dict[str, Any]:
+def _in_own_process(home: Path) -> dict[str, Any]:
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         return executor.submit(_built, home).result()
 
@@ -93,7 +93,7 @@ def _built(home: Path) -> dict[str, Any]:
             peaks[stage] = max(peaks.get(stage, 0.0), peak)
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 
-    def watched(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def tracked(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:
             turn()
             running.append(stage)
@@ -106,7 +106,7 @@ def _built(home: Path) -> dict[str, Any]:
         return run
 
     for stage, module, name in STAGES:
-        setattr(module, name, watched(stage, getattr(module, name)))
+        setattr(module, name, tracked(stage, getattr(module, name)))
     recipe, durable, begun = _recipe(home), home / "durable", time.process_time()
     steps.make_documents(recipe, durable)
     steps.make_tokenizer(recipe, durable)
@@ -126,12 +126,12 @@ def _recipe(home: Path) -> DatasetRecipe:
 
 
 def _write_corpus(folder: Path, count: int, files: bool) -> None:
-    words, texts = random.Random(0), list[str]()
+    draw, texts = random.Random(0), list[str]()
     for number in range(count):
         if number % 10 == 9:
             texts.append(f"{texts[-1]} w{number}")
         else:
-            texts.append(" ".join(f"w{int(20_000 * words.random() ** 3)}" for _ in range(WORDS)))
+            texts.append(" ".join(f"w{int(20_000 * draw.random() ** 3)}" for _ in range(WORDS_PER_TEXT)))
         if files:
             _write(folder / f"{number // 1000:04}" / f"{number:07}.txt", texts[-1])
         elif len(texts) == LINES or number == count - 1:
@@ -159,9 +159,9 @@ def _most_megabytes() -> float:
     return next(int(line.split()[1]) / 1e3 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-def _print(metric: str, unit: str, ours: float) -> None:
+def _print(metric: str, unit: str, value: float) -> None:
     line = {"benchmark": "memory", "metric": metric, "unit": unit, "better": "lower"}
-    print(json.dumps({**line, "ours": round(ours, 3), "peers": {}, "aim": None}), flush=True)
+    print(json.dumps({**line, "ours": round(value, 3), "peers": {}, "aim": None}), flush=True)
 
 
 if __name__ == "__main__":

@@ -66,11 +66,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
         settings = _settings(Path(folder), on_gpu, pairs)
         trainer = _trainer(settings, device)
-        watched, alone, profiled = _in_turn(trainer, device, pairs)
+        observed, alone, profiled = _in_turn(trainer, device, pairs)
         watching = _watching(trainer)
         detecting = _detecting(trainer)
     described = f"a step, {settings.run.precision}, {device.type}"
-    _print(f"{described}, with all figures", watched, alone, 1.01)
+    _print(f"{described}, with all figures", observed, alone, 1.01)
     _print(f"{described}, while PyTorch's profiler records it", profiled, alone, 2.0)
     _print(f"{described}, its figures alone", watching, alone, 0.01)
     _print(f"{described}, detection", detecting, alone, 0.005)
@@ -99,10 +99,10 @@ def _in_turn(trainer: Trainer, device: torch.device, pairs: int) -> tuple[float,
     for _ in range(WARMUP):
         _seconds(trainer, watching, device)
     both = [(_seconds(trainer, watching, device), _seconds(trainer, blind, device)) for _ in range(pairs)]
-    watched, alone = (statistics.median(times) for times in zip(*both, strict=True))
+    observed, alone = (statistics.median(times) for times in zip(*both, strict=True))
     profiled = [_seconds(trainer, watching, device) for _ in range(pairs // 5)]
     trainer.profiler.end(trainer.step)
-    return watched, alone, statistics.median(profiled)
+    return observed, alone, statistics.median(profiled)
 
 
 def _seconds(trainer: Trainer, watching: Any, device: torch.device) -> float:
@@ -150,10 +150,10 @@ def _detecting(trainer: Trainer) -> float:
     return statistics.median(times)
 
 
-def _print(metric: str, ours: float, alone: float, factor: float) -> None:
+def _print(metric: str, value: float, alone: float, factor: float) -> None:
     line = {"benchmark": "observation", "metric": metric, "unit": "ms", "better": "lower"}
     peers = {"the same step unwatched": alone * 1e3}
-    print(json.dumps({**line, "ours": ours * 1e3, "peers": peers, "aim": alone * factor * 1e3}), flush=True)
+    print(json.dumps({**line, "ours": value * 1e3, "peers": peers, "aim": alone * factor * 1e3}), flush=True)
 
 
 if __name__ == "__main__":

@@ -33,10 +33,10 @@ def main() -> None:
 
 def seconds() -> Iterator[dict[str, object]]:
     """The seconds of a plan of the largest example, with the start of its process, as a launch waits for it."""
-    asked = planned(load(EXAMPLES, {}), "llama-405b").question
+    question = planned(load(EXAMPLES, {}), "llama-405b").question
     for ranks, aim in SIZES.items():
         begun = time.perf_counter()
-        asking.ask(replace(asked, nodes=ranks // 8, ranks_per_node=8, kernels="cuda"))
+        asking.ask(replace(question, nodes=ranks // 8, ranks_per_node=8, kernels="cuda"))
         took = round(time.perf_counter() - begun, 1)
         yield _line(f"405B over {ranks} ranks", "s", "lower", took, {}, aim)
 
@@ -45,14 +45,14 @@ def ratios(names: list[str]) -> Iterator[dict[str, object]]:
     """The planned peak as a share of the measured one, of the rank that has the most."""
     for name in names:
         measured = measured_peaks(LAYOUTS[name])[-1]
-        expected = max(each.peak for each in asking.ask(LAYOUTS[name]))
+        expected = max(stage.peak for stage in asking.ask(LAYOUTS[name]))
         yield _line(
             f"peak, {name}", "share of measured", "1", round(expected / measured, 3), {"measured": measured}, 1.0
         )
 
 
-def _line(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float) -> dict[str, object]:
-    return {"metric": metric, "unit": unit, "better": better, "ours": ours, "peers": peers, "aim": aim}
+def _line(metric: str, unit: str, better: str, value: float, peers: dict[str, float], aim: float) -> dict[str, object]:
+    return {"metric": metric, "unit": unit, "better": better, "ours": value, "peers": peers, "aim": aim}
 
 
 if __name__ == "__main__":

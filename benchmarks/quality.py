@@ -30,7 +30,7 @@ from slipway.assets.datasets.cleaning.items import ItemSearch
 from slipway.assets.datasets.cleaning.language import language_of
 from slipway.recipes.cleaning import DecontaminationSection
 
-WORDS = [f"w{number}" for number in range(5000)]
+VOCABULARY = [f"w{number}" for number in range(5000)]
 SEED = 17
 
 
@@ -55,19 +55,19 @@ def _personal(peers: Path | None) -> None:
         masked, counts = pii.mask(case.text, pii.PLACEHOLDERS)
         false.update(counts)
         for kind, value in case.planted:
-            found = value not in masked and counts.get(kind, 0) > 0
+            hit_value = value not in masked and counts.get(kind, 0) > 0
             planted[kind] += 1
-            hit[kind] += found
-            false[kind] -= found
-    theirs = _detect_secrets(drawn, peers) if peers else {}
+            hit[kind] += hit_value
+            false[kind] -= hit_value
+    library_scores = _detect_secrets(drawn, peers) if peers else {}
     for kind, count in planted.items():
-        beside = theirs if kind == "secret" else {}
+        beside = library_scores if kind == "secret" else {}
         _recall_and_precision(f"masks, {kind}, {len(drawn)} texts", hit[kind], count, max(false[kind], 0), beside)
     text = "\n".join(case.text for case in drawn) * 20
     begun = time.process_time()
     pii.mask(text, pii.PLACEHOLDERS)
     rate = len(text) / 1e6 / (time.process_time() - begun)
-    speed = {"detect-secrets, secrets alone": theirs["rate"]} if theirs else {}
+    speed = {"detect-secrets, secrets alone": library_scores["rate"]} if library_scores else {}
     _print("masks, all kinds, all texts in one, where each line has something", "MB/CPU-s", "higher", rate, speed)
 
 
@@ -84,11 +84,17 @@ def _detect_secrets(drawn: list[Case], folder: Path) -> dict[str, float]:
             file = Path(scratch) / f"{number}.txt"
             file.write_text(case.text)
             size += len(case.text)
-            found = {str(each.secret_value) for each in scan_file(str(file))}
+            secrets_reported = {str(secret.secret_value) for secret in scan_file(str(file))}
             secrets = [value for kind, value in case.planted if kind == "secret"]
-            hits = sum(any(value in each or each in value for each in found) for value in secrets)
+            hits = sum(
+                any(value in reported_secret or reported_secret in value for reported_secret in secrets_reported)
+                for value in secrets
+            )
             planted, hit = planted + len(secrets), hit + hits
-            false += sum(not any(value in each or each in value for value in secrets) for each in found)
+            false += sum(
+                not any(value in reported_secret or reported_secret in value for value in secrets)
+                for reported_secret in secrets_reported
+            )
         rate = size / 1e6 / (time.process_time() - begun)
     return {"recall": hit / planted, "precision": hit / max(hit + false, 1), "rate": rate}
 
@@ -101,8 +107,8 @@ def _languages() -> None:
         for language, text in articles.items():
             length = len(text) // parts
             for part in range(parts):
-                found = language_of("a.txt", text[part * length : (part + 1) * length])[:2]
-                counts["right" if found == language else "unknown" if found == "un" else "wrong"] += 1
+                language_guess = language_of("a.txt", text[part * length : (part + 1) * length])[:2]
+                counts["right" if language_guess == language else "unknown" if language_guess == "un" else "wrong"] += 1
         of = f"languages, {name} in each of {len(articles)}"
         _recall_and_precision(of, counts["right"], counts.total(), counts["wrong"], {})
 
@@ -116,15 +122,22 @@ def _near_duplicates(similarity: float) -> None:
     relation = pa.table(
         {
             "row": pa.array(range(len(rows)), pa.int64()),
-            "bands": pa.array([minhash.bands(each, similarity) for each in signatures], pa.list_(pa.uint64())),
-            "signature": pa.array([each.tobytes() for each in signatures], pa.binary(4 * minhash.PERMUTATIONS)),
+            "bands": pa.array(
+                [minhash.bands(signature, similarity) for signature in signatures], pa.list_(pa.uint64())
+            ),
+            "signature": pa.array(
+                [signature.tobytes() for signature in signatures], pa.binary(4 * minhash.PERMUTATIONS)
+            ),
         }
     )
     with duckdb.connect() as connection, tempfile.TemporaryDirectory() as folder:
         connection.register("features", relation)
         duplicates = near_duplicates.duplicates(connection, "features", similarity, Path(folder))
-        found = set(duplicates["row"].to_pylist())
-    hits = {side: sum(2 * at + 1 in found for at, pair in enumerate(pairs) if pair[0] == side) for side in (0.1, -0.1)}
+        duplicate_rows = set(duplicates["row"].to_pylist())
+    hits = {
+        side: sum(2 * at + 1 in duplicate_rows for at, pair in enumerate(pairs) if pair[0] == side)
+        for side in (0.1, -0.1)
+    }
     of = f"near-duplicates, similarity {similarity}, pairs 0.1 above and below"
     _recall_and_precision(of, hits[0.1], 400, hits[-0.1], {})
 
@@ -132,8 +145,8 @@ def _near_duplicates(similarity: float) -> None:
 def _similar(draw: random.Random, similarity: float, shingles: int = 400) -> tuple[str, str]:
     """Two texts whose sets of word 5-grams have this Jaccard similarity."""
     shared = round(2 * shingles * similarity / (1 + similarity))
-    both = draw.choices(WORDS, k=shared + minhash.SHINGLE - 1)
-    own, others = (draw.choices(WORDS, k=shingles - shared) for _ in range(2))
+    both = draw.choices(VOCABULARY, k=shared + minhash.SHINGLE - 1)
+    own, others = (draw.choices(VOCABULARY, k=shingles - shared) for _ in range(2))
     return " ".join(own + both), " ".join(both + others)
 
 
@@ -145,33 +158,33 @@ def _decontamination() -> None:
         for _ in range(200):
             item, written = plant(draw)
             items.append(" ".join(item))
-            texts.append(" ".join([*draw.choices(WORDS, k=80), *written, *draw.choices(WORDS, k=80)]))
-        clean = [" ".join(draw.choices(WORDS, k=170)) for _ in texts]
-        found = _found(items, [*texts, *clean])
-        hits, false = (len([row for row in found if begin <= row < begin + 200]) for begin in (0, 200))
+            texts.append(" ".join([*draw.choices(VOCABULARY, k=80), *written, *draw.choices(VOCABULARY, k=80)]))
+        clean = [" ".join(draw.choices(VOCABULARY, k=170)) for _ in texts]
+        rows = _contaminated_rows(items, [*texts, *clean])
+        hits, false = (len([row for row in rows if begin <= row < begin + 200]) for begin in (0, 200))
         _recall_and_precision(f"decontamination, {name}", hits, 200, false, {})
 
 
 def _plants() -> dict[str, Callable[[random.Random], tuple[list[str], list[str]]]]:
-    def whole(count: int) -> Callable[[random.Random], tuple[list[str], list[str]]]:
-        return lambda draw: (item := draw.choices(WORDS, k=count), item)
+    def unchanged(count: int) -> Callable[[random.Random], tuple[list[str], list[str]]]:
+        return lambda draw: (item := draw.choices(VOCABULARY, k=count), item)
 
     def changed(count: int) -> Callable[[random.Random], tuple[list[str], list[str]]]:
         def plant(draw: random.Random) -> tuple[list[str], list[str]]:
-            item, place = draw.choices(WORDS, k=count), draw.randrange(count)
-            return item, [*item[:place], "another", *item[place + 1 :]]
+            item, position = draw.choices(VOCABULARY, k=count), draw.randrange(count)
+            return item, [*item[:position], "another", *item[position + 1 :]]
 
         return plant
 
     def part(draw: random.Random) -> tuple[list[str], list[str]]:
-        item = draw.choices(WORDS, k=60)
+        item = draw.choices(VOCABULARY, k=60)
         return item, item[20:35]
 
-    question = random.Random(3).choices(WORDS, k=9)
+    question = random.Random(3).choices(VOCABULARY, k=9)
     return {
-        "items of 8 words": whole(8),
-        "items of 12 words": whole(12),
-        "items of 40 words": whole(40),
+        "items of 8 words": unchanged(8),
+        "items of 12 words": unchanged(12),
+        "items of 40 words": unchanged(40),
         "items of 12 words, one changed": changed(12),
         "items of 20 words, one changed": changed(20),
         "items of 50 words, one changed": changed(50),
@@ -180,11 +193,11 @@ def _plants() -> dict[str, Callable[[random.Random], tuple[list[str], list[str]]
     }
 
 
-def _found(items: list[str], texts: list[str]) -> set[int]:
+def _contaminated_rows(items: list[str], texts: list[str]) -> set[int]:
     """The rows of the texts that decontamination leaves out, as a dataset's build does it."""
     rule = DecontaminationSection()
     search = ItemSearch(items, rule.shortest)
-    whole = {row for row, text in enumerate(texts) if search.first_in(text) is not None}
+    rows = {row for row, text in enumerate(texts) if search.first_in(text) is not None}
     with duckdb.connect() as connection:
         for name, among in (("training", texts), ("held_out", items)):
             prints = pa.array([word_hashes.fingerprints(text) for text in among], pa.list_(pa.uint64()))
@@ -192,18 +205,20 @@ def _found(items: list[str], texts: list[str]) -> set[int]:
                 name, pa.table({"row": pa.array(range(len(among)), pa.int64()), "fingerprints": prints})
             )
         get = (texts.__getitem__, items.__getitem__)
-        return whole | {leak.row for leak in contaminated(connection, "training", "held_out", *get, rule)}
+        return rows | {leak.row for leak in contaminated(connection, "training", "held_out", *get, rule)}
 
 
-def _recall_and_precision(metric: str, hits: int, of: int, false: int, theirs: dict[str, float]) -> None:
-    for what, ours in (("recall", hits / of), ("precision", hits / max(hits + false, 1))):
-        peers = {"detect-secrets": theirs[what]} if theirs else {}
-        _print(f"{metric}: {what}", "share", "higher", ours, peers, 0.95)
+def _recall_and_precision(metric: str, hits: int, of: int, false: int, library_scores: dict[str, float]) -> None:
+    for what, value in (("recall", hits / of), ("precision", hits / max(hits + false, 1))):
+        peers = {"detect-secrets": library_scores[what]} if library_scores else {}
+        _print(f"{metric}: {what}", "share", "higher", value, peers, 0.95)
 
 
-def _print(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float | None = None) -> None:
+def _print(
+    metric: str, unit: str, better: str, value: float, peers: dict[str, float], aim: float | None = None
+) -> None:
     line: dict[str, Any] = {"benchmark": "quality", "metric": metric, "unit": unit, "better": better}
-    print(json.dumps({**line, "ours": ours, "peers": peers, "aim": aim}), flush=True)
+    print(json.dumps({**line, "ours": value, "peers": peers, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

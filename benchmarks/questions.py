@@ -10,7 +10,7 @@ as none. The questions are benchmarks/cases/questions.json. One JSON line for ea
 
 The same questions are put to MLflow alone, to Dagster alone and, with the interpreter of an environment that has
 `ray[default,train]`, to Ray's dashboard, over the same trainings, logged as an ordinary person logs them
-(`benchmarks.peers.logged`). There no way is laid down: all of a peer's pages are looked at (`benchmarks.peers.asked`).
+(`benchmarks.peers.logged`). There no way is laid down: all of a peer's pages are looked at (`benchmarks.peers.peer`).
 """
 
 import argparse
@@ -32,8 +32,8 @@ from typing import Any
 from playwright.sync_api import Error
 
 from benchmarks.peers import dagster_alone, logged, mlflow_alone, ray_alone
-from benchmarks.peers.asked import Peer, PeerAnswer
 from benchmarks.peers.logged import Logged
+from benchmarks.peers.peer import Peer, PeerAnswer
 from slipway.resources.home import Home
 from slipway.resources.mlflow.registry import TRAINING_TAG
 from slipway.resources.promotions import promotion
@@ -56,7 +56,7 @@ STEPS = 100_000
 
 
 @dataclass(frozen=True)
-class Place:
+class ServedHome:
     """A platform that is served, and what its pages are about."""
 
     url: str
@@ -70,7 +70,7 @@ class Place:
 class Answer:
     """How a question was answered."""
 
-    asked: str
+    question: str
     clicks: int
     seconds: float
     answered: bool
@@ -86,58 +86,77 @@ def main() -> None:
     options = parser.parse_args()
     program = browser.program()
     if program is None:
-        parser.error(browser.LACKING)
+        parser.error(browser.NO_BROWSER)
     os.environ[MARK] = str(os.getpid())
     with (
-        working(Home(options.home.absolute()), options.recipe) as place,
+        working(Home(options.home.absolute()), options.recipe) as platform,
         browser.opened(program, options.show) as window,
     ):
         questions = json.loads(QUESTIONS.read_text())
-        answers = [asked(window, place, question) for question in questions]
-        others = beside(window, place, questions, options.beside, options.ray)
-    for number, each in enumerate(answers):
+        answers = [answer_of(window, platform, question) for question in questions]
+        others = beside(window, platform, questions, options.beside, options.ray)
+    for number, answer in enumerate(answers):
         peers = {name: peer_answers[number].line for name, peer_answers in others.items()}
-        _print(f"asked: {each.asked}", each.seconds, "s", 5.0, clicks=each.clicks, answered=each.answered, peers=peers)
-    found = [each for each in answers if each.answered]
-    given = {name: [each for each in peer_answers if each.answered] for name, peer_answers in others.items()}
-    without = {name: len(questions) - len(peer_answers) for name, peer_answers in given.items()}
-    _print("questions without an answer", len(answers) - len(found), "", 0, peers=without)
-    most = {name: max((each.clicks for each in peer_answers), default=0) for name, peer_answers in given.items()}
-    _print("clicks to an answer, at most", max(each.clicks for each in found), "", 2, peers=most)
+        _print(
+            f"asked: {answer.question}",
+            answer.seconds,
+            "s",
+            5.0,
+            clicks=answer.clicks,
+            answered=answer.answered,
+            peers=peers,
+        )
+    successes = [answer for answer in answers if answer.answered]
+    peer_successes = {
+        name: [answer for answer in peer_answers if answer.answered] for name, peer_answers in others.items()
+    }
+    without = {name: len(questions) - len(peer_answers) for name, peer_answers in peer_successes.items()}
+    _print("questions without an answer", len(answers) - len(successes), "", 0, peers=without)
+    most = {
+        name: max((answer.clicks for answer in peer_answers), default=0)
+        for name, peer_answers in peer_successes.items()
+    }
+    _print("clicks to an answer, at most", max(answer.clicks for answer in successes), "", 2, peers=most)
     middle = {
-        name: statistics.median([each.seconds for each in peer_answers])
-        for name, peer_answers in given.items()
+        name: statistics.median([answer.seconds for answer in peer_answers])
+        for name, peer_answers in peer_successes.items()
         if peer_answers
     }
-    _print("seconds to an answer, median", statistics.median(each.seconds for each in found), "s", 5.0, peers=middle)
+    _print(
+        "seconds to an answer, median",
+        statistics.median(answer.seconds for answer in successes),
+        "s",
+        5.0,
+        peers=middle,
+    )
 
 
 def beside(
-    window: Window, place: Place, questions: Sequence[Mapping[str, Any]], names: Sequence[str], ray: Path | None
+    window: Window, platform: ServedHome, questions: Sequence[Mapping[str, Any]], names: Sequence[str], ray: Path | None
 ) -> dict[str, list[PeerAnswer]]:
     """By peer, how it answers each question; one peer runs at a time."""
     with tempfile.TemporaryDirectory(prefix="slipway-q-") as folder:
         root = Path(folder)
         starts: dict[str, Callable[[], contextlib.AbstractContextManager[Peer]]] = {
-            "mlflow": lambda: mlflow_alone.served(root / "m", place.logged()),
-            "dagster": lambda: dagster_alone.training(root / "d", place.logged()),
+            "mlflow": lambda: mlflow_alone.served(root / "m", platform.logged()),
+            "dagster": lambda: dagster_alone.training(root / "d", platform.logged()),
         }
         chosen = [starts[name] for name in names]
         if ray is not None:
-            chosen.append(lambda: ray_alone.served(root / "r", place.logged(), ray.absolute()))
-        found = {}
+            chosen.append(lambda: ray_alone.served(root / "r", platform.logged(), ray.absolute()))
+        answers = {}
         for start in chosen:
             try:
                 with start() as peer:
                     peer.look(window)
-                    found[peer.name] = [peer.asked(window, question) for question in questions]
+                    answers[peer.name] = [peer.answer(window, question) for question in questions]
             except (AssertionError, Error, OSError, subprocess.SubprocessError) as error:
                 print(f"a peer is left out: {error}", file=sys.stderr)
-    return found
+    return answers
 
 
 @contextlib.contextmanager
-def working(home: Home, recipe: str) -> Iterator[Place]:
+def working(home: Home, recipe: str) -> Iterator[ServedHome]:
     """The home with its pages, and a training in it that runs and has lost a rank."""
     port = free_port()
     environ = {**os.environ, "SLIPWAY_HOME": str(home.root), "SLIPWAY_PORT": str(port), "PYTHONPATH": str(Path.cwd())}
@@ -148,7 +167,7 @@ def working(home: Home, recipe: str) -> Iterator[Place]:
             lambda: b"Slipway is at" in (home.root / "dev.log").read_bytes(), "the instance answers", PATIENCE_SECONDS
         )
         store = _started(home, recipe, environ)
-        yield Place(f"http://127.0.0.1:{port}/slipway", _links(home, store), lambda: _logged(home, store))
+        yield ServedHome(f"http://127.0.0.1:{port}/slipway", _links(home, store), lambda: _logged(home, store))
         store.want("stop", "benchmark", "all is asked")
         until(lambda: store.exit() is not None, "the training has stopped", PATIENCE_SECONDS)
     finally:
@@ -173,8 +192,8 @@ def _started(home: Home, recipe: str, environ: Mapping[str, str]) -> TrainingSto
         f"asked {time.time():.0f}",
         "--json",
     ]
-    made = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=True)
-    store = Trainings(home.durable / "trainings").store(json.loads(made.stdout)["training"])
+    process = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=True)
+    store = Trainings(home.durable / "trainings").store(json.loads(process.stdout)["training"])
     until(lambda: store.commits(), "a checkpoint is committed", PATIENCE_SECONDS)
     os.kill(Marked({MARK: os.environ[MARK]}).running("slipway.trainer")[0], signal.SIGKILL)
     until(lambda: _is_over(store), "it has gone on after the fault", PATIENCE_SECONDS)
@@ -182,43 +201,43 @@ def _started(home: Home, recipe: str, environ: Mapping[str, str]) -> TrainingSto
 
 
 def _is_over(store: TrainingStore) -> bool:
-    found = incident_reports.of(store, store.read())
-    return bool(found) and all(each.state == incident_reports.OVER for each in found)
+    reports = incident_reports.of(store, store.read())
+    return bool(reports) and all(report.state == incident_reports.OVER for report in reports)
 
 
 def _links(home: Home, running: TrainingStore) -> dict[str, str]:
     """The links of the index that lead to what the questions are about."""
     [model] = promotion.models(home.durable)
-    held = promotion.champion(home.durable, model)
-    assert held is not None, f"{home.root}: found no champion, expected what `slipway demo` leaves"
+    champion_version = promotion.champion(home.durable, model)
+    assert champion_version is not None, f"{home.root}: found no champion, expected what `slipway demo` leaves"
     [sweep], [dataset] = (listing.names_if_there(home.durable / what) for what in ("sweeps", "datasets"))
-    found = {
+    paths = {
         "training": f"trainings/{running.id}",
-        "champion": f"trainings/{held.tags[TRAINING_TAG]}",
+        "champion": f"trainings/{champion_version.tags[TRAINING_TAG]}",
         "sweep": f"sweeps/{sweep}",
         "dataset": f"datasets/{dataset}",
     }
-    return {word: f'a[href="/slipway/{path}"]' for word, path in found.items()}
+    return {word: f'a[href="/slipway/{path}"]' for word, path in paths.items()}
 
 
 def _logged(home: Home, running: TrainingStore) -> Logged:
     """What a peer gets of it."""
     [model] = promotion.models(home.durable)
-    held = promotion.champion(home.durable, model)
-    assert held is not None
-    champion = Trainings(home.durable / "trainings").store(held.tags[TRAINING_TAG])
+    champion_version = promotion.champion(home.durable, model)
+    assert champion_version is not None
+    champion = Trainings(home.durable / "trainings").store(champion_version.tags[TRAINING_TAG])
     [report, *_] = incident_reports.of(running, running.read())
     return logged.of(home, running, champion, model, report.cause.splitlines()[0])
 
 
-def asked(window: Window, place: Place, question: Mapping[str, Any]) -> Answer:
+def answer_of(window: Window, platform: ServedHome, question: Mapping[str, Any]) -> Answer:
     """Walk from the index to the answer of one question."""
     clicks = question.get("clicks", [])
     begun = time.perf_counter()
     try:
-        window.open(place.url)
-        for each in clicks:
-            window.page.locator(place.links.get(each, each)).first.click(timeout=ANSWER_SECONDS * 1000)
+        window.open(platform.url)
+        for click in clicks:
+            window.page.locator(platform.links.get(click, click)).first.click(timeout=ANSWER_SECONDS * 1000)
         _until_answered(window, question)
         answered = True
     except (Error, AssertionError):
@@ -232,12 +251,12 @@ def _until_answered(window: Window, question: Mapping[str, Any]) -> None:
     if "seen" in question:
         window.page.locator(question["seen"]).first.wait_for(timeout=ANSWER_SECONDS * 1000)
         return
-    shown = window.page.locator(question.get("in", "body")).first
-    until(lambda: re.search(question["shows"], shown.inner_text()) is not None, question["asked"], ANSWER_SECONDS)
+    element = window.page.locator(question.get("in", "body")).first
+    until(lambda: re.search(question["shows"], element.inner_text()) is not None, question["asked"], ANSWER_SECONDS)
 
 
-def _print(metric: str, ours: float, unit: str, aim: float, **more: Any) -> None:
-    line = {"benchmark": "questions", "metric": metric, "unit": unit, "ours": ours, "aim": aim, "better": "lower"}
+def _print(metric: str, value: float, unit: str, aim: float, **more: Any) -> None:
+    line = {"benchmark": "questions", "metric": metric, "unit": unit, "ours": value, "aim": aim, "better": "lower"}
     print(json.dumps({**line, **more}), flush=True)
 
 

@@ -67,7 +67,7 @@ TUNED_MEETING = ("--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_ali
 CODE = Path(__file__).parents[1]
 
 Parts = dict[str, float]
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 def main() -> None:
@@ -75,20 +75,20 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--ray", metavar="PYTHON", help="the interpreter of an environment with Ray and PyTorch")
-    given = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its jobs end with it
     with tempfile.TemporaryDirectory() as name:
-        for case in given.cases.split(","):
+        for case in options.cases.split(","):
             folder = Path(name) / case.replace(" ", "-")
-            ours = _median([_ours(folder / str(number), case) for number in range(given.kills)])
-            peers = _peers(folder, case, given.ray)
-            _print(f"{case} killed, to the next step", sum(ours[part] for part in PARTS), peers, CASES[case])
+            parts_of_ours = _median([_our_recovery(folder / str(number), case) for number in range(options.kills)])
+            peers = _peers(folder, case, options.ray)
+            _print(f"{case} killed, to the next step", sum(parts_of_ours[part] for part in PARTS), peers, CASES[case])
             for part, name in PARTS.items():
-                _print(f"{case} killed: {name}", ours[part], {}, None)
-            _print(f"{case} killed: {LOST}", ours[LOST], {}, 0.0 if case == "rank" else None, "steps")
+                _print(f"{case} killed: {name}", parts_of_ours[part], {}, None)
+            _print(f"{case} killed: {LOST}", parts_of_ours[LOST], {}, 0.0 if case == "rank" else None, "steps")
 
 
-def _ours(folder: Path, case: str) -> Parts:
+def _our_recovery(folder: Path, case: str) -> Parts:
     """Train by the embedded launcher, kill, and wait for a step; seconds of each part, and the steps lost."""
     folder.mkdir(parents=True)
     settings = steps.settings(folder, SMALL, BATCH, Layout(), "fp32")
@@ -126,25 +126,27 @@ def _kill(case: str, job: Job, fleet: EmbeddedFleet) -> float:
 
 def _moments(store: Path, begun: float) -> Parts | None:
     """When each part was over, None before the last one was."""
-    events = [each for each in ledger.read(store) if each["event"] in PARTS and each["t"] > begun]
-    found = {each["event"]: float(each["t"]) for each in events}
-    return found if "stepped" in found else None
+    events = [event for event in ledger.read(store) if event["event"] in PARTS and event["t"] > begun]
+    moments = {event["event"]: float(event["t"]) for event in events}
+    return moments if "stepped" in moments else None
 
 
 def _parts(begun: float, moments: Parts) -> Parts:
-    found, before = {}, begun
+    seconds, before = {}, begun
     for part in PARTS:
         at = max(before, moments.get(part, before))
-        found[part], before = at - before, at
-    return found
+        seconds[part], before = at - before, at
+    return seconds
 
 
 def _lost(store: Path, begun: float) -> Parts:
     """How many steps were done again."""
-    events = [each for each in ledger.read(store) if each["event"] in ("step", "restored")]
-    done = max((each["step"] for each in events if each["event"] == "step" and each["t"] <= begun), default=0)
-    held = max((each["step"] for each in events if each["event"] == "restored" and each["t"] > begun), default=0)
-    return {LOST: max(0, done - held)}
+    events = [event for event in ledger.read(store) if event["event"] in ("step", "restored")]
+    done = max((event["step"] for event in events if event["event"] == "step" and event["t"] <= begun), default=0)
+    restored_step = max(
+        (event["step"] for event in events if event["event"] == "restored" and event["t"] > begun), default=0
+    )
+    return {LOST: max(0, done - restored_step)}
 
 
 def _peers(folder: Path, case: str, ray: str | None) -> dict[str, float | None]:
@@ -196,14 +198,14 @@ def _torchrun(folder: Path, nodes: int, options: Sequence[str]) -> float:
 
 
 def _agent(folder: Path, nodes: int, options: Sequence[str], port: int) -> "subprocess.Popen[bytes]":
-    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=peer"]
+    rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=peer"]
     shape = [f"--nnodes=1:{nodes}" if nodes > 1 else "--nnodes=1", f"--nproc-per-node={2 // nodes}"]
     environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CODE)}
     script = str(CODE / "benchmarks" / "peers" / "restart.py")
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", "--max-restarts=9"),
-            *(*meeting, *shape, *options, script, str(folder), *_sizes()),
+            *(*rendezvous, *shape, *options, script, str(folder), *_sizes()),
         ],
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
@@ -222,12 +224,12 @@ def _steps(folder: Path, since: float) -> list[float]:
     path = folder / "marks.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     marks = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [float(each["t"]) for each in marks if each["mark"] == "step" and each["t"] > since]
+    return [float(mark["t"]) for mark in marks if mark["mark"] == "step" and mark["t"] > since]
 
 
-def _until(found: Callable[[], Found | None], what: str) -> Found:
+def _until(probe: Callable[[], Value | None], what: str) -> Value:
     deadline = time.monotonic() + PATIENCE
-    while not (value := found()):
+    while not (value := probe()):
         assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s in vain for {what}"
         time.sleep(0.05)
     return value
@@ -239,13 +241,13 @@ def _arguments(pid: int) -> list[str]:
     return []
 
 
-def _median(found: Sequence[Parts]) -> Parts:
-    return {part: statistics.median(each[part] for each in found) for part in (*PARTS, LOST)}
+def _median(recoveries: Sequence[Parts]) -> Parts:
+    return {part: statistics.median(recovery[part] for recovery in recoveries) for part in (*PARTS, LOST)}
 
 
-def _print(metric: str, ours: float, peers: dict[str, float | None], aim: float | None, unit: str = "s") -> None:
+def _print(metric: str, value: float, peers: dict[str, float | None], aim: float | None, unit: str = "s") -> None:
     line = {"benchmark": "restart", "metric": metric, "unit": unit, "better": "lower"}
-    print(json.dumps({**line, "ours": round(ours, 3), "peers": peers, "aim": aim}), flush=True)
+    print(json.dumps({**line, "ours": round(value, 3), "peers": peers, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ class RunningCompute(EmbeddedCompute):
 
 
 @dataclass(frozen=True)
-class Place:
+class Load:
     """What there is."""
 
     name: str
@@ -114,21 +114,21 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=SENSORS, default=SENSORS, help="sensors to measure")
     parser.add_argument("--rounds", type=int, default=3, help="ticks with nothing new (default: 3)")
     options = parser.parse_args()
-    places = [Place(f"{count} open", open=count) for count in options.trainings]
-    places += [Place(f"{options.closed} closed", closed=options.closed)] if options.closed else []
-    places += [Place(f"{options.checkpoints} checkpoints", 1, 0, options.checkpoints)] if options.checkpoints else []
-    places += [Place(f"{options.nodes} nodes", nodes=options.nodes)] if options.nodes else []
-    for place in places:
+    loads = [Load(f"{count} open", open=count) for count in options.trainings]
+    loads += [Load(f"{options.closed} closed", closed=options.closed)] if options.closed else []
+    loads += [Load(f"{options.checkpoints} checkpoints", 1, 0, options.checkpoints)] if options.checkpoints else []
+    loads += [Load(f"{options.nodes} nodes", nodes=options.nodes)] if options.nodes else []
+    for load in loads:
         with tempfile.TemporaryDirectory(prefix="slipway-sensors-") as folder:
-            measure(place, Path(folder), options.only, options.rounds)
+            measure(load, Path(folder), options.only, options.rounds)
 
 
-def measure(place: Place, root: Path, sensors: tuple[str, ...], rounds: int) -> None:
+def measure(load: Load, root: Path, sensors: tuple[str, ...], rounds: int) -> None:
     """Print the cost of each sensor's tick in one place."""
     (root / "dagster").mkdir()
     with dg.instance_for_test(temp_dir=str(root / "dagster")) as instance:
         with unsynced():
-            platform = furnished(place, root, instance)
+            platform = furnished(load, root, instance)
         for sensor in sensors:
             for _ in range(3):
                 platform.apply(sensor)
@@ -136,9 +136,9 @@ def measure(place: Place, root: Path, sensors: tuple[str, ...], rounds: int) -> 
         for sensor in sensors:
             platform.apply(sensor)
         quiet = {sensor: min(cost(platform, sensor) for _ in range(rounds)) for sensor in sensors}
-        something_new(place, platform)
+        something_new(load, platform)
         for sensor in sensors:
-            show(place, sensor, quiet[sensor], cost(platform, sensor))
+            show(load, sensor, quiet[sensor], cost(platform, sensor))
 
 
 def cost(platform: Platform, sensor: str) -> tuple[float, float]:
@@ -148,9 +148,9 @@ def cost(platform: Platform, sensor: str) -> tuple[float, float]:
     return time.perf_counter() - begun, (time.process_time() - cpu) * 1000
 
 
-def show(place: Place, sensor: str, quiet: tuple[float, float], new: tuple[float, float]) -> None:
+def show(load: Load, sensor: str, quiet: tuple[float, float], new: tuple[float, float]) -> None:
     for news, (seconds, cpu) in (("nothing", quiet), ("one thing", new)):
-        line = {"benchmark": "sensors", "metric": sensor, "place": place.name, "new": news, "unit": "s"}
+        line = {"benchmark": "sensors", "metric": sensor, "place": load.name, "new": news, "unit": "s"}
         figures = {"ours": round(seconds, 4), "cpu_ms": round(cpu, 1), "aim": AIM_SECONDS, "better": "lower"}
         print(json.dumps({**line, **figures}), flush=True)
 
@@ -165,12 +165,12 @@ def unsynced() -> Iterator[None]:
         os.fsync = sync
 
 
-def furnished(place: Place, root: Path, instance: dg.DagsterInstance) -> Platform:
+def furnished(load: Load, root: Path, instance: dg.DagsterInstance) -> Platform:
     """A home with all that there is in a place, shown already."""
     make_corpus(root / "corpus")
     write_recipes(root / "recipes")
     platform = Platform(root, instance)
-    names = [f"node-{number}" for number in range(place.nodes)]
+    names = [f"node-{number}" for number in range(load.nodes)]
     plain = platform.compute
     platform.resources["compute"] = RunningCompute(jobs=plain.jobs, nodes=plain.nodes, names=[], count=len(names))
     dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
@@ -182,16 +182,16 @@ def furnished(place: Place, root: Path, instance: dg.DagsterInstance) -> Platfor
     for node in names:
         key, tags = keys.key("texts", "staged_shards"), {"dagster/data_version": snapshot}
         instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=node, tags=tags))
-    for number in range(place.open):
-        is_open(platform, f"open {number}", place.checkpoints or 3)
-    for number in range(place.closed):
+    for number in range(load.open):
+        is_open(platform, f"open {number}", load.checkpoints or 3)
+    for number in range(load.closed):
         is_closed(platform, f"closed {number}")
     return platform
 
 
 def is_open(platform: Platform, cause: str, checkpoints: int) -> None:
     """A training that runs, with checkpoints of which half are pruned and the others shown and evaluated."""
-    store = platform.wanted(cause)
+    store = platform.start_training(cause)
     assert store.claim(1, ("node-0",), "first start", BY)
     store.mark_submitted(1)
     token = fence.Token(1)
@@ -228,8 +228,8 @@ def is_closed(platform: Platform, cause: str) -> None:
     assert store.claim(1, ("node-0",), "first start", BY)
     committed(store, 1)
     store.record_exit(1, "succeeded", "all steps done", BY)
-    shown = dg.AssetMaterialization(keys.key(TINY, "training"), partition=store.id)
-    platform.instance.report_runless_asset_event(shown)
+    event = dg.AssetMaterialization(keys.key(TINY, "training"), partition=store.id)
+    platform.instance.report_runless_asset_event(event)
 
 
 def committed(store: TrainingStore, step: int) -> None:
@@ -241,11 +241,11 @@ def _commit(store: TrainingStore, step: int) -> fence.Commit:
     return fence.Commit(step, fence.Token(1), f"checkpoints/{store.id}/{step}", f"{step:064d}", {}, time.time())
 
 
-def something_new(place: Place, platform: Platform) -> None:
+def something_new(load: Load, platform: Platform) -> None:
     """One training is wanted, one more checkpoint is committed, and one node is staged with something else."""
     for id in platform.trainings.pending(WorkQueue.CHECKPOINTS)[:1]:
         committed(platform.trainings.store(id), 1_000_000)
-    platform.wanted("something new")
+    platform.start_training("something new")
     tags = {"dagster/data_version": "something else"}
     event = dg.AssetMaterialization(keys.key("texts", "staged_shards"), partition="node-1", tags=tags)
     platform.instance.report_runless_asset_event(event)

@@ -46,9 +46,9 @@ def main() -> None:
     sequence, documents = _in_turn(_steps(), rounds)
     _print("forward and backward inside documents, beside attention over the sequence", "times", "lower",
            documents / sequence, {}, 1.1)  # fmt: skip
-    whole, shared = (_planned(context) for context in (1, 8))
+    alone, shared = (_planned(context) for context in (1, 8))
     _print("planned bytes of a rank that shares its sequence with 7 others", "GiB", "lower", shared,
-           {"without": whole}, whole / 4)  # fmt: skip
+           {"without": alone}, alone / 4)  # fmt: skip
 
 
 def _in_turn(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
@@ -110,12 +110,12 @@ def _planned(context: int) -> float:
         nodes=1,
         ranks_per_node=8,
     )
-    return max(each.peak for each in stages.measure(question)) / 2**30
+    return max(stage.peak for stage in stages.measure(question)) / 2**30
 
 
-def _print(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float) -> None:
+def _print(metric: str, unit: str, better: str, value: float, peers: dict[str, float], aim: float) -> None:
     rounded = {name: round(value, 3) for name, value in peers.items()}
-    line = {"metric": metric, "unit": unit, "better": better, "ours": round(ours, 3), "peers": rounded}
+    line = {"metric": metric, "unit": unit, "better": better, "ours": round(value, 3), "peers": rounded}
     print(json.dumps({"benchmark": "sequences", **line, "aim": round(aim, 3)}), flush=True)
 
 

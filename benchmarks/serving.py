@@ -70,8 +70,8 @@ def lines(options: argparse.Namespace, durable: Path) -> Iterator[dict[str, obje
         return
     if not options.lost:
         version = exported(durable, 1, shape=SHAPE, length=LENGTH)
-        found = speeds(durable, version, options.clients, options.tokens, options.rounds, options.llama)
-        yield from _speed_lines(found)
+        results = speeds(durable, version, options.clients, options.tokens, options.rounds, options.llama)
+        yield from _speed_lines(results)
     yield from lost(durable)
 
 
@@ -83,20 +83,20 @@ def speeds(durable: Path, version: ServedVersion, clients: list[int], tokens: in
     """Each server in turn, so that what else the machine does meets all of them."""
     folder = durable / version.folder
     with contextlib.ExitStack() as running:
-        ours = running.enter_context(front(durable, threads=THREADS))
-        assert ours.outcome(ours.wish(version)) == "all"
-        urls = {"ours": ours.url}
+        server = running.enter_context(front(durable, threads=THREADS))
+        assert server.outcome(server.wish(version)) == "all"
+        urls = {"ours": server.url}
         urls["transformers"] = running.enter_context(peer(_transformers(folder, version.manifest)))[1]
         if llama:
             urls["llama.cpp"] = running.enter_context(peer(_llama(llama, folder, THREADS)))[1]
         for url in urls.values():
             asyncio.run(ask(url, 1, 8))
-        found: Speeds = {name: {} for name in urls}
+        results: Speeds = {name: {} for name in urls}
         for _ in range(rounds):
             for number in clients:
-                for name, measured in found.items():
+                for name, measured in results.items():
                     measured.setdefault(number, []).append(asyncio.run(ask(urls[name], number, tokens)))
-    return found
+    return results
 
 
 @contextlib.contextmanager
@@ -116,18 +116,18 @@ async def ask(url: str, clients: int, tokens: int) -> Measured:
     firsts: list[float] = []
 
     async def one(session: aiohttp.ClientSession, client: int) -> int:
-        given = {"model": MODEL, "prompt": f"{PROMPT} # {client}", "max_tokens": tokens, "temperature": 0}
-        given |= {"stream": True, "stream_options": {"include_usage": True}}
+        body = {"model": MODEL, "prompt": f"{PROMPT} # {client}", "max_tokens": tokens, "temperature": 0}
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
         began, used, begun = time.perf_counter(), 0, False
-        async with session.post(f"{url}/v1/completions", json=given) as response:
+        async with session.post(f"{url}/v1/completions", json=body) as response:
             assert response.status == 200, await response.text()
             async for line in response.content:
                 if line.startswith(b"data: {"):
-                    said = json.loads(line[6:])
-                    if said["choices"] and not begun:
+                    chunk = json.loads(line[6:])
+                    if chunk["choices"] and not begun:
                         begun = True
                         firsts.append(time.perf_counter() - began)
-                    used = (said.get("usage") or {}).get("completion_tokens", used)
+                    used = (chunk.get("usage") or {}).get("completion_tokens", used)
         return used
 
     timeout = aiohttp.ClientTimeout(total=900)
@@ -153,21 +153,21 @@ def processor_seconds(clients: list[int], tokens: int, llama: str) -> Iterator[d
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / exported(Path(folder), 1, shape=SHAPE, length=LENGTH).folder
-        theirs = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+        reference = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
         read = weights.read(model, torch.float32, torch.device("cpu"))
     prompt, engine = list(PROMPT.encode()), InferenceDecoder(read, Cache.of(read, 16, LENGTH))
 
     def generate(new: int) -> float:
-        given, began = torch.tensor([prompt]), time.process_time()
+        input_ids, began = torch.tensor([prompt]), time.process_time()
         settings = {"max_new_tokens": new, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-        theirs.generate(given, attention_mask=torch.ones_like(given), **settings)
+        reference.generate(input_ids, attention_mask=torch.ones_like(input_ids), **settings)
         return time.process_time() - began
 
     def answer(number: int, new: int) -> float:
         sequences, over = [Sequence(prompt, new, Sampling(0.0)) for _ in range(number)], threading.Event()
-        runs = AnswerEngine(engine, lambda _: over.set() if all(each.finish for each in sequences) else None)
-        for each in sequences:
-            runs.submit(each)
+        runs = AnswerEngine(engine, lambda _: over.set() if all(sequence.finish for sequence in sequences) else None)
+        for sequence in sequences:
+            runs.submit(sequence)
         began = time.process_time()
         runs.start()
         over.wait()
@@ -188,9 +188,9 @@ def processor_seconds(clients: list[int], tokens: int, llama: str) -> Iterator[d
             if llama:
                 before, used = _processor_of(pid), asyncio.run(ask(url, number, tokens)).tokens
                 peers["llama.cpp"] = (_processor_of(pid) - before) / used
-            ours = answer(number, tokens) / (number * tokens)
+            value = answer(number, tokens) / (number * tokens)
             metric = f"processor a token, {number} clients, engine alone"
-            yield _line(metric, "s", round(ours, 6), _rounded(peers), round(theirs_alone / 2, 6), "lower")
+            yield _line(metric, "s", round(value, 6), _rounded(peers), round(theirs_alone / 2, 6), "lower")
 
 
 def lost(durable: Path) -> Iterator[dict[str, object]]:
@@ -221,21 +221,23 @@ def _processor_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _speed_lines(found: Speeds) -> Iterator[dict[str, object]]:
-    for number, ours in found["ours"].items():
-        peers = {name: each[number] for name, each in found.items() if name != "ours"}
-        theirs = {name: _best(each).tokens_per_second for name, each in peers.items()}
-        aim = 2 * theirs["transformers"]
-        speed = _best(ours).tokens_per_second
-        yield _line(f"tokens, {number} clients", "tokens/s", round(speed, 1), _rounded(theirs), round(aim, 1), "higher")
-        firsts = {name: min(one.first_seconds for one in each) for name, each in peers.items()}
-        first = min(one.first_seconds for one in ours)
+def _speed_lines(results: Speeds) -> Iterator[dict[str, object]]:
+    for number, rounds in results["ours"].items():
+        peers = {name: by_clients[number] for name, by_clients in results.items() if name != "ours"}
+        peer_speeds = {name: _best(rounds_of_peer).tokens_per_second for name, rounds_of_peer in peers.items()}
+        aim = 2 * peer_speeds["transformers"]
+        speed = _best(rounds).tokens_per_second
+        yield _line(
+            f"tokens, {number} clients", "tokens/s", round(speed, 1), _rounded(peer_speeds), round(aim, 1), "higher"
+        )
+        firsts = {name: min(one.first_seconds for one in rounds_of_peer) for name, rounds_of_peer in peers.items()}
+        first = min(one.first_seconds for one in rounds)
         yield _line(f"first token, {number} clients", "s", round(first, 4), _rounded(firsts), None, "lower")
 
 
 def _best(measured: list[Measured]) -> Measured:
     """The round that other work disturbed least."""
-    return max(measured, key=lambda each: each.tokens_per_second)
+    return max(measured, key=lambda round_result: round_result.tokens_per_second)
 
 
 def _rounded(values: dict[str, float]) -> dict[str, float]:
@@ -243,9 +245,9 @@ def _rounded(values: dict[str, float]) -> dict[str, float]:
 
 
 def _line(
-    metric: str, unit: str, ours: float, peers: dict[str, float], aim: float | None, better: str
+    metric: str, unit: str, value: float, peers: dict[str, float], aim: float | None, better: str
 ) -> dict[str, object]:
-    return {"metric": metric, "unit": unit, "better": better, "ours": ours, "peers": peers, "aim": aim}
+    return {"metric": metric, "unit": unit, "better": better, "ours": value, "peers": peers, "aim": aim}
 
 
 if __name__ == "__main__":

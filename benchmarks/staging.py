@@ -75,24 +75,24 @@ def _copies(folder: Path, megabytes: int, rounds: int) -> None:
                 _prepare(durable / "shards", target, cold)
                 seconds[name].append(_seconds(functools.partial(contestants[name], target)))
         rates = {name: size / statistics.median(times) / 1e9 for name, times in seconds.items()}
-        ours = rates.pop("slipway")
+        value = rates.pop("slipway")
         aim = max(0.9 * rates["cp -r"], 2 * rates.get("rsync -a + b3sum", 0.0))
         files = f"{size / 1e9:.1f} GB in {len(snapshot.shards())} shards, {'cold' if cold else 'warm'} page cache"
-        _print(f"verified staging, {files}", "GB/s", "higher", ours, rates, aim)
+        _print(f"verified staging, {files}", "GB/s", "higher", value, rates, aim)
 
 
 def _contestants(sha256: str, folder: Path) -> dict[str, Callable[[Path], object]]:
     """Each brings the shards of `folder`/durable to a target that is not there."""
     durable, source = folder / "durable", str(folder / "durable" / "shards")
-    found: dict[str, Callable[[Path], object]] = {
+    contestants: dict[str, Callable[[Path], object]] = {
         "slipway": lambda target: stage(sha256, durable, target),
         "cp -r": lambda target: _run("cp", "-r", source, str(target)),
     }
     if _installed("rsync") and _installed("b3sum"):
-        found["rsync -a + b3sum"] = lambda target: _rsync_and_check(source, target, folder / "sums")
+        contestants["rsync -a + b3sum"] = lambda target: _rsync_and_check(source, target, folder / "sums")
     if _installed("rclone"):
-        found["rclone copy --checksum"] = lambda target: _run("rclone", "copy", "--checksum", source, str(target))
-    return found
+        contestants["rclone copy --checksum"] = lambda target: _run("rclone", "copy", "--checksum", source, str(target))
+    return contestants
 
 
 def _rsync_and_check(source: str, target: Path, sums: Path) -> None:
@@ -107,7 +107,7 @@ def _second_staging(folder: Path) -> None:
     sizes = [64_000] * MANY
     old = _snapshot(durable, draw, sizes)
     stage(old.sha256, durable, nvme)
-    ours = statistics.median(_seconds(lambda: stage(old.sha256, durable, nvme)) for _ in range(20))
+    value = statistics.median(_seconds(lambda: stage(old.sha256, durable, nvme)) for _ in range(20))
     peers = {}
     for name in ("rsync -a", "rclone copy --checksum"):
         command = (*name.split(), f"{durable}/", str(folder / "peer"))
@@ -115,7 +115,7 @@ def _second_staging(folder: Path) -> None:
             _run(*command)
             peers[name] = 1000 * statistics.median(_seconds(functools.partial(_run, *command)) for _ in range(3))
             shutil.rmtree(folder / "peer")
-    _print(f"second staging of {MANY} shards", "ms", "lower", 1000 * ours, peers, 20)
+    _print(f"second staging of {MANY} shards", "ms", "lower", 1000 * value, peers, 20)
     changed = _snapshot(durable, draw, sizes[: MANY // 100]).splits["train"].shards
     train = (*changed, *old.splits["train"].shards[len(changed) :])
     new = dataclasses.replace(old, splits={"train": dataclasses.replace(old.splits["train"], shards=train)})
@@ -137,21 +137,21 @@ def _window(folder: Path, rounds: int) -> None:
         durable,
         tuple(shards.write_shard(durable, [draw.integers(0, 65536, tokens, np.uint16)], "uint16") for _ in range(64)),
     )
-    waits: dict[str, list[float]] = {"window": [], "whole": []}
+    seconds: dict[str, list[float]] = {"window": [], "whole": []}
     for number in range(rounds):
-        whole, part = folder / f"whole-{number}", folder / f"window-{number}"
-        stage(snapshot.sha256, durable, whole)
-        course = _course(Sequences(whole, snapshot, "train", 2047))
-        waits["whole"].append(_wait(course, Sequences(whole, snapshot, "train", 2047), None))
+        whole_copy, part = folder / f"whole-{number}", folder / f"window-{number}"
+        stage(snapshot.sha256, durable, whole_copy)
+        course = _course(Sequences(whole_copy, snapshot, "train", 2047))
+        seconds["whole"].append(_wait(course, Sequences(whole_copy, snapshot, "train", 2047), None))
         window = ShardWindow(course, (), 8 * WINDOW_SHARD, Sources("node", {}, {}, [Folder(durable)]), part)
         window.hold(leases.hold(part, snapshot.sha256))
         window.start(0)
-        waits["window"].append(_wait(course, Sequences(part, snapshot, "train", 2047, window.bring), window))
+        seconds["window"].append(_wait(course, Sequences(part, snapshot, "train", 2047, window.bring), window))
         window.release()
-        shutil.rmtree(whole)
-    ours, whole_wait = (1000 * statistics.median(waits[name]) for name in ("window", "whole"))
+        shutil.rmtree(whole_copy)
+    value, whole_wait = (1000 * statistics.median(seconds[name]) for name in ("window", "whole"))
     metric = "a step's wait for data, window of 1/8 of 537 MB"
-    _print(metric, "ms", "lower", ours, {"staged whole": whole_wait}, whole_wait + 1)
+    _print(metric, "ms", "lower", value, {"staged whole": whole_wait}, whole_wait + 1)
 
 
 def _course(samples: Sequences) -> DataCourse:
@@ -241,9 +241,9 @@ def _installed(program: str) -> bool:
     return False
 
 
-def _print(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float) -> None:
+def _print(metric: str, unit: str, better: str, value: float, peers: dict[str, float], aim: float) -> None:
     line = {"benchmark": "staging", "metric": metric, "unit": unit, "better": better}
-    print(json.dumps({**line, "ours": ours, "peers": peers, "aim": aim}), flush=True)
+    print(json.dumps({**line, "ours": value, "peers": peers, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

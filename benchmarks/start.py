@@ -58,13 +58,13 @@ def measure(name: str, layers: int, folder: Path) -> None:
         for action in ("draw", "restore"):
             torchrun(ranks, "benchmarks.peers.start", action, folder, *sizes)
             peer[action] = json.loads((folder / f"peer-{action}.json").read_text())
-    for action, said in ACTIONS.items():
-        found = json.loads((folder / f"{action}.json").read_text())
-        aim = {"peak": found["share"] + 1.1 * found["largest"]}
+    for action, noun in ACTIONS.items():
+        figures = json.loads((folder / f"{action}.json").read_text())
+        aim = {"peak": figures["share"] + 1.1 * figures["largest"]}
         for metric, unit in (("peak", "B"), ("seconds", "s")):
             peers = {"meta, then each shard": peer[action][metric]} if action in peer else {}
-            line = {"benchmark": "start", "metric": f"{metric} of a {said}, {name}", "unit": unit, "better": "lower"}
-            print(json.dumps({**line, "ours": found[metric], "peers": peers, "aim": aim.get(metric)}), flush=True)
+            line = {"benchmark": "start", "metric": f"{metric} of a {noun}, {name}", "unit": unit, "better": "lower"}
+            print(json.dumps({**line, "ours": figures[metric], "peers": peers, "aim": aim.get(metric)}), flush=True)
 
 
 def configuration(folder: Path, model: Mapping[str, Any], layout: Mapping[str, Any]) -> Path:

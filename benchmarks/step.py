@@ -49,13 +49,13 @@ def measure(size: str, rounds: int) -> None:
     shape, batch = SIZES[size]
     with tempfile.TemporaryDirectory() as folder:
         chosen = stepping.settings(Path(folder), shape, batch, Layout(), "fp32")
-        steps = {"ours": stepping.ours(chosen, device), "bare loop": stepping.bare(chosen, device)}
+        steps = {"ours": stepping.our_step(chosen, device), "bare loop": stepping.bare(chosen, device)}
         steps |= {"Lightning Fabric": stepping.fabric(chosen, device)} if stepping.has_fabric() else {}
         seconds = stepping.in_turn(steps, device, 3, rounds)
-    peers = {name: statistics.median(each) for name, each in seconds.items()}
-    ours = peers.pop("ours")
+    peers = {name: statistics.median(times) for name, times in seconds.items()}
+    value = peers.pop("ours")
     metric = f"seconds a step, {stepping.parameters(chosen) / 1e6:.0f} M parameters, fp32, {device.type}"
-    line = {"benchmark": "step", "metric": metric, "unit": "s", "better": "lower", "ours": ours, "peers": peers}
+    line = {"benchmark": "step", "metric": metric, "unit": "s", "better": "lower", "ours": value, "peers": peers}
     print(json.dumps({**line, "aim": AIM * peers["bare loop"]}), flush=True)
 
 

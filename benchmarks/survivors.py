@@ -38,15 +38,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survivors")
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    given = parser.parse_args()
-    for ranks in given.ranks:
-        stay, leave = (_recoveries(ranks, way, given.kills) for way in ("stay", "leave"))
+    options = parser.parse_args()
+    for ranks in options.ranks:
+        with_survivors, without_survivors = (_recoveries(ranks, way, options.kills) for way in ("stay", "leave"))
         for part in (*PARTS, "lost"):
             unit = "steps" if part == "lost" else "s"
             metric = f"{ranks} ranks: steps lost" if part == "lost" else f"{ranks} ranks: kill to {part}"
             line = {"benchmark": "survivors", "metric": metric, "unit": unit, "better": "lower"}
-            found = {"ours": stay[part], "peers": {"all ranks forked anew": leave[part]}, "aim": None}
-            print(json.dumps({**line, **found}), flush=True)
+            values = {
+                "ours": with_survivors[part],
+                "peers": {"all ranks forked anew": without_survivors[part]},
+                "aim": None,
+            }
+            print(json.dumps({**line, **values}), flush=True)
 
 
 def _recoveries(ranks: int, way: Way, kills: int) -> dict[str, float]:
@@ -62,13 +66,13 @@ def _recoveries(ranks: int, way: Way, kills: int) -> dict[str, float]:
         job = _start(path, ranks, port)
         try:
             _until_step(job, store, 0.0)
-            found = [_recovery(job, store) for _ in range(kills)]
+            recoveries = [_recovery(job, store) for _ in range(kills)]
         finally:
             for pid in (job.pid, *processes.descendants(job.pid), host.pid):
                 os.kill(pid, signal.SIGKILL)
             job.wait()
             host.wait()
-    return {part: statistics.median(each[part] for each in found) for part in found[0]}
+    return {part: statistics.median(recovery[part] for recovery in recoveries) for part in recoveries[0]}
 
 
 def _hosted() -> "tuple[subprocess.Popen[bytes], int]":
@@ -99,10 +103,10 @@ def _recovery(job: "subprocess.Popen[bytes]", store: Path) -> dict[str, float]:
     before = max(event["step"] for event in _steps(ledger.read(store), 0.0, begun))
     first = min(event["step"] for event in _steps(events, begun))
     moments = {"handed_over": "restored"}
-    found = dict[Any, float]()
-    for event in sorted(events, key=lambda each: float(each["t"])):
-        found.setdefault(moments.get(event["event"], event["event"]), event["t"] - begun)
-    return {**{part: found.get(part, 0.0) for part in PARTS}, "lost": max(0, before + 1 - first)}
+    seconds = dict[Any, float]()
+    for event in sorted(events, key=lambda entry: float(entry["t"])):
+        seconds.setdefault(moments.get(event["event"], event["event"]), event["t"] - begun)
+    return {**{part: seconds.get(part, 0.0) for part in PARTS}, "lost": max(0, before + 1 - first)}
 
 
 def _steps(events: list[journal.JournalEvent], since: float, until: float = float("inf")) -> list[journal.JournalEvent]:
@@ -116,9 +120,9 @@ def _until_step(job: "subprocess.Popen[bytes]", store: Path, since: float) -> li
     while True:
         assert time.monotonic() < deadline and job.poll() is None, "the job does not come back"
         events = [event for event in ledger.read(store) if event["t"] > since]
-        met = min((event["t"] for event in events if event["event"] == "met"), default=float("inf"))
-        if _steps(events, met):
-            return [e for e in events if e["event"] != "step" or (e["t"] > met and e["seconds"])]
+        rendezvous_at = min((event["t"] for event in events if event["event"] == "met"), default=float("inf"))
+        if _steps(events, rendezvous_at):
+            return [e for e in events if e["event"] != "step" or (e["t"] > rendezvous_at and e["seconds"])]
         time.sleep(0.05)
 
 

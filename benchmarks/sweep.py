@@ -32,7 +32,7 @@ from slipway.assets.sweeps.state import SweepState, fold
 from slipway.assets.sweeps.store import SweepStore
 
 PEERS = ("none", "optuna-halving", "optuna-hyperband", "optuna-median")
-OURS = ("promotion", "stopping", "hyperband", "median")
+SCHEDULERS = ("promotion", "stopping", "hyperband", "median")
 SIZES = ((64, 10), (256, 32))
 NUMBERS = {f"p.{name}": {"loguniform": [1e-5, 1e-1]} for name in "abcd"}
 
@@ -55,16 +55,20 @@ def main() -> None:
 def saved(seeds: int, ray: str | None) -> None:
     """Print what each engine saves, and how good what it hands over is."""
     for trials, workers in SIZES:
-        found: dict[str, list[SearchOutcome]] = {}
-        for kind in OURS:
-            found[kind] = [run(plan(kind, seed), trials, workers, seed) for seed in range(seeds)]
+        outcomes_by_engine: dict[str, list[SearchOutcome]] = {}
+        for kind in SCHEDULERS:
+            outcomes_by_engine[kind] = [run(plan(kind, seed), trials, workers, seed) for seed in range(seeds)]
         for peer, interpreter in (*((peer, sys.executable) for peer in PEERS), ("ray-halving", ray)):
             try:
-                found[peer] = _of_peer(interpreter, peer, trials, workers, seeds)
+                outcomes_by_engine[peer] = _of_peer(interpreter, peer, trials, workers, seeds)
             except PeerLeftOut as left_out:
                 print(f"{peer} is left out ({trials} trials): {left_out}", file=sys.stderr)
-        for kind in OURS:
-            of = {name: each for name, each in found.items() if name == kind or name not in OURS}
+        for kind in SCHEDULERS:
+            of = {
+                name: outcomes
+                for name, outcomes in outcomes_by_engine.items()
+                if name == kind or name not in SCHEDULERS
+            }
             _show_saved(kind, of, f"{trials} trials, {workers} at once")
 
 
@@ -81,21 +85,25 @@ def _of_peer(interpreter: str | None, peer: str, trials: int, workers: int, seed
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     if ran.returncode:
         raise PeerLeftOut((ran.stderr.strip().splitlines() or [f"{interpreter} ended with {ran.returncode}"])[-1])
-    return [SearchOutcome(**each) for each in json.loads(ran.stdout.strip().splitlines()[-1])]
+    return [SearchOutcome(**fields) for fields in json.loads(ran.stdout.strip().splitlines()[-1])]
 
 
-def _show_saved(kind: str, found: dict[str, list[SearchOutcome]], size: str) -> None:
+def _show_saved(kind: str, outcomes_by_engine: dict[str, list[SearchOutcome]], size: str) -> None:
     measures: dict[str, tuple[Callable[[list[SearchOutcome]], float], str, str]] = {
-        "saved": (lambda each: statistics.median(one.saved for one in each), "share", "higher"),
-        "saved, worst seed": (lambda each: min(one.saved for one in each), "share", "higher"),
-        "within .005 of the best": (lambda each: sum(one.regret <= 0.005 for one in each), "seeds", "higher"),
-        "largest regret": (lambda each: max(one.regret for one in each), "loss", "lower"),
-        "makespan": (lambda each: statistics.median(one.makespan for one in each), "simulated minutes", "lower"),
+        "saved": (lambda outcomes: statistics.median(one.saved for one in outcomes), "share", "higher"),
+        "saved, worst seed": (lambda outcomes: min(one.saved for one in outcomes), "share", "higher"),
+        "within .005 of the best": (lambda outcomes: sum(one.regret <= 0.005 for one in outcomes), "seeds", "higher"),
+        "largest regret": (lambda outcomes: max(one.regret for one in outcomes), "loss", "lower"),
+        "makespan": (
+            lambda outcomes: statistics.median(one.makespan for one in outcomes),
+            "simulated minutes",
+            "lower",
+        ),
     }
     for name, (measure, unit, better) in measures.items():
-        peers = {peer: measure(each) for peer, each in found.items() if peer != kind}
+        peers = {peer: measure(outcomes) for peer, outcomes in outcomes_by_engine.items() if peer != kind}
         aim = {"saved": 0.93}.get(name) if kind == "promotion" else None
-        show(f"{kind}: {name} ({size})", unit, better, measure(found[kind]), peers, aim)
+        show(f"{kind}: {name} ({size})", unit, better, measure(outcomes_by_engine[kind]), peers, aim)
 
 
 def plan(kind: str, seed: int, **changes: Any) -> Opened:
@@ -160,17 +168,17 @@ def _epoch(sweep: SweepState, number: int, step: int, loss: float) -> list[Event
 
 def population(seeds: int) -> None:
     """Print the quality that a population reaches on the toy, whose best is 1.2, beside random search at equal cost."""
-    found = [toy(seed) for seed in range(seeds)]
+    qualities = [toy(seed) for seed in range(seeds)]
     drawn = [random_toy(seed) for seed in range(seeds)]
     show(
         "population: quality, median",
         "of 1.2",
         "higher",
-        statistics.median(found),
+        statistics.median(qualities),
         {"random": statistics.median(drawn)},
     )
-    show("population: quality, worst seed", "of 1.2", "higher", min(found), {"random": min(drawn)}, 1.18)
-    reached = sum(each >= 1.18 for each in found)
+    show("population: quality, worst seed", "of 1.2", "higher", min(qualities), {"random": min(drawn)}, 1.18)
+    reached = sum(reached_quality >= 1.18 for reached_quality in qualities)
     show(
         f"population: at least 1.18, of {seeds}", "seeds", "higher", reached, {"random": sum(d >= 1.18 for d in drawn)}
     )
@@ -232,15 +240,17 @@ def controller() -> None:
     """Print what the controller costs beside Optuna's storages, TPE drawing four numbers for each trial."""
     for trials in (10, 100, 1000):
         peers = {name: _optuna(name, trials) for name in ("memory", "journal", "sqlite")}
-        ours, report, poll = _controlled(trials)
+        value, report, poll = _controlled(trials)
         aims = (15.0, 1.0, 5.0) if trials == 1000 else (None, None, None)
-        show(f"a trial of {trials}", "CPU-ms", "lower", ours, {name: each[0] for name, each in peers.items()}, aims[0])
+        show(
+            f"a trial of {trials}", "CPU-ms", "lower", value, {name: costs[0] for name, costs in peers.items()}, aims[0]
+        )
         show(
             f"a report of {trials} trials",
             "CPU-ms",
             "lower",
             report,
-            {n: each[1] for n, each in peers.items()},
+            {n: costs[1] for n, costs in peers.items()},
             aims[1],
         )
         show(f"a poll with nothing new at {trials} trials", "CPU-ms", "lower", poll, {}, aims[2])
@@ -332,10 +342,13 @@ def _optuna(storage: str, trials: int) -> tuple[float, float]:
         return 1000 * spent / trials, 1000 * reporting / trials / 10
 
 
-def show(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float | None = None) -> None:
+def show(metric: str, unit: str, better: str, value: float, peers: dict[str, float], aim: float | None = None) -> None:
     """Print a metric as one line of JSON."""
-    line = {"benchmark": "sweep", "metric": metric, "unit": unit, "better": better, "ours": round(ours, 4)}
-    print(json.dumps({**line, "peers": {name: round(each, 4) for name, each in peers.items()}, "aim": aim}), flush=True)
+    line = {"benchmark": "sweep", "metric": metric, "unit": unit, "better": better, "ours": round(value, 4)}
+    print(
+        json.dumps({**line, "peers": {name: round(number, 4) for name, number in peers.items()}, "aim": aim}),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -56,12 +56,12 @@ class GainBench:
 
     def __init__(self, home: Home, name: str) -> None:
         self.home, self.name = home, name
-        found = embedded_resources(home)
-        tiers, compute, tracking = found["tiers"], found["compute"], found["tracking"]
+        configured = embedded_resources(home)
+        tiers, compute, tracking = configured["tiers"], configured["compute"], configured["tracking"]
         assert isinstance(tiers, Tiers) and isinstance(compute, EmbeddedCompute) and isinstance(tracking, Tracking)
         self.tiers, self.compute, self.tracking = tiers, compute, tracking
         recipes = self.recipes(0)
-        build(recipes, found)  # says now what is wrong with the recipes
+        build(recipes, configured)  # says now what is wrong with the recipes
         dataset = recipes.datasets[recipes.trainings[recipes.sweeps[name].training].datasets[0]]
         source = lane.make_documents(dataset, home.durable).inputs["source"]["digest"]
         lane.make_tokenizer(dataset, home.durable)
@@ -89,9 +89,9 @@ class GainBench:
         assert led is not None, ended.closed
         say(f"seed {seed}: {led.why}; {dict(led.origin)}")
         plain = self.trained(subject.training, subject.snapshot)
-        found = self.trained(led.recipe, subject.snapshot, led.cause)
-        show(f"bits per byte, seed {seed}", "bits/byte", found, {"the recipe as it is written": plain}, None, "lower")
-        return plain - found
+        loss = self.trained(led.recipe, subject.snapshot, led.cause)
+        show(f"bits per byte, seed {seed}", "bits/byte", loss, {"the recipe as it is written": plain}, None, "lower")
+        return plain - loss
 
     def trained(self, recipe: ModelRecipe, snapshot: str, cause: str = "") -> float:
         """The bits per byte of the last checkpoint of a training of this recipe, which is run if it has not been."""
@@ -123,9 +123,12 @@ def say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def show(metric: str, unit: str, ours: float, peers: dict[str, float], aim: float | None, better: str) -> None:
-    line = {"benchmark": "sweep_gain", "metric": metric, "unit": unit, "better": better, "ours": round(ours, 4)}
-    print(json.dumps({**line, "peers": {name: round(each, 4) for name, each in peers.items()}, "aim": aim}), flush=True)
+def show(metric: str, unit: str, value: float, peers: dict[str, float], aim: float | None, better: str) -> None:
+    line = {"benchmark": "sweep_gain", "metric": metric, "unit": unit, "better": better, "ours": round(value, 4)}
+    print(
+        json.dumps({**line, "peers": {name: round(number, 4) for name, number in peers.items()}, "aim": aim}),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -67,14 +67,14 @@ def main() -> None:
             if part == "step":
                 a_step(root)
             elif part == "kills":
-                kills(made(root, instance), options.kills)
+                kills(built_platform(root, instance), options.kills)
             elif part == "outage":
-                outage(made(root, instance), stack)
+                outage(built_platform(root, instance), stack)
             else:
-                ticks(made(root, instance), options.runs)
+                ticks(built_platform(root, instance), options.runs)
 
 
-def made(root: Path, instance: dg.DagsterInstance) -> Platform:
+def built_platform(root: Path, instance: dg.DagsterInstance) -> Platform:
     with contextlib.redirect_stdout(sys.stderr), unsynced():
         make_home(root, instance)
     return Platform(root, instance)
@@ -112,7 +112,9 @@ def _timed(call: Any) -> float:
 
 def kills(platform: Platform, times: int) -> None:
     """Metrics of steps that are missing in MLflow after a training was killed so many times."""
-    store = platform.wanted("killed", run={"steps": 10_000_000}, checkpoint={"every": 20}, batch={"sequences": 64})
+    store = platform.start_training(
+        "killed", run={"steps": 10_000_000}, checkpoint={"every": 20}, batch={"sequences": 64}
+    )
     platform.advance(store, Action.SUBMIT)
     for number in range(times):
         _until_next_commit(store, f"a checkpoint before kill {number}")
@@ -189,18 +191,18 @@ def ticks(platform: Platform, runs: int) -> None:
 def _runs(platform: Platform, number: int) -> None:
     """So many more runs in MLflow's database: copies of the rows of one, as its client makes one in 20 ms."""
     client = platform.tracking.client()
-    made = client.create_run(client.create_experiment("old"), run_name="old", tags={"slipway.training": "old"})
+    run = client.create_run(client.create_experiment("old"), run_name="old", tags={"slipway.training": "old"})
     with contextlib.closing(sqlite3.connect(platform.home.root / "mlflow.db")) as database, database:
         for table in ("runs", "tags"):
-            cursor = database.execute(f"SELECT * FROM {table} WHERE run_uuid = ?", [made.info.run_id])
+            cursor = database.execute(f"SELECT * FROM {table} WHERE run_uuid = ?", [run.info.run_id])
             names, rows = [name for name, *_ in cursor.description], cursor.fetchall()
-            place, marks = names.index("run_uuid"), ", ".join("?" * len(names))
-            copies = ([*row[:place], f"{copy:032x}", *row[place + 1 :]] for copy in range(number - 1) for row in rows)
+            index, marks = names.index("run_uuid"), ", ".join("?" * len(names))
+            copies = ([*row[:index], f"{copy:032x}", *row[index + 1 :]] for copy in range(number - 1) for row in rows)
             database.executemany(f"INSERT INTO {table} VALUES ({marks})", copies)
 
 
 def _ticks(platform: Platform, runs: int) -> None:
-    growing = [platform.wanted(f"growing {runs} {number}") for number in range(10)]
+    growing = [platform.start_training(f"growing {runs} {number}") for number in range(10)]
     for store in growing:
         assert store.claim(1, ("node-0",), "first start", BY)
     for _ in range(3):  # makes their runs
@@ -233,13 +235,13 @@ def _show_tick(metric: str, taken: list[tuple[float, float]]) -> None:
 
 def _history(tracking: Tracking, store: TrainingStore) -> list[int]:
     """The step of every loss that MLflow has."""
-    client, run, token, found = tracking.client(), tracking.run_of(store), None, list[int]()
+    client, run, token, history = tracking.client(), tracking.run_of(store), None, list[int]()
     while True:
         page = client._tracking_client.store.get_metric_history(run, "loss", max_results=25_000, page_token=token)
-        found += [metric.step for metric in page]
+        history += [metric.step for metric in page]
         token = getattr(page, "token", None)
         if not token:
-            return found
+            return history
 
 
 def _server(root: Path, address: str) -> subprocess.Popen[bytes]:
@@ -276,8 +278,8 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def show(metric: str, unit: str, ours: float, aim: float | None) -> None:
-    line = {"benchmark": "tracking", "metric": metric, "unit": unit, "better": "lower", "ours": round(ours, 7)}
+def show(metric: str, unit: str, value: float, aim: float | None) -> None:
+    line = {"benchmark": "tracking", "metric": metric, "unit": unit, "better": "lower", "ours": round(value, 7)}
     print(json.dumps({**line, "peers": {}, "aim": aim}), flush=True)
 
 

@@ -92,17 +92,17 @@ class _platform:  # noqa: N801 - a context manager, used as a function
 def gap(platform: Platform, options: argparse.Namespace) -> None:
     """Print the seconds between the trials of a sweep that has one slot."""
     peers = _of_ray(options.ray, options.trials) if options.ray else {}
-    for seed, warm, aim, peer in ((1, True, 0.3, "ray, reuse_actors"), (2, False, 3.0, "ray, function")):
+    for seed, reuses, aim, peer in ((1, True, 0.3, "ray, reuse_actors"), (2, False, 3.0, "ray, function")):
         search = {"trials": options.trials, "parallel": 1, "scheduler": {"kind": "none"}, "trial": TRIAL, "seed": seed}
         store, subject = searched(platform, **search)
         control = platform.control
-        if not warm:
+        if not reuses:
             control.launcher = ColdLauncher(control.launcher)
         Controller(store, subject, control, platform.compute.poll_seconds).run(lambda sweep: None)
-        found = stages(store)
-        gaps = [sum(each.values()) for each in found]
-        of = "on a warm slot" if warm else "a process a trial"
-        median = {name: round(statistics.median(each[name] for each in found), 2) for name in found[0]}
+        gap_stages = stages(store)
+        gaps = [sum(seconds.values()) for seconds in gap_stages]
+        of = "on a warm slot" if reuses else "a process a trial"
+        median = {name: round(statistics.median(seconds[name] for seconds in gap_stages), 2) for name in gap_stages[0]}
         beside = {name: round(value, 2) for name, value in peers.items() if name == peer}
         more = {"longest": round(max(gaps), 2), "stages": median, "peers": beside}
         show(f"gap, {of}", "s", statistics.median(gaps), aim, **more)
@@ -111,27 +111,27 @@ def gap(platform: Platform, options: argparse.Namespace) -> None:
 def _of_ray(python: str, trials: int) -> dict[str, float]:
     script = Path(__file__).parent / "peers" / "trial_gap.py"
     ran = subprocess.run([python, str(script), str(trials)], check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    gaps: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return gaps
 
 
 def stages(store: SweepStore) -> list[dict[str, float]]:
     """Of each gap between two trials, how many seconds each stage took, in their order."""
     trials = sorted(trials_of(store).stores(), key=lambda trial: int(trial.id.rpartition(".")[2]))
-    asked, started = (
+    decided, started = (
         {event.trial: event.at for event in store.read() if isinstance(event, kind)} for kind in (Asked, Started)
     )
-    found = []
+    gap_stages = []
     for number, (before, trial) in enumerate(itertools.pairwise(trials), start=1):
         times = {
             "ended": moment(before.folder, "ended"),
-            "decided": asked[number],
+            "decided": decided[number],
             "submitted": started[number],
             "imported": moment(trial.folder, "phase"),
             "stepped": moment(trial.folder, "stepped"),
         }
-        found.append({name: times[name] - times[last] for last, name in itertools.pairwise(times)})
-    return found
+        gap_stages.append({name: times[name] - times[last] for last, name in itertools.pairwise(times)})
+    return gap_stages
 
 
 class ColdLauncher(CachingLauncher):
@@ -153,10 +153,10 @@ class CountingLauncher:
     """A launcher whose jobs all run, and that starts nothing."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
 
     def poll(self, name: str) -> Status:
-        self.asked["poll"] += 1
+        self.calls["poll"] += 1
         return Status(JobState.RUNNING, nodes=("node-0",), submitted_at=time.time(), started_at=time.time())
 
     def submit(self, job: object) -> None: ...
@@ -198,9 +198,9 @@ def poll(platform: Platform, options: argparse.Namespace) -> None:
     controller = Controller(store, subject, control, 0.5)
     first = cpu(lambda: controller.poll(state(store)))
     time.sleep(0.1)
-    begun = launcher.asked["poll"], fleet.listed
+    begun = launcher.calls["poll"], fleet.listed
     quiet = min(cpu(lambda: controller.poll(state(store))) for _ in range(options.rounds))
-    polls, listings = launcher.asked["poll"] - begun[0], fleet.listed - begun[1]
+    polls, listings = launcher.calls["poll"] - begun[0], fleet.listed - begun[1]
     time.sleep(LOOK_SECONDS)
     looked = cpu(lambda: controller.poll(state(store)))
     trial = trials_of(store).store(f"{store.sweep}.0")
@@ -227,17 +227,17 @@ def searched(platform: Platform, **changed: Any) -> tuple[SweepStore, SearchSubj
 
 
 def state(store: SweepStore) -> SweepState:
-    found = store.state()
-    assert found is not None
-    return found
+    sweep_state = store.state()
+    assert sweep_state is not None
+    return sweep_state
 
 
 def running(store: SweepStore, subject: SearchSubject, number: int, steps: int) -> None:
     """A trial that runs, as its records and the log have it."""
     parameters, root = {"optimiser.learning_rate": 0.01}, trials_of(store)
     recipe = subject.trial(parameters)
-    terms = subject.trial_terms(recipe, store.sweep, number, parameters)
-    trial = root.propose(subject.trial_specification(recipe), terms, id=f"{store.sweep}.{number}", by=BY)
+    policy = subject.trial_terms(recipe, store.sweep, number, parameters)
+    trial = root.propose(subject.trial_specification(recipe), policy, id=f"{store.sweep}.{number}", by=BY)
     root.start(trial, BY, "a benchmark", (WorkQueue.TRACKING,))
     node = f"node-{number}"
     assert trial.claim(1, (node,), "first start", BY)
@@ -258,8 +258,8 @@ def cpu(act: Callable[[], object]) -> float:
     return (time.process_time() - begun) * 1000
 
 
-def show(metric: str, unit: str, ours: float, aim: float | None, **more: Any) -> None:
-    line = {"benchmark": "trial_slots", "metric": metric, "unit": unit, "better": "lower", "ours": round(ours, 2)}
+def show(metric: str, unit: str, value: float, aim: float | None, **more: Any) -> None:
+    line = {"benchmark": "trial_slots", "metric": metric, "unit": unit, "better": "lower", "ours": round(value, 2)}
     print(json.dumps({**line, "peers": {}, "aim": aim, **more}), flush=True)
 
 

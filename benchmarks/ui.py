@@ -88,7 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     program = browser.program()
     if program is None:
-        parser.error(browser.LACKING)
+        parser.error(browser.NO_BROWSER)
     os.environ[MARK] = str(os.getpid())
     with tempfile.TemporaryDirectory(prefix="slipway-ui-") as folder, contextlib.redirect_stdout(sys.stderr):
         platform = furnished(Path(folder), options.trainings, options.checkpoints, options.sweeps)
@@ -142,10 +142,10 @@ def _sweep(platform: Platform, storage: dg.DagsterInstance, seed: int) -> None:
     store.append(*simulation.log_of(opened, budget, simulation.power_law))
     state = store.state()
     assert state is not None and state.closed is not None
-    made = sweep_pages.report_of(store, state)
-    sweep_pages.write(store, made)
-    shown = showing.metadata(made, store)
-    storage.report_runless_asset_event(dg.AssetMaterialization(keys.key(SEARCH, "sweep"), metadata=shown))
+    report_of_sweep = sweep_pages.report_of(store, state)
+    sweep_pages.write(store, report_of_sweep)
+    metadata = showing.metadata(report_of_sweep, store)
+    storage.report_runless_asset_event(dg.AssetMaterialization(keys.key(SEARCH, "sweep"), metadata=metadata))
     trials = {f"{opened.sweep}.{number}": trial for number, trial in state.trials.items()}
     platform.add(keys.trial_partitions(SEARCH), *trials)
     for name, trial in trials.items():
@@ -202,21 +202,21 @@ def pages(site: Site, window: Window, alone: str) -> None:
         if "a sweep" in name and not sweep:
             continue
         url = path if path.startswith("http") else site.url + path
-        watched = [_watched(window, url, text) for _ in range(ROUNDS)]
-        seconds = [each["seconds"] for each in watched]
-        where = sorted(watched, key=lambda each: float(each["seconds"]))[ROUNDS // 2]
+        rounds = [_load_page(window, url, text) for _ in range(ROUNDS)]
+        seconds = [figures["seconds"] for figures in rounds]
+        where = sorted(rounds, key=lambda figures: float(figures["seconds"]))[ROUNDS // 2]
         where = {key: value for key, value in where.items() if key != "seconds"}
         show(name, statistics.median(seconds), first=round(seconds[0], 3), **where)
 
 
-def _watched(window: Window, url: str, text: str) -> dict[str, Any]:
+def _load_page(window: Window, url: str, text: str) -> dict[str, Any]:
     """Seconds until the text is seen, and what the page waited for meanwhile."""
-    asked: list[tuple[str, float]] = []
+    queries: list[tuple[str, float]] = []
 
     def answered(request: Request) -> None:
         if "/graphql" in request.url:
             timing, name = request.timing, str((request.post_data_json or {}).get("operationName", "?"))
-            asked.append((name, (timing["responseEnd"] - timing["requestStart"]) / 1000))
+            queries.append((name, (timing["responseEnd"] - timing["requestStart"]) / 1000))
 
     window.page.on("requestfinished", answered)
     try:
@@ -229,25 +229,32 @@ def _watched(window: Window, url: str, text: str) -> dict[str, Any]:
         window.page.remove_listener("requestfinished", answered)
     scripts = window.page.evaluate(SCRIPTS)
     figures = {"seconds": seconds, "loaded": round(loaded, 2), "scripts": round(scripts, 2)}
-    if asked:
-        name, longest = max(asked, key=lambda each: each[1])
-        figures |= {"queries": len(asked), "slowest_query": name, "slowest_query_seconds": round(longest, 2)}
+    if queries:
+        name, longest = max(queries, key=lambda query: query[1])
+        figures |= {"queries": len(queries), "slowest_query": name, "slowest_query_seconds": round(longest, 2)}
     return figures
 
 
 def live(site: Site, window: Window) -> None:
     """Seconds from a step in the ledger to the page, and from a fault to its being visible there."""
-    store = site.platform.wanted("live", run={"steps": LONG}, checkpoint={"every": 1000})
+    store = site.platform.start_training("live", run={"steps": LONG}, checkpoint={"every": 1000})
     until(lambda: store.commits(), "a checkpoint is committed", PATIENCE_SECONDS)
     window.open(f"{site.url}/slipway/trainings/{store.id}")
-    words = window.page.locator("#standing p").first
-    until(lambda: "Running, step" in words.inner_text(), "the page says that it runs", PATIENCE_SECONDS)
-    show("from a step in the ledger to the page", statistics.median(_lag(store, words.inner_text) for _ in range(5)))
+    status_text = window.page.locator("#standing p").first
+    until(lambda: "Running, step" in status_text.inner_text(), "the page says that it runs", PATIENCE_SECONDS)
+    show(
+        "from a step in the ledger to the page",
+        statistics.median(_lag(store, status_text.inner_text) for _ in range(5)),
+    )
     [rank] = Marked({MARK: os.environ[MARK]}).running("slipway.trainer")
     os.kill(rank, signal.SIGSTOP)
-    show("from a stopped rank to the page", _seconds(lambda: _until_said(words.inner_text, "Hanging for")), aim=12.0)
+    show(
+        "from a stopped rank to the page",
+        _seconds(lambda: _until_said(status_text.inner_text, "Hanging for")),
+        aim=12.0,
+    )
     os.kill(rank, signal.SIGCONT)
-    _until_said(words.inner_text, "Running, step")
+    _until_said(status_text.inner_text, "Running, step")
     os.kill(rank, signal.SIGKILL)
     incidents = window.page.locator("#incidents")
     killed = _seconds(lambda: _until_said(lambda: " ".join(incidents.all_inner_texts()), "killed"))
@@ -256,15 +263,15 @@ def live(site: Site, window: Window) -> None:
     until(lambda: store.exit() is not None, "it has stopped", PATIENCE_SECONDS)
 
 
-def _until_said(said: Callable[[], str], text: str) -> None:
-    until(lambda: text in said(), f"the page says {text!r}", PATIENCE_SECONDS)
+def _until_said(read_text: Callable[[], str], text: str) -> None:
+    until(lambda: text in read_text(), f"the page says {text!r}", PATIENCE_SECONDS)
 
 
-def _lag(store: TrainingStore, said: Callable[[], str]) -> float:
+def _lag(store: TrainingStore, read_text: Callable[[], str]) -> float:
     """Seconds since the step was written that comes into sight next."""
-    before = said()
-    until(lambda: said() != before, "the page goes on", PATIENCE_SECONDS)
-    now, step = time.time(), int(said().partition("step ")[2].split()[0].replace(",", ""))
+    before = read_text()
+    until(lambda: read_text() != before, "the page goes on", PATIENCE_SECONDS)
+    now, step = time.time(), int(read_text().partition("step ")[2].split()[0].replace(",", ""))
     at = next(event["t"] for event in reversed(store.events()) if event["event"] == "step" and event["step"] == step)
     return float(now - at)
 
@@ -280,8 +287,8 @@ def report(platform: Platform, steps: int) -> None:
     show(f"the kept page of {steps:,} steps", size / 1e6, "MB", 1.0, seconds=round(seconds, 1))
     home = platform.home
     tiers = {"durable": home.durable, "nvme": home.nodes}
-    places = PlatformSources(home.durable, tiers, lambda: resources.fleet(home), lambda: resources.node_health(home))
-    exporter = PlatformExporter(places, None, False)
+    views = PlatformSources(home.durable, tiers, lambda: resources.fleet(home), lambda: resources.node_health(home))
+    exporter = PlatformExporter(views, None, False)
     exporter.text()
     begun = time.process_time()
     for _ in range(ROUNDS):
@@ -295,8 +302,8 @@ def _seconds(do: Callable[[], None]) -> float:
     return time.perf_counter() - begun
 
 
-def show(metric: str, ours: float, unit: str = "s", aim: float = 5.0, **more: float | str) -> None:
-    line = {"benchmark": "ui", "metric": metric, "unit": unit, "ours": round(ours, 3), "aim": aim, "better": "lower"}
+def show(metric: str, value: float, unit: str = "s", aim: float = 5.0, **more: float | str) -> None:
+    line = {"benchmark": "ui", "metric": metric, "unit": unit, "ours": round(value, 3), "aim": aim, "better": "lower"}
     print(json.dumps({**line, **more}), file=sys.__stdout__, flush=True)
 
 

@@ -25,15 +25,15 @@ class Accesses:
     @contextmanager
     def below(self, folder: Path) -> Iterator[Counter[str]]:
         """Count what is opened and listed below `folder`, by its path relative to it."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         self.paths.clear()
         self.counting = True
         try:
-            yield found
+            yield counts
         finally:
             self.counting = False
-            found.update(
-                {each[len(str(folder)) :]: n for each, n in self.paths.items() if each.startswith(str(folder))}
+            counts.update(
+                {path[len(str(folder)) :]: n for path, n in self.paths.items() if path.startswith(str(folder))}
             )
 
 

@@ -81,15 +81,17 @@ class Ceph:
         self.run("monmaptool", "--create", "--fsid", self._fsid, "--addv", "a", self._address, self._file("monmap"))
         self.run("ceph-mon", "--mkfs", "--id=a", "--monmap", self._file("monmap"), "--keyring", self._file("keyring"))
         self._serve("mon.a")
-        self.said("ceph", "osd", "new", self._fsid)
+        self.output_of("ceph", "osd", "new", self._fsid)
         self.run("ceph-osd", "--mkfs", "--id=0", "--osd-uuid", self._fsid)
         for name in ("mgr.a", "osd.0"):
             self._serve(name)
         for pool in ("metadata", "data"):
-            self.said("ceph", "osd", "pool", "create", pool, "8")
-        self.said("ceph", "fs", "new", "cephfs", "metadata", "data")
+            self.output_of("ceph", "osd", "pool", "create", pool, "8")
+        self.output_of("ceph", "fs", "new", "cephfs", "metadata", "data")
         self._serve("mds.a")
-        until(lambda: "up:active" in self.said("ceph", "mds", "stat"), f"the metadata server (logs: {self.folder})")
+        until(
+            lambda: "up:active" in self.output_of("ceph", "mds", "stat"), f"the metadata server (logs: {self.folder})"
+        )
 
     def stop(self) -> None:
         """End its servers, the last one first."""
@@ -97,29 +99,29 @@ class Ceph:
             process.kill()
             process.wait()
 
-    def command(self, program: str, *words: str) -> list[str]:
+    def command(self, program: str, *arguments: str) -> list[str]:
         """The command line of one of Ceph's programs."""
         path = str(self.root / "usr/bin" / program)
-        return ["/usr/bin/python3", path, *words] if program == "ceph" else [path, *words]
+        return ["/usr/bin/python3", path, *arguments] if program == "ceph" else [path, *arguments]
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment of Ceph's programs: of this process, less what belongs to the test."""
         own = {name: value for name, value in os.environ.items() if name not in (MARK, "PYTHONPATH")}
-        libraries = (self.root / each / "x86_64-linux-gnu" for each in ("usr/lib", "lib"))
+        libraries = (self.root / folder / "x86_64-linux-gnu" for folder in ("usr/lib", "lib"))
         unpacked = {
-            "LD_LIBRARY_PATH": ":".join(f"{each}:{each / 'ceph'}" for each in libraries),
+            "LD_LIBRARY_PATH": ":".join(f"{folder}:{folder / 'ceph'}" for folder in libraries),
             "PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"),
         }
         return own | {"CEPH_CONF": self._file("ceph.conf")} | (unpacked if self.root != Path("/") else {})
 
-    def run(self, program: str, *words: str) -> None:
-        self.said(program, *words)
+    def run(self, program: str, *arguments: str) -> None:
+        self.output_of(program, *arguments)
 
-    def said(self, program: str, *words: str) -> str:
+    def output_of(self, program: str, *arguments: str) -> str:
         """What a program prints. Fails with its own words for one that fails."""
-        done = subprocess.run(self.command(program, *words), env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{program} {' '.join(words)}: {done.stderr}"
+        done = subprocess.run(self.command(program, *arguments), env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{program} {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
     @contextmanager
@@ -147,8 +149,8 @@ class Ceph:
             (self.folder / name).mkdir()
         self.run("ceph-authtool", "--create-keyring", self._file("keyring"))
         for name, caps in MAY.items():
-            words = [word for of, cap in caps.items() for word in ("--cap", of, cap)]
-            self.run("ceph-authtool", self._file("keyring"), "--gen-key", "--name", name, *words)
+            capabilities = [word for of, cap in caps.items() for word in ("--cap", of, cap)]
+            self.run("ceph-authtool", self._file("keyring"), "--gen-key", "--name", name, *capabilities)
 
     def _serve(self, name: str) -> None:
         kind, _, number = name.partition(".")
@@ -187,7 +189,7 @@ def why_not(programs: Sequence[str]) -> str:
     if os.geteuid():
         return "found another user, expected root, who may mount"
     root = Path(os.environ.get("SLIPWAY_TEST_CEPH", "/"))
-    missing = [each for each in (*PROGRAMS, *programs) if not (root / "usr/bin" / each).exists()]
+    missing = [program for program in (*PROGRAMS, *programs) if not (root / "usr/bin" / program).exists()]
     return f"found no {', '.join(missing)}, expected Debian's packages of Ceph (see tests/ceph.py)" if missing else ""
 
 

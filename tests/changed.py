@@ -11,15 +11,17 @@ from pathlib import Path, PurePosixPath
 
 def main() -> None:
     base = sys.argv[1] if len(sys.argv) > 1 else "HEAD"
-    found = {tests for file in changed(base) if (tests := covering(PurePosixPath(file)))}
-    print(*sorted(found) or ["tests/test_files.py"])
+    paths = {tests for file in changed(base) if (tests := covering(PurePosixPath(file)))}
+    print(*sorted(paths) or ["tests/test_files.py"])
 
 
 def changed(base: str) -> list[str]:
     """The Python files that differ from a revision, new ones included. Raises CalledProcessError for an unknown one."""
     commands = (["git", "diff", "--name-only", base], ["git", "ls-files", "--others", "--exclude-standard"])
-    listed = [subprocess.run(each, capture_output=True, text=True, check=True).stdout.split() for each in commands]
-    return [name for each in listed for name in each if name.endswith(".py")]
+    listed = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for command in commands
+    ]
+    return [name for names in listed for name in names if name.endswith(".py")]
 
 
 def covering(file: PurePosixPath, root: Path = Path()) -> str:
@@ -30,7 +32,7 @@ def covering(file: PurePosixPath, root: Path = Path()) -> str:
     room = PurePosixPath("tests") / file.parent
     if (root / (own := room / f"test_{file.name}")).is_file():
         return str(own)
-    return next((str(each) for each in (room, *room.parents) if (root / each).is_dir() and each.name), "")
+    return next((str(folder) for folder in (room, *room.parents) if (root / folder).is_dir() and folder.name), "")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from slipway.trainer.base import processes
 pytest_plugins = [
     "tests.s3",
     "tests.ceph",
-    "tests.resources.launchers.notes",
+    "tests.resources.launchers.rank_records",
     "tests.kubernetes.live",
     "tests.tracked",
     "tests.time_limit",
@@ -55,8 +55,12 @@ class Marked:
 
     def running(self, module: str) -> list[int]:
         """Those that run ``python [-P] -m MODULE``, and not as an argument of something else."""
-        wanted = ["-m", module]
-        return [pid for pid in self.pids() if [each for each in _arguments(pid)[1:4] if each != "-P"][:2] == wanted]
+        module_arguments = ["-m", module]
+        return [
+            pid
+            for pid in self.pids()
+            if [argument for argument in _arguments(pid)[1:4] if argument != "-P"][:2] == module_arguments
+        ]
 
     def frozen(self) -> list[int]:
         """Those that are stopped."""
@@ -70,10 +74,10 @@ class Marked:
         deadline = time.monotonic() + ENDING_SECONDS
         while self.pids() and time.monotonic() < deadline:
             time.sleep(0.05)
-        left = {pid: " ".join(_arguments(pid)) for pid in self.pids()}
-        for pid in left:
+        survivors = {pid: " ".join(_arguments(pid)) for pid in self.pids()}
+        for pid in survivors:
             os.kill(pid, signal.SIGKILL)
-        assert not left, "processes left behind"
+        assert not survivors, "processes left behind"
 
 
 @pytest.fixture

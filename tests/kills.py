@@ -27,22 +27,22 @@ def killed_at(write: int, act: Callable[[], object], beside: Sequence[tuple[obje
     """
     child = os.fork()
     if child == 0:
-        left = write
+        writes_left = write
 
         def counted(function: Callable[..., object]) -> Callable[..., object]:
             def called(*arguments: object, **named: object) -> object:
-                nonlocal left
-                if left == 0:
+                nonlocal writes_left
+                if writes_left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-                left -= 1
+                writes_left -= 1
                 return function(*arguments, **named)
 
             return called
 
         own = [(atomic, name) for name in ("write", "replace", "show", "create_only")]
-        others = [(place, name, counted(getattr(place, name))) for place, name in [*own, *beside]]
-        for place, name, instead in [(verify, "blake3", _OneThread()), *others]:
-            setattr(place, name, instead)
+        others = [(owner, name, counted(getattr(owner, name))) for owner, name in [*own, *beside]]
+        for owner, name, instead in [(verify, "blake3", _OneThread()), *others]:
+            setattr(owner, name, instead)
         try:
             act()
             os._exit(0)

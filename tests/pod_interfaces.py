@@ -9,6 +9,6 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 def interfaces(template: Mapping[str, Any]) -> set[str]:
     """Their names. Multus calls a network's interface net1, net2 and so on, unless its name follows after an @."""
     annotation = template["metadata"].get("annotations", {}).get(NETWORKS, "")
-    attached = [each.strip() for each in annotation.split(",") if each.strip()]
-    names = {each.partition("@")[2] or f"net{place}" for place, each in enumerate(attached, 1)}
+    attached = [network.strip() for network in annotation.split(",") if network.strip()]
+    names = {network.partition("@")[2] or f"net{number}" for number, network in enumerate(attached, 1)}
     return {"lo", "eth0"} | names

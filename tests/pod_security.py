@@ -16,7 +16,10 @@ PROFILES = ("RuntimeDefault", "Localhost")
 
 def violations(spec: Mapping[str, Any]) -> list[str]:
     """The violations in a pod's spec; none for a pod that passes."""
-    return [*_of_pod(spec), *(found for container in _containers(spec) for found in _of_container(spec, container))]
+    return [
+        *_of_pod(spec),
+        *(violation for container in _containers(spec) for violation in _of_container(spec, container)),
+    ]
 
 
 def _of_pod(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -127,8 +127,8 @@ class SeaweedFS(Server):
     def kill(self) -> None:
         super().kill()
         for port in self._ports.values():
-            for left in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
-                left.unlink()
+            for socket_path in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
+                socket_path.unlink()
 
 
 class Relay(socketserver.ThreadingTCPServer):
@@ -138,7 +138,7 @@ class Relay(socketserver.ThreadingTCPServer):
 
     def __init__(self, server: Server, bytes_to_pass: int) -> None:
         super().__init__(("127.0.0.1", 0), _Relayed)
-        self.server_port, self._left = server.port, bytes_to_pass
+        self.server_port, self._bytes_left = server.port, bytes_to_pass
         self._lock, self._full, self._released = threading.Lock(), threading.Event(), threading.Event()
 
     @property
@@ -146,7 +146,7 @@ class Relay(socketserver.ThreadingTCPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def until_it_holds(self) -> None:
-        assert self._full.wait(PATIENCE_SECONDS), f"{self._left} bytes fewer than expected came"
+        assert self._full.wait(PATIENCE_SECONDS), f"{self._bytes_left} bytes fewer than expected came"
 
     def release(self) -> None:
         self._released.set()
@@ -154,8 +154,8 @@ class Relay(socketserver.ThreadingTCPServer):
     def admit(self, count: int) -> None:
         """Return when `count` bytes may pass."""
         with self._lock:
-            self._left -= count
-        if self._left < 0:
+            self._bytes_left -= count
+        if self._bytes_left < 0:
             self._full.set()
             self._released.wait()
 
@@ -247,7 +247,7 @@ def point_at(server: Server, patch: pytest.MonkeyPatch) -> None:
 
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    ports = [server_socket.getsockname()[1] for server_socket in sockets]
+    for server_socket in sockets:
+        server_socket.close()
     return ports

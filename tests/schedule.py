@@ -42,10 +42,10 @@ class Actor:
 class Schedule:
     """The actors of one interleaving."""
 
-    def __init__(self, seed: int, watched: Set[str], kills: float) -> None:
-        """`watched` are names of folders; `kills` is the share of turns that kill."""
+    def __init__(self, seed: int, folder_names: Set[str], kills: float) -> None:
+        """`folder_names` are names of folders; `kills` is the share of turns that kill."""
         self.chance = random.Random(seed)
-        self._watched, self.kills = watched, kills
+        self._folder_names, self.kills = folder_names, kills
         self._turn = threading.Semaphore(0)
         self._live: list[Actor] = []
         self._faults: list[BaseException] = []
@@ -98,7 +98,7 @@ class Schedule:
 
     def _pause(self, actor: Actor, path: str) -> None:
         *_, folder, name = ("", "", *path.split("/"))
-        stops = not name.startswith(".") and not self._watched.isdisjoint((folder, name))
+        stops = not name.startswith(".") and not self._folder_names.isdisjoint((folder, name))
         if stops and not actor.killed:
             self._turn.release()
             actor.go.acquire()

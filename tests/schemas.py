@@ -31,30 +31,30 @@ Kind = tuple[str, str]
 """apiVersion and kind."""
 
 
-def check(found: Mapping[str, Any]) -> None:
+def check(document: Mapping[str, Any]) -> None:
     """Raises ValueError with all problems of one object."""
-    if wrong := problems(found):
+    if wrong := problems(document):
         raise ValueError("\n".join(wrong))
 
 
-def problems(found: Mapping[str, Any]) -> list[str]:
+def problems(document: Mapping[str, Any]) -> list[str]:
     """The problems that each version of Kubernetes finds in the object: version, object, field and problem."""
     return [
-        f"Kubernetes {version}: {found.get('kind')} {found.get('metadata', {}).get('name')}: {problem}"
+        f"Kubernetes {version}: {document.get('kind')} {document.get('metadata', {}).get('name')}: {problem}"
         for version in VERSIONS
-        for problem in _problems(found, version)
+        for problem in _problems(document, version)
     ]
 
 
-def _problems(found: Mapping[str, Any], version: str) -> Iterator[str]:
-    kind = (found.get("apiVersion", ""), found.get("kind", ""))
+def _problems(document: Mapping[str, Any], version: str) -> Iterator[str]:
+    kind = (document.get("apiVersion", ""), document.get("kind", ""))
     validator = _validator(version, kind)
     if validator is None:
         yield f"no schema of {kind[0]} {kind[1]}"
         return
-    if not {"name", "generateName"} & {*found.get("metadata", {})}:
+    if not {"name", "generateName"} & {*document.get("metadata", {})}:
         yield "metadata.name: is missing"
-    for error in validator.iter_errors(found):
+    for error in validator.iter_errors(document):
         yield f"{error.json_path.removeprefix('$.')}: {error.message[:300]}"
 
 
@@ -89,8 +89,8 @@ def _built_in(version: str) -> dict[Kind, Schema]:
 
 @functools.cache
 def _custom() -> dict[Kind, Schema]:
-    kept = [json.loads(lzma.decompress(path.read_bytes())) for path in sorted(FOLDER.glob("*.json.xz"))]
-    return {(each["apiVersion"], each["kind"]): each["schema"] for file in kept for each in file}
+    files = [json.loads(lzma.decompress(path.read_bytes())) for path in sorted(FOLDER.glob("*.json.xz"))]
+    return {(entry["apiVersion"], entry["kind"]): entry["schema"] for file in files for entry in file}
 
 
 def of_crd(crd: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -108,20 +108,20 @@ def of_crd(crd: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def strict(schema: Mapping[str, Any]) -> Schema:
     """The JSON schema of a structural OpenAPI schema, in which what the API server would prune is a mistake."""
-    kept = {key: schema[key] for key in schema if key not in NOT_FORM and not key.startswith("x-kubernetes-")}
+    form = {key: schema[key] for key in schema if key not in NOT_FORM and not key.startswith("x-kubernetes-")}
     fields = schema.get("properties", {})
-    kept |= {"properties": {name: strict(field) for name, field in fields.items()}} if fields else {}
+    form |= {"properties": {name: strict(field) for name, field in fields.items()}} if fields else {}
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
-            kept[key] = strict(schema[key])
+            form[key] = strict(schema[key])
     is_open = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
     if schema.get("type") == "object" and not is_open:
-        kept["additionalProperties"] = False
+        form["additionalProperties"] = False
     if "required" in schema:  # the API server fills in defaults before it looks
-        kept["required"] = [name for name in schema["required"] if "default" not in fields.get(name, {})]
-    if kept.pop("nullable", False):
-        kept["type"] = [kept["type"], "null"]
-    return kept
+        form["required"] = [name for name in schema["required"] if "default" not in fields.get(name, {})]
+    if form.pop("nullable", False):
+        form["type"] = [form["type"], "null"]
+    return form
 
 
 def main() -> None:

@@ -20,14 +20,14 @@ def nodes() -> Iterator[tuple[str, ast.AST]]:
 
 def calls(node: ast.AST, name: str) -> list[ast.Call]:
     """The calls, below a node, of a function or a method of this name."""
-    found = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-    return [each for each in found if getattr(each.func, "id", getattr(each.func, "attr", "")) == name]
+    call_nodes = [node_below for node_below in ast.walk(node) if isinstance(node_below, ast.Call)]
+    return [call for call in call_nodes if getattr(call.func, "id", getattr(call.func, "attr", "")) == name]
 
 
 def test_a_line_does_not_wait_in_a_buffer():
     waiting = [
-        place
-        for place, node in nodes()
+        position
+        for position, node in nodes()
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", "") == "print"
         and calls(node, "dumps")
@@ -40,11 +40,11 @@ def test_no_line_waits_until_all_others_are_measured():
     """A tuple or a list of all lines has every one of them before the first is printed."""
     prints = ("print_line", "dumps")
     collected = [
-        place
-        for place, node in nodes()
+        position
+        for position, node in nodes()
         if isinstance(node, ast.For)
         and isinstance(node.iter, ast.Tuple | ast.List)
-        and any(isinstance(each, ast.Starred) and isinstance(each.value, ast.Call) for each in node.iter.elts)
-        and any(calls(each, name) for each in node.body for name in prints)
+        and any(isinstance(element, ast.Starred) and isinstance(element.value, ast.Call) for element in node.iter.elts)
+        and any(calls(statement, name) for statement in node.body for name in prints)
     ]
     assert collected == []

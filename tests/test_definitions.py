@@ -149,10 +149,10 @@ def test_a_registered_model_is_shown_whatever_signs_its_name_has(folder: Path):
     recipe = folder / "trainings" / "tiny-decoder.yaml"
     named = recipe.read_text().replace("registered_model: slipway-tiny-decoder", "registered_model: Llama-3.1@tiny")
     recipe.write_text(named)
-    found = built(folder)
-    assert lane("Llama_3_1_tiny", "served")[0] in keys_of(found)
-    assert found.resolve_job_def("Llama_3_1_tiny_promote")
-    dg.Definitions.validate_loadable(found)
+    defs = built(folder)
+    assert lane("Llama_3_1_tiny", "served")[0] in keys_of(defs)
+    assert defs.resolve_job_def("Llama_3_1_tiny_promote")
+    dg.Definitions.validate_loadable(defs)
 
 
 def test_a_dataset_of_images_is_a_lane_without_a_tokenizer(folder: Path):
@@ -188,10 +188,10 @@ def test_loading_imports_nothing_heavy(tmp_path: Path):
 
 
 def test_on_a_cluster_there_are_the_same_assets_sensors_and_schedules(folder: Path):
-    here, there = built(folder), built_for_a_cluster(folder)
-    assert set(keys_of(here)) == set(keys_of(there))
-    assert {sensor.name for sensor in here.sensors or []} == {sensor.name for sensor in there.sensors or []}
-    schedules = [{schedule.name for schedule in defs.schedules or []} for defs in (here, there)]
+    embedded, there = built(folder), built_for_a_cluster(folder)
+    assert set(keys_of(embedded)) == set(keys_of(there))
+    assert {sensor.name for sensor in embedded.sensors or []} == {sensor.name for sensor in there.sensors or []}
+    schedules = [{schedule.name for schedule in defs.schedules or []} for defs in (embedded, there)]
     assert schedules[0] == schedules[1] and "metadata_backup_schedule" in schedules[1]
     dg.Definitions.validate_loadable(there)
 
@@ -224,8 +224,8 @@ def test_a_dataset_recipe_may_say_what_its_build_needs(folder: Path):
 
 def executor_for(defs: dg.Definitions, kubeconfig: Path, *assets: str) -> dg.Executor:
     """What executes a run of these assets, on the cluster of a kubeconfig."""
-    whole = defs.get_repository_def().get_implicit_global_asset_job_def()
-    job = whole.get_subset(asset_selection={dg.AssetKey.from_user_string(asset) for asset in assets})
+    asset_job = defs.get_repository_def().get_implicit_global_asset_job_def()
+    job = asset_job.get_subset(asset_selection={dg.AssetKey.from_user_string(asset) for asset in assets})
     config = ResolvedRunConfig.build(job, {}).execution.execution_engine_config
     launcher = {
         "load_incluster_config": False,
@@ -236,10 +236,14 @@ def executor_for(defs: dg.Definitions, kubeconfig: Path, *assets: str) -> dg.Exe
         "dagster_home": "/etc/dagster",
         "job_image": "platform",
     }
-    place = {"module": "slipway.resources.kubernetes.run_launcher", "class": "PatientRunLauncher", "config": launcher}
+    launcher_settings = {
+        "module": "slipway.resources.kubernetes.run_launcher",
+        "class": "PatientRunLauncher",
+        "config": launcher,
+    }
     definition = job.executor_def
     assert definition.executor_creation_fn is not None
-    with dg.instance_for_test({"run_launcher": place}) as instance:
+    with dg.instance_for_test({"run_launcher": launcher_settings}) as instance:
         return definition.executor_creation_fn(dg.InitExecutorContext(InMemoryJob(job), definition, config, instance))
 
 

@@ -47,31 +47,31 @@ def test_every_file_says_what_it_is():
 
 
 def test_a_whole_file_is_read_by_one_function_which_no_pipe_holds_up():
-    found = [
+    reads = [
         f"{name_of(path)}:{node.lineno}"
         for path, tree in trees().items()
         if path.relative_to(ROOT).parts[0] in HOUSE
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "read_bytes"
     ]
-    assert found == [], "expected slipway.trainer.base.regular_file.read"
+    assert reads == [], "expected slipway.trainer.base.regular_file.read"
 
 
 def test_a_module_that_a_text_names_is_in_the_one_package():
     """Ruff sees imports. Names in texts start processes, are compared with command lines, and are replaced in tests."""
-    found = [f"{name_of(path)}: {name}" for path, tree in trees().items() for name in named_outside(tree)]
-    assert found == [], "expected slipway. before it"
+    names_outside = [f"{name_of(path)}: {name}" for path, tree in trees().items() for name in named_outside(tree)]
+    assert names_outside == [], "expected slipway. before it"
 
 
 def named_outside(tree: ast.Module) -> Iterator[str]:
     """The modules of ours that a file's texts, and its words after -m, name without the package."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found = OUTSIDE.finditer(node.value)
-            yield from (each.group() for each in found if each[3] or is_module(ROOT / each[1] / each[2]))
+            matches = OUTSIDE.finditer(node.value)
+            yield from (match.group() for match in matches if match[3] or is_module(ROOT / match[1] / match[2]))
         elif isinstance(node, ast.List | ast.Tuple):
-            words = [each.value if isinstance(each, ast.Constant) else None for each in node.elts]
-            yield from (f"-m {name}" for flag, name in itertools.pairwise(words) if flag == "-m" and name in HOUSE)
+            arguments = [element.value if isinstance(element, ast.Constant) else None for element in node.elts]
+            yield from (f"-m {name}" for flag, name in itertools.pairwise(arguments) if flag == "-m" and name in HOUSE)
 
 
 def is_module(path: Path) -> bool:
@@ -79,21 +79,21 @@ def is_module(path: Path) -> bool:
 
 
 def test_no_file_knows_a_machine():
-    found = [
+    lines = [
         f"{name_of(path)}:{number}: {line.strip()}"
         for path in texts()
         if path != Path(__file__)
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         if MACHINE_PATH.search(line)
     ]
-    assert found == []
+    assert lines == []
 
 
 def test_a_public_class_has_a_name_of_its_own():
-    places = defaultdict(list)
+    files_by_class = defaultdict(list)
     for path, tree in trees().items():
         if name_of(path).split("/")[0] in HOUSE and "examples" not in path.parts:
             for node in tree.body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places[node.name].append(name_of(path))
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+                    files_by_class[node.name].append(name_of(path))
+    assert {name: where for name, where in files_by_class.items() if len(where) > 1} == {}

@@ -57,13 +57,15 @@ def code() -> dict[str, ast.Module]:
 
 def versions() -> set[str]:
     """Every text in the code that is a version, and nothing else."""
-    texts = (each.value for tree in code().values() for each in ast.walk(tree) if isinstance(each, ast.Constant))
+    texts = (
+        constant.value for tree in code().values() for constant in ast.walk(tree) if isinstance(constant, ast.Constant)
+    )
     return {text for text in texts if isinstance(text, str) and VERSION.fullmatch(text)}
 
 
 def without_version() -> set[str]:
     """The files with a call of the codec that names no format."""
-    return {name for name, tree in code().items() for each in ast.walk(tree) if _is_without(each)} - IN_MEMORY
+    return {name for name, tree in code().items() for call_node in ast.walk(tree) if _is_without(call_node)} - IN_MEMORY
 
 
 def _is_without(node: ast.AST) -> bool:
@@ -82,4 +84,4 @@ def test_a_record_without_a_version_is_one_of_those_that_the_document_names():
     text = " ".join(DOCUMENT.read_text().split())
     [listed] = re.findall(r"These files have no version string:(.*?)## Upgrade", text)
     assert without_version() == set(WITHOUT)
-    assert {words for words in WITHOUT.values() if words not in listed} == set()
+    assert {sentence for sentence in WITHOUT.values() if sentence not in listed} == set()

@@ -37,8 +37,8 @@ COUNTS = {
     "sensors": 0,
     "serving": 0,
     "trainer": 10,
-    "benchmarks": 440,
-    "tests": 2259,
+    "benchmarks": 0,
+    "tests": 0,
 }
 """What is left in each room. A number only falls: lower it with each name that goes."""
 

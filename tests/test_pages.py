@@ -21,8 +21,8 @@ MODULE = re.compile(r"`([a-z_]+(?:/\w+)+\.py)`")
 
 def targets(page: Path) -> list[str]:
     """The files that a page links to or shows, as it names them."""
-    found = [target(token) for block in MarkdownIt().parse(page.read_text()) for token in block.children or []]
-    return [name for each in found if (name := each.split("#")[0]) and "://" not in each]
+    link_targets = [target(token) for block in MarkdownIt().parse(page.read_text()) for token in block.children or []]
+    return [name for link in link_targets if (name := link.split("#")[0]) and "://" not in link]
 
 
 def target(token: Token) -> str:

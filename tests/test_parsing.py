@@ -52,8 +52,8 @@ def test_a_line_whose_checksum_is_right_and_that_is_no_event_is_damaged_and_cost
     good = [journal.frame({"event": "step", "step": n}) for n in range(2)]
     bad = [b"%b\t%08x\n" % (text, zlib.crc32(text)) for text in (DEEP, b"1" * 5000, b"7", b"{")]
     path.write_bytes(good[0] + b"".join(bad) + good[1])
-    found = journal.read(path)
-    assert ([event["step"] for event in found.events], found.damaged) == ([0, 1], 4)
+    reading = journal.read(path)
+    assert ([event["step"] for event in reading.events], reading.damaged) == ([0, 1], 4)
     assert [journal.parse(line.rstrip(b"\n")) for line in bad] == [None] * 4
 
 

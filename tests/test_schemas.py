@@ -35,8 +35,10 @@ def test_what_is_right_has_no_problem_and_an_unknown_field_has_one_for_each_vers
     check(valid)
     wrong = copy.deepcopy(valid)
     wrong["spec"]["clusterIp"] = "None"
-    found = problems(wrong)
-    assert len(found) == len(VERSIONS) and all("'clusterIp' was unexpected" in problem for problem in found)
+    schema_problems = problems(wrong)
+    assert len(schema_problems) == len(VERSIONS) and all(
+        "'clusterIp' was unexpected" in problem for problem in schema_problems
+    )
 
 
 def test_a_problem_names_version_object_and_field():
@@ -55,8 +57,10 @@ def test_metadata_of_custom_resources_are_checked_too():
 
 @pytest.mark.parametrize("kind", [("batch.volcano.sh/v1alpha1", "Job"), ("v2", "Service"), ("", "")])
 def test_a_kind_without_a_schema_is_a_problem(kind: tuple[str, str]):
-    found = problems({"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": "it"}})
-    assert found == [f"Kubernetes {version}: {kind[1]} it: no schema of {kind[0]} {kind[1]}" for version in VERSIONS]
+    schema_problems = problems({"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": "it"}})
+    assert schema_problems == [
+        f"Kubernetes {version}: {kind[1]} it: no schema of {kind[0]} {kind[1]}" for version in VERSIONS
+    ]
 
 
 def test_a_kind_that_one_version_lacks_is_a_problem_for_that_version():

@@ -41,16 +41,16 @@ def cases(seed: int = 17) -> Iterator[Case]:
 def _random(draw: random.Random, signs: str, count: int) -> str:
     """Signs among which are a small letter, a capital and a digit, if there are such."""
     while True:
-        found = "".join(draw.choices(signs, k=count))
-        if all(not set(kind) & set(signs) or set(kind) & set(found) for kind in (string.ascii_uppercase, DIGITS)):
-            return found
+        text = "".join(draw.choices(signs, k=count))
+        if all(not set(kind) & set(signs) or set(kind) & set(text) for kind in (string.ascii_uppercase, DIGITS)):
+            return text
 
 
 def _planted(draw: random.Random) -> list[tuple[str, Callable[[], str], list[str]]]:
     def of(signs: str, count: int, before: str = "", behind: str = "") -> Callable[[], str]:
         return lambda: before + _random(draw, signs, count) + behind
 
-    names, domains = (itertools.cycle(words.split()) for words in (NAMES, DOMAINS))
+    names, domains = (itertools.cycle(listing.split()) for listing in (NAMES, DOMAINS))
     assigned = [
         "API_KEY=@@\n",
         "export SECRET_TOKEN=@@",
@@ -220,7 +220,7 @@ def _ip(draw: random.Random) -> str:
 
 
 def _check_digit(digits: str) -> str:
-    total = sum(sum(divmod(int(each) * (2 - place % 2), 10)) for place, each in enumerate(reversed(digits)))
+    total = sum(sum(divmod(int(digit) * (2 - position % 2), 10)) for position, digit in enumerate(reversed(digits)))
     return str(-total % 10)
 
 

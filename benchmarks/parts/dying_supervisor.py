@@ -18,10 +18,10 @@ def send_signals(dies: int, profiles: int) -> None:
     report = StepReport.step
 
     def report_and_signal(steps: StepReport, done: int, *figures: float) -> dict[str, float]:
-        found = report(steps, done, *figures)
+        metrics = report(steps, done, *figures)
         if number := due.get((generations.from_environment() or 0, done)):
             os.kill(os.getpid(), number)
-        return found
+        return metrics
 
     StepReport.step = report_and_signal  # type: ignore[method-assign,assignment]
 

@@ -52,9 +52,9 @@ def main(path: Path, actions: list[str], folder: Path) -> None:
             if action == "save":
                 _save(config, data, world, folder)
             else:
-                found = _measured(ACTIONS[action], config, data, world, folder)
+                figures = _measured(ACTIONS[action], config, data, world, folder)
                 if world.is_rank_zero:
-                    (folder / f"{action}.json").write_text(json.dumps(found))
+                    (folder / f"{action}.json").write_text(json.dumps(figures))
 
 
 def _measured(action: "Action", config: Config, data: Data, world: World, folder: Path) -> dict[str, float]:
@@ -63,7 +63,7 @@ def _measured(action: "Action", config: Config, data: Data, world: World, folder
     engine = action(config, data, world, folder)
     seconds = time.perf_counter() - begun
     gathered = world.all_gather({"seconds": seconds, "peak": _peak() - before, **_sizes(engine)})
-    return {name: max(each[name] for each in gathered) for name in gathered[0]}
+    return {name: max(sizes[name] for sizes in gathered) for name in gathered[0]}
 
 
 def _draw(config: Config, data: Data, world: World, _: Path) -> Engine:
@@ -73,7 +73,7 @@ def _draw(config: Config, data: Data, world: World, _: Path) -> Engine:
 def _restore(config: Config, data: Data, world: World, folder: Path) -> Engine:
     """As `slipway.trainer.loop.Trainer` does."""
     engine = Engine(config, world, data, draws=False)
-    found = restore.newest_verified(
+    restored = restore.newest_verified(
         Path(config.placement.store),
         world,
         TOKEN,
@@ -81,8 +81,8 @@ def _restore(config: Config, data: Data, world: World, folder: Path) -> Engine:
         lambda *_: None,
         lambda _: None,
     )
-    assert found is not None
-    restore.load(engine, found[1], world)
+    assert restored is not None
+    restore.load(engine, restored[1], world)
     return engine
 
 
@@ -123,9 +123,9 @@ def _save(config: Config, data: Data, world: World, folder: Path) -> None:
 def _sizes(engine: Engine) -> dict[str, int]:
     """Bytes of this rank's weights and moments (its share), and of the largest whole parameter."""
     tensors = list(engine.model.state_dict().values())
-    tensors += [each for moments in engine.optimiser.state.values() for each in moments.values()]
+    tensors += [moment for moments in engine.optimiser.state.values() for moment in moments.values()]
     largest = max(parameter.numel() * parameter.element_size() for parameter in engine.model.parameters())
-    return {"share": sum(_local_bytes(each) for each in tensors), "largest": largest}
+    return {"share": sum(_local_bytes(tensor) for tensor in tensors), "largest": largest}
 
 
 def _local_bytes(tensor: Tensor) -> int:

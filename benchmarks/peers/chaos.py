@@ -47,9 +47,9 @@ class Peer:
         time.sleep(undisturbed)
         pace = (self.steps() - first) / (time.monotonic() - begun)
         before, begun = self.saved(), time.monotonic()
-        for each in planned:
-            time.sleep(max(0.0, begun + each.at - time.monotonic()))
-            self._do(each)
+        for fault in planned:
+            time.sleep(max(0.0, begun + fault.at - time.monotonic()))
+            self._do(fault)
         time.sleep(max(0.0, begun + seconds - time.monotonic()))
         return (self.saved() - before) / (pace * (time.monotonic() - begun))
 
@@ -76,8 +76,8 @@ class Peer:
             case "rank-killed" | "rank-crashed" | "rank-stopped":
                 os.kill(rank, _signal(fault))
             case "two-ranks-killed" | "killed-in-recovery" | "checkpoint-damaged":
-                for each in ranks:
-                    os.kill(each, signal.SIGKILL)
+                for pid in ranks:
+                    os.kill(pid, signal.SIGKILL)
             case "supervisor-killed" | "supervisor-crashed" | "supervisor-stopped":
                 agent.send_signal(_signal(fault))
             case "node-killed":
@@ -91,11 +91,11 @@ class Peer:
     def _agent(self) -> "subprocess.Popen[bytes]":
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CODE)}
         tuned = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3"
-        meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{self._port}", "--rdzv-id=peer", tuned]
+        rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{self._port}", "--rdzv-id=peer", tuned]
         shape = ["--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=1000", "--monitor-interval=0.05"]
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", *meeting, *shape),
+                *(sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", *rendezvous, *shape),
                 *(str(CODE / "benchmarks" / "peers" / "restart.py"), str(self._folder), *SIZES),
             ],
             env={**os.environ, **environment},
@@ -107,7 +107,7 @@ class Peer:
         path = self._folder / "marks.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         marks = [json.loads(line) for line in lines if line.endswith("\n") and line.startswith("{")]
-        return [float(each["t"]) for each in marks if each["mark"] == name]
+        return [float(mark["t"]) for mark in marks if mark["mark"] == name]
 
     def _until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from benchmarks.peers.asked import Peer, PeerPage, answers
 from benchmarks.peers.logged import Logged
+from benchmarks.peers.peer import Peer, PeerPage, answers
 from tests.conftest import until
 from tests.embedded.slipway import free_port
 
@@ -62,7 +62,9 @@ def training(folder: Path, logged: Logged) -> Iterator[Peer]:
     try:
         with dg.DagsterInstance.from_config(str(folder)) as instance:
             last = f"step {int(logged.running.steps[-1]['step'])} of"
-            until(lambda: last in _told(instance), "the training of Dagster alone is at its last step", RUN_SECONDS)
+            until(
+                lambda: last in _logged_text(instance), "the training of Dagster alone is at its last step", RUN_SECONDS
+            )
             [there] = instance.get_runs(dg.RunsFilter(job_name="train"))
         with served(folder, CODE, more) as url:
             yield Peer("Dagster alone", _pages(url, there.run_id), {"best": str(logged.best_trial)})
@@ -71,16 +73,16 @@ def training(folder: Path, logged: Logged) -> Iterator[Peer]:
         run.wait(timeout=RUN_SECONDS)
 
 
-def _told(instance: dg.DagsterInstance) -> str:
+def _logged_text(instance: dg.DagsterInstance) -> str:
     """What the run of the training has logged so far."""
     runs = instance.get_runs(dg.RunsFilter(job_name="train"))
-    return "\n".join(each.user_message for run in runs for each in instance.all_logs(run.run_id))
+    return "\n".join(event.user_message for run in runs for event in instance.all_logs(run.run_id))
 
 
 def _pages(url: str, run: str) -> list[PeerPage]:
     of = {name: frozenset({name}) for name in ("running", "champion", "sweep", "dataset")}
     anything = frozenset({*of, "all", "night"})
-    found = [
+    pages = [
         PeerPage("the first page", f"{url}/", 0, anything, greeting="text=Skip"),
         PeerPage("the runs", f"{url}/runs", 1, anything),
         PeerPage("the catalog", f"{url}/assets", 1, anything),
@@ -92,13 +94,13 @@ def _pages(url: str, run: str) -> list[PeerPage]:
     ]
     for subject, about in of.items():
         name = "training" if subject == "running" else subject
-        found += [
+        pages += [
             PeerPage(f"the asset {name}", f"{url}/assets/{name}", 2, about),
             PeerPage(f"the events of {name}", f"{url}/assets/{name}?view=events", 3, about),
             PeerPage(f"the plots of {name}", f"{url}/assets/{name}", 3, about, ("text=Plots >> nth=-1",)),
             PeerPage(f"the checks of {name}", f"{url}/assets/{name}?view=checks", 3, about),
         ]
-    return found
+    return pages
 
 
 @contextlib.contextmanager

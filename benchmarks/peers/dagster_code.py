@@ -26,7 +26,7 @@ def table(head: list[str], rows: list[list[Any]]) -> dg.MarkdownMetadataValue:
 
 @dg.asset(check_specs=[dg.AssetCheckSpec("no_empty_split", asset="dataset")])
 def dataset() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
-    left_out = table(["left out because", "documents"], [[*each] for each in LOGGED["left_out"].items()])
+    left_out = table(["left out because", "documents"], [[*row] for row in LOGGED["left_out"].items()])
     counts = {"dagster/row_count": LOGGED["documents"], "tokens": LOGGED["tokens"]}
     yield dg.MaterializeResult(metadata={"name": LOGGED["dataset"], **counts, "left_out": left_out})
     yield dg.AssetCheckResult(passed=True, check_name="no_empty_split")
@@ -35,7 +35,7 @@ def dataset() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
 @dg.asset(deps=[dataset])
 def sweep() -> dg.MaterializeResult[Any]:
     trials = LOGGED["trials"]
-    rows = [[f"trial {each['number']}", each["validation_loss"], json.dumps(each["parameters"])] for each in trials]
+    rows = [[f"trial {trial['number']}", trial["validation_loss"], json.dumps(trial["parameters"])] for trial in trials]
     best = {"best_trial": LOGGED["best_trial"], "trials": table(["trial", "validation_loss", "parameters"], rows)}
     return dg.MaterializeResult(metadata=best)
 
@@ -53,8 +53,8 @@ def training(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
     context.log.info(f"configuration: {json.dumps(RUNNING['parameters'])}; on {', '.join(RUNNING['nodes'])}")
     steps = RUNNING["steps"]
     half = len(steps) // 2
-    for each in steps[:half] if context.retry_number == 0 else steps[half:]:
-        _log(context, each)
+    for figures in steps[:half] if context.retry_number == 0 else steps[half:]:
+        _log(context, figures)
     if context.retry_number == 0:
         raise RuntimeError(LOGGED["fault"])
     while HOLD.exists():
@@ -62,11 +62,11 @@ def training(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
     return dg.MaterializeResult(metadata={"loss": steps[-1]["loss"]})
 
 
-def _log(context: dg.AssetExecutionContext, each: Mapping[str, float]) -> None:
-    step = int(each["step"])
-    figures = ", ".join(f"{name} {value:.5g}" for name, value in each.items() if name != "step")
+def _log(context: dg.AssetExecutionContext, metrics: Mapping[str, float]) -> None:
+    step = int(metrics["step"])
+    figures = ", ".join(f"{name} {value:.5g}" for name, value in metrics.items() if name != "step")
     context.log.info(f"step {step} of {RUNNING['total']}: {figures}")
-    context.log_event(dg.AssetObservation("training", metadata=dict(each)))
+    context.log_event(dg.AssetObservation("training", metadata=dict(metrics)))
     if folder := RUNNING["checkpoints"].get(str(step)):
         context.log.info(f"checkpoint of step {step} in {folder}")
 

@@ -61,18 +61,18 @@ def _datasets(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Buil
 
     def cleaned(batch: dict[str, list[str]]) -> dict[str, list[str]]:
         texts = [_normalised(text) for text in map(content, batch["text"])]
-        kept = [text for text in texts if _passes(text)]
-        return {"text": [IP.sub("<IP_ADDRESS>", EMAIL.sub("<EMAIL>", text)) for text in kept]}
+        texts_that_pass = [text for text in texts if _passes(text)]
+        return {"text": [IP.sub("<IP_ADDRESS>", EMAIL.sub("<EMAIL>", text)) for text in texts_that_pass]}
 
     def encoded(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        return {"tokens": [[*each.ids, end] for each in encoder.encode_batch(batch["text"])]}
+        return {"tokens": [[*encoding.ids, end] for encoding in encoder.encode_batch(batch["text"])]}
 
-    seen: set[str] = set()
+    texts_so_far: set[str] = set()
 
     def is_new(text: str) -> bool:
-        count = len(seen)
-        seen.add(text)
-        return len(seen) > count
+        count = len(texts_so_far)
+        texts_so_far.add(text)
+        return len(texts_so_far) > count
 
     def run() -> tuple[int, int]:
         files = [str(path) for path in sorted(corpus.rglob("*")) if path.is_file()]
@@ -81,14 +81,14 @@ def _datasets(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Buil
         )
         texts = loaded.map(cleaned, batched=True, batch_size=64, num_proc=workers)
         texts = texts.filter(is_new, input_columns="text")
-        made = texts.map(encoded, batched=True, batch_size=64, num_proc=workers, remove_columns=["text"])
+        tokenised = texts.map(encoded, batched=True, batch_size=64, num_proc=workers, remove_columns=["text"])
         tokens = 0
         with (folder / "tokens").open("wb") as file:
-            for batch in made.with_format("arrow").iter(64):
+            for batch in tokenised.with_format("arrow").iter(64):
                 values = batch["tokens"].combine_chunks().flatten().to_numpy().astype(np.uint16)
                 file.write(values.tobytes())
                 tokens += len(values)
-        return len(made), tokens
+        return len(tokenised), tokens
 
     return run
 
@@ -143,14 +143,14 @@ def _normalised(text: str) -> str:
 
 def _passes(text: str) -> bool:
     """The rules of Slipway's that the benchmark asks, as one writes them in Python."""
-    tokens, words = text.split(), WORD.findall(text.lower())
+    tokens, words_of_text = text.split(), WORD.findall(text.lower())
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     paragraphs = [part.strip() for part in text.split("\n\n") if part.strip()]
-    letters = sum(map(len, words))
-    if len(tokens) < 5 or len(tokens) > 1_000_000 or not words:
+    letters = sum(map(len, words_of_text))
+    if len(tokens) < 5 or len(tokens) > 1_000_000 or not words_of_text:
         return False
     mean = sum(map(len, tokens)) / len(tokens)
-    pairs = Counter(pairwise(words))
+    pairs = Counter(pairwise(words_of_text))
     (pair, often), *_ = pairs.most_common(1) or [(("", ""), 0)]
     return (
         text.count("{") <= 100_000
@@ -164,18 +164,18 @@ def _passes(text: str) -> bool:
         and sum(len(line) <= 30 for line in lines) <= len(lines)
         and len(lines) - len(set(lines)) <= 0.9 * len(lines)
         and len(paragraphs) - len(set(paragraphs)) <= 0.9 * len(paragraphs)
-        and bool(STOP_WORDS & set(words))
+        and bool(STOP_WORDS & set(words_of_text))
         and (often < 2 or often * sum(map(len, pair)) <= 0.6 * letters)
-        and _duplicated(words) <= 0.95 * letters
+        and _duplicated(words_of_text) <= 0.95 * letters
     )
 
 
-def _duplicated(words: list[str]) -> int:
+def _duplicated(words_of_text: list[str]) -> int:
     """Characters of the words in runs of five that occur more than once."""
-    runs = list(zip(*(words[start:] for start in range(5)), strict=False))
+    runs = list(zip(*(words_of_text[start:] for start in range(5)), strict=False))
     counts = Counter(runs)
-    covered = {place + step for place, run in enumerate(runs) if counts[run] > 1 for step in range(5)}
-    return sum(len(words[place]) for place in covered)
+    covered = {position + step for position, run in enumerate(runs) if counts[run] > 1 for step in range(5)}
+    return sum(len(words_of_text[position]) for position in covered)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ def clean(number: int) -> int:
     from slipway.recipes.cleaning import CleaningSection
 
     (Path(os.environ["MARKS"]) / f"{os.getpid()}").touch()
-    words = np.random.default_rng(number).integers(0, 30_000, 80_000)
-    text = "\n".join(" ".join(f"w{word}" for word in line) for line in words.reshape(-1, 10))
+    numbers = np.random.default_rng(number).integers(0, 30_000, 80_000)
+    text = "\n".join(" ".join(f"w{word}" for word in line) for line in numbers.reshape(-1, 10))
     cleaned = Cleaner(CleaningSection()).clean(f"{number}.txt", text)
     return len(cleaned.text)
 
@@ -148,9 +148,9 @@ def main() -> None:
             tell(options.engine, "resident memory of all processes but ours", "MB", tree_megabytes())
             tell(options.engine, f"{TASKS} tasks, two workers", "s", timed(mapped)[0])
             threading.Timer(1.0, os.kill, (workers[0], signal.SIGKILL)).start()
-            seconds, found = timed(mapped)
+            seconds, results = timed(mapped)
             tell(options.engine, "the same, one worker killed after 1 s", "s", seconds)
-            assert len(found) == TASKS
+            assert len(results) == TASKS
         with peak() as most:
             seconds, count = timed(lambda: joined(bands))
         tell(options.engine, f"bands shared, of {options.rows * 16 / 1e9:.1f} GB", "s", seconds)

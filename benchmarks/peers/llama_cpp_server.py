@@ -38,13 +38,13 @@ def tensors(folder: Path) -> dict[str, np.ndarray]:
     data = (folder / "model.safetensors").read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
-    found = {}
+    arrays = {}
     for name, entry in header.items():
         if name != "__metadata__":
             assert entry["dtype"] == "F32", entry
-            first, last = (8 + size + place for place in entry["data_offsets"])
-            found[name] = np.frombuffer(data[first:last], np.float32).reshape(entry["shape"])
-    return found
+            first, last = (8 + size + offset for offset in entry["data_offsets"])
+            arrays[name] = np.frombuffer(data[first:last], np.float32).reshape(entry["shape"])
+    return arrays
 
 
 def renamed(name: str) -> str:
@@ -78,13 +78,13 @@ def write(folder: Path, path: Path) -> int:
     out.add_rope_dimension_count(config["hidden_size"] // heads)
     out.add_rope_freq_base((config.get("rope_parameters") or config)["rope_theta"])
     vocabulary = json.loads((folder / "tokenizer.json").read_bytes())
-    ids = vocabulary["model"]["vocab"] | {each["content"]: each["id"] for each in vocabulary["added_tokens"]}
+    ids = vocabulary["model"]["vocab"] | {token["content"]: token["id"] for token in vocabulary["added_tokens"]}
     out.add_vocab_size(config["vocab_size"])
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("gpt-2")
     out.add_token_list(sorted(ids, key=lambda token: ids[token]))
-    special = {each["id"] for each in vocabulary["added_tokens"]}
-    out.add_token_types([3 if place in special else 1 for place in range(len(ids))])
+    special = {token["id"] for token in vocabulary["added_tokens"]}
+    out.add_token_types([3 if token in special else 1 for token in range(len(ids))])
     out.add_token_merges(["Ā Ā"])  # of two zero bytes, which no prompt has: without any, the file is refused
     out.add_eos_token_id(max(special))
     out.add_bos_token_id(max(special))
@@ -101,8 +101,8 @@ def write(folder: Path, path: Path) -> int:
 
 def serve(folder: Path, model: str, threads: int) -> None:
     """Serve for ever; prints where."""
-    with tempfile.TemporaryDirectory() as made:
-        path = Path(made) / "model.gguf"
+    with tempfile.TemporaryDirectory() as folder_of_model:
+        path = Path(folder_of_model) / "model.gguf"
         length = write(folder, path)
         settings = xllamacpp.CommonParams()
         settings.model.path, settings.model_alias = str(path), model

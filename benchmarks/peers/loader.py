@@ -28,19 +28,19 @@ def main(tokens: Path, length: int, folder: Path) -> None:
         "litdata": ("litdata", _litdata),
         "MosaicML streaming": ("streaming", _mosaic),
     }
-    found = {name: read for name, (module, read) in peers.items() if importlib.util.find_spec(module)}
-    print(json.dumps({name: _rate(read(rows, folder / name), length) for name, read in found.items()}))
+    installed = {name: read for name, (module, read) in peers.items() if importlib.util.find_spec(module)}
+    print(json.dumps({name: _rate(read(rows, folder / name), length) for name, read in installed.items()}))
 
 
 def _rate(samples: Iterable[Any], length: int) -> float:
     """The fastest pass's million tokens/s; a sample is copied to its row of the batch, where ours is too."""
     batch, rates = np.empty((BATCH, length + 1), np.uint16), []
     for _ in range(PASSES):
-        begun, seen = time.perf_counter(), 0
+        begun, n_samples = time.perf_counter(), 0
         for sample in samples:
-            batch[seen % BATCH, : len(sample)] = sample
-            seen += 1
-        rates.append(seen * length / (time.perf_counter() - begun) / 1e6)
+            batch[n_samples % BATCH, : len(sample)] = sample
+            n_samples += 1
+        rates.append(n_samples * length / (time.perf_counter() - begun) / 1e6)
     return max(rates)
 
 

@@ -81,22 +81,22 @@ def of(home: Home, running: TrainingStore, champion: TrainingStore, model: str, 
     [sweep], [dataset] = (listing.names_if_there(durable / what) for what in ("sweeps", "datasets"))
     state = SweepStore(durable / "sweeps" / sweep).state()
     assert state is not None and state.closed is not None and state.closed.best_trial is not None
-    made = shards.read_manifest(durable, pointer.current(durable, dataset) or "")
-    found = inspection.inspect(durable, made, examples=0)
+    snapshot = shards.read_manifest(durable, pointer.current(durable, dataset) or "")
+    inspected = inspection.inspect(durable, snapshot, examples=0)
     return Logged(
         running=training(running),
         champion=training(champion),
         model=model,
         trials=[
-            LoggedTrial(each.number, flat(each.parameters), value, each.last_step)
-            for each in state.trials.values()
-            if (value := each.reports.get(each.last_step)) is not None
+            LoggedTrial(trial.number, flat(trial.parameters), value, trial.last_step)
+            for trial in state.trials.values()
+            if (value := trial.reports.get(trial.last_step)) is not None
         ],
         best_trial=state.closed.best_trial,
         dataset=dataset,
-        documents=found.remaining,
-        tokens=sum(split.tokens for split in made.splits.values()),
-        left_out={each.reason: each.documents for each in found.removals},
+        documents=inspected.remaining,
+        tokens=sum(split.tokens for split in snapshot.splits.values()),
+        left_out={removal.reason: removal.documents for removal in inspected.removals},
         fault=fault,
     )
 
@@ -105,7 +105,7 @@ def training(store: TrainingStore) -> LoggedTraining:
     """What there is to log of one training."""
     facts = store.read()
     steps = [event for event in store.events() if event["event"] == "step"][-MOST_STEPS:]
-    figures = [{name: float(each[name]) for name in ("step", *FIGURES) if name in each} for each in steps]
+    figures = [{name: float(event[name]) for name in ("step", *FIGURES) if name in event} for event in steps]
     return LoggedTraining(
         name=store.id,
         parameters=flat(facts.specification.identity_config),

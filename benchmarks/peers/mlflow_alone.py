@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.peers.asked import Peer, PeerPage, answers
 from benchmarks.peers.logged import Logged, LoggedTraining
+from benchmarks.peers.peer import Peer, PeerPage, answers
 from tests.conftest import until
 from tests.embedded.slipway import free_port
 
@@ -79,9 +79,9 @@ def _log(uri: str, folder: Path, logged: Logged) -> dict[str, str]:
 def _log_steps(training: LoggedTraining) -> None:
     import mlflow
 
-    for each in training.steps:
-        figures = {name: value for name, value in each.items() if name != "step"}
-        mlflow.log_metrics(figures, step=int(each["step"]))
+    for figures_of_step in training.steps:
+        figures = {name: value for name, value in figures_of_step.items() if name != "step"}
+        mlflow.log_metrics(figures, step=int(figures_of_step["step"]))
     for step in sorted(training.checkpoints)[-3:]:
         mlflow.log_text(training.checkpoints[step], f"checkpoints/step-{step}/where.txt")
 
@@ -91,7 +91,7 @@ def _pages(url: str, ids: dict[str, str], logged: Logged) -> list[PeerPage]:
     both = f"[%22{ids['running']}%22,%22{ids['champion']}%22]"
     of = {name: frozenset({name}) for name in ("running", "champion", "sweep", "dataset")}
     anything = frozenset({"running", "champion", "sweep", "dataset", "all", "night"})
-    found = [
+    pages = [
         PeerPage("the first page", f"{url}/", 0, anything),
         PeerPage("the list of experiments", f"{url}/#/experiments", 1, anything),
         PeerPage("the runs of an experiment", f"{runs}/runs", 2, anything - {"dataset"}),
@@ -116,9 +116,9 @@ def _pages(url: str, ids: dict[str, str], logged: Logged) -> list[PeerPage]:
     for what in ("running", "champion"):
         run = f"{url}/#/experiments/{ids['trainings']}/runs/{ids[what]}"
         about = of[what] | of["dataset"]
-        found += [
+        pages += [
             PeerPage(f"the run of the {what} one", run, 3, about),
             PeerPage(f"the metrics of the {what} one", f"{run}/model-metrics", 4, about),
             PeerPage(f"the artefacts of the {what} one", f"{run}/artifacts", 5, about, ("text=checkpoints >> nth=-1",)),
         ]
-    return found
+    return pages

@@ -24,8 +24,8 @@ def random_snapshot(durable: Path, side: int, classes: int, count: int) -> str:
     split = images.ImageSplit(count, (images.write_shard(durable, pixels, labels),))
     names = tuple(map(str, range(classes)))
     splits = {"train": split, "validation": split}
-    made = images.ImageSnapshot("random", "0" * 64, {"kind": "random"}, {}, side, side, 3, names, splits)
-    return shards.write_manifest(durable, made)
+    image_snapshot = images.ImageSnapshot("random", "0" * 64, {"kind": "random"}, {}, side, side, 3, names, splits)
+    return shards.write_manifest(durable, image_snapshot)
 
 
 def snapshot(folder: Path, side: int, durable: Path) -> tuple[str, images.ImageSnapshot]:
@@ -52,10 +52,12 @@ def digits(folder: Path) -> Path:
     """Write scikit-learn's 1,797 handwritten digits, which come with it, as PNGs in a Parquet file."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
+    dataset = load_digits()
     folder.mkdir(parents=True)
-    pictures = [_png(pixels) for pixels in (found.images * 15).astype(np.uint8)]  # 17 greys, spread over a byte
-    pq.write_table(pa.table({"image": pictures, "label": found.target}), folder / "digits.parquet", row_group_size=100)
+    pictures = [_png(pixels) for pixels in (dataset.images * 15).astype(np.uint8)]  # 17 greys, spread over a byte
+    pq.write_table(
+        pa.table({"image": pictures, "label": dataset.target}), folder / "digits.parquet", row_group_size=100
+    )
     return folder
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.asked import Peer, PeerPage
 from benchmarks.peers.logged import Logged
+from benchmarks.peers.peer import Peer, PeerPage
 from slipway.trainer.base import proxy_bypass
 from tests.conftest import until
 from tests.embedded.slipway import free_port
@@ -33,9 +33,9 @@ def served(folder: Path, logged: Logged, python: Path) -> Iterator[Peer]:
     port, program = free_port(), str(python.parent / "ray")
     url = f"http://127.0.0.1:{port}"
     head = ["start", "--head", "--block", f"--port={free_port()}", f"--dashboard-port={port}", "--num-cpus=2"]
-    places = [f"--temp-dir={folder / 'r'}", f"--object-store-memory={10**8}"]
+    limits = [f"--temp-dir={folder / 'r'}", f"--object-store-memory={10**8}"]
     with (folder / "ray.log").open("wb") as log:
-        cluster = subprocess.Popen([program, *head, *places], env=environ, stdout=log, stderr=log)
+        cluster = subprocess.Popen([program, *head, *limits], env=environ, stdout=log, stderr=log)
         try:
             until(lambda: _json(f"{url}/api/version") is not None, "Ray alone answers", START_SECONDS)
             job = ["job", "submit", "--no-wait", f"--address={url}", "--"]
@@ -54,22 +54,22 @@ def _submits(command: list[str], environ: dict[str, str], log: Any) -> bool:
 
 
 def _job(url: str) -> str:
-    return next((str(each["submission_id"]) for each in _json(f"{url}/api/jobs/") or () if each["submission_id"]), "")
+    return next((str(job["submission_id"]) for job in _json(f"{url}/api/jobs/") or () if job["submission_id"]), "")
 
 
 def _log(url: str) -> str:
     """What the job has printed so far."""
-    found = _json(f"{url}/api/jobs/{_job(url)}/logs") if _job(url) else None
-    return str(found.get("logs", "")) if isinstance(found, dict) else ""
+    answer = _json(f"{url}/api/jobs/{_job(url)}/logs") if _job(url) else None
+    return str(answer.get("logs", "")) if isinstance(answer, dict) else ""
 
 
 def _follow(url: str, last: str) -> None:
     """Wait until the job has printed its last step, for as long as it goes on. Raises AssertionError."""
-    said = ""
-    while last not in said:
-        before = said
+    output = ""
+    while last not in output:
+        before = output
         until(lambda before=before: _log(url) != before, f"Ray alone goes on towards {last}", START_SECONDS)  # type: ignore[misc]
-        said = _log(url)
+        output = _log(url)
 
 
 def _json(url: str) -> Any:

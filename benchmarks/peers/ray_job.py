@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import Any
 
 
-def train(given: dict[str, Any]) -> None:
+def train(options: dict[str, Any]) -> None:
     """What each worker does."""
     from ray import train as of  # type: ignore[import-not-found]
 
-    logged, rank = json.loads(Path(given["logged"]).read_text()), of.get_context().get_world_rank()
-    killed, running = Path(given["hold"]).with_name("killed"), logged["running"]
+    logged, rank = json.loads(Path(options["logged"]).read_text()), of.get_context().get_world_rank()
+    killed, running = Path(options["hold"]).with_name("killed"), logged["running"]
     steps = running["steps"]
     half = len(steps) // 2
-    for each in steps[half:] if killed.exists() else steps[:half]:
+    for figures in steps[half:] if killed.exists() else steps[:half]:
         if rank == 0:
-            print(f"step {int(each['step'])} of {running['total']}:", json.dumps(each), flush=True)
-            if folder := running["checkpoints"].get(str(int(each["step"]))):
-                print(f"checkpoint of step {int(each['step'])} in {folder}", flush=True)
-        of.report(each)
+            print(f"step {int(figures['step'])} of {running['total']}:", json.dumps(figures), flush=True)
+            if folder := running["checkpoints"].get(str(int(figures["step"]))):
+                print(f"checkpoint of step {int(figures['step'])} in {folder}", flush=True)
+        of.report(figures)
     if rank == 1 and not killed.exists():
         killed.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    while Path(given["hold"]).exists():
+    while Path(options["hold"]).exists():
         time.sleep(1)
 
 

@@ -17,11 +17,11 @@ PATIENCE = 240.0
 PIDS = "pids"
 
 
-def train(given: dict[str, object]) -> None:
+def train(options: dict[str, object]) -> None:
     """What each worker does."""
     import restart  # type: ignore[import-not-found]
 
-    folder, sizes = Path(str(given["folder"])), given["sizes"]
+    folder, sizes = Path(str(options["folder"])), options["sizes"]
     assert isinstance(sizes, list)
     (folder / PIDS).mkdir(exist_ok=True)
     (folder / PIDS / f"{os.environ['RANK']}-{os.getpid()}").touch()
@@ -73,7 +73,7 @@ def _steps(folder: Path, since: float) -> list[float]:
     path = folder / "marks.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     marks = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [float(each["t"]) for each in marks if each["mark"] == "step" and each["t"] > since]
+    return [float(mark["t"]) for mark in marks if mark["mark"] == "step" and mark["t"] > since]
 
 
 def _until(condition, controller) -> None:  # type: ignore[no-untyped-def]
@@ -87,4 +87,4 @@ def _until(condition, controller) -> None:  # type: ignore[no-untyped-def]
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]), [int(each) for each in sys.argv[3:]])))
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]), [int(number) for number in sys.argv[3:]])))

@@ -31,7 +31,7 @@ class Parts(nn.Module):
 def block(width: int, hidden: int) -> Parts:
     sizes = {"q": (width, width), "k": (width, width // 2), "v": (width, width // 2), "o": (width, width)}
     sizes |= {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}
-    matrices = {name: nn.Linear(*each, bias=False) for name, each in sizes.items()}
+    matrices = {name: nn.Linear(*shape, bias=False) for name, shape in sizes.items()}
     return Parts({**matrices, "attention_norm": nn.RMSNorm(width), "feed_forward_norm": nn.RMSNorm(width)})
 
 
@@ -42,8 +42,8 @@ def started(sizes: list[int], draws: bool) -> tuple[nn.Module, Any]:
         ends = {"embedding": nn.Embedding(vocabulary, width), "head": nn.Linear(width, vocabulary, bias=False)}
         model = Parts({"blocks": blocks, **ends, "norm": nn.RMSNorm(width)})
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for each in blocks:
-        fully_shard(each, mesh=mesh)
+    for module in blocks:
+        fully_shard(module, mesh=mesh)
     fully_shard(model, mesh=mesh)
     model.to_empty(device="cpu")
     for parameter in model.parameters() if draws else ():
@@ -69,13 +69,13 @@ def main(action: str, folder: Path, sizes: list[int]) -> None:
         else:
             load(state, checkpoint_id=folder / "peer")
             set_state_dict(model, optimiser, model_state_dict=state["model"], optim_state_dict=state["optimiser"])
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, (status("VmHWM") - before, time.perf_counter() - begun))
+    rank_figures: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(rank_figures, (status("VmHWM") - before, time.perf_counter() - begun))
     if dist.get_rank() == 0 and action != "save":
-        peak, seconds = (max(each) for each in zip(*found, strict=True))
+        peak, seconds = (max(figure) for figure in zip(*rank_figures, strict=True))
         (folder / f"peer-{action}.json").write_text(json.dumps({"peak": peak, "seconds": seconds}))
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), [int(each) for each in sys.argv[3:]])
+    main(sys.argv[1], Path(sys.argv[2]), [int(number) for number in sys.argv[3:]])

@@ -71,7 +71,7 @@ def training(
     )
 
 
-def ours(chosen: resolved.Config, device: torch.device) -> Step:
+def our_step(chosen: resolved.Config, device: torch.device) -> Step:
     """A step of our loop: data order, heartbeat, ledger, figures and the console's line (into a buffer) included."""
     token = fence.Token(1)
     fence.claim(Path(chosen.placement.store), token, nodes=("local",), cause="benchmark", by="benchmark")
@@ -87,7 +87,7 @@ def ours(chosen: resolved.Config, device: torch.device) -> Step:
 
 def bare(chosen: resolved.Config, device: torch.device) -> Step:
     """The least that trains: forward, backward, clip, step; always the same tokens."""
-    model, optimiser, tokens, rounds = _made(chosen, device)
+    model, optimiser, tokens, rounds = _model_and_optimizer(chosen, device)
 
     def step() -> None:
         for _ in range(rounds):
@@ -108,8 +108,8 @@ def fabric(chosen: resolved.Config, device: torch.device) -> Step:
 
     precision = {"fp32": "32-true", "bf16": "bf16-mixed"}[chosen.run.precision]
     lightning = Fabric(accelerator="gpu" if device.type == "cuda" else "cpu", devices=1, precision=precision)
-    made, optimising, tokens, rounds = _made(chosen, device)
-    model, optimiser = lightning.setup(made, optimising)
+    model_of_peer, optimising, tokens, rounds = _model_and_optimizer(chosen, device)
+    model, optimiser = lightning.setup(model_of_peer, optimising)
 
     def step() -> None:
         for _ in range(rounds):
@@ -137,7 +137,7 @@ def in_turn(steps: Mapping[str, Step], device: torch.device, warm_up: int, round
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             seconds[name].append(time.perf_counter() - begun)
-    return {name: each[warm_up:] for name, each in seconds.items()}
+    return {name: times[warm_up:] for name, times in seconds.items()}
 
 
 def parameters(chosen: resolved.Config) -> int:
@@ -146,7 +146,9 @@ def parameters(chosen: resolved.Config) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _made(chosen: resolved.Config, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer, torch.Tensor, int]:
+def _model_and_optimizer(
+    chosen: resolved.Config, device: torch.device
+) -> tuple[nn.Module, torch.optim.Optimizer, torch.Tensor, int]:
     """A model with its optimiser, a micro-batch of tokens, and how many of them are a step."""
     torch.manual_seed(0)
     model = build(chosen.model, shapes.Data(vocabulary=VOCABULARY, length=chosen.batch.length)).to(device)

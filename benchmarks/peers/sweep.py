@@ -140,8 +140,8 @@ def ray_engine(seed: int) -> Callable[[int, int, float], bool]:
         if number not in known:
             known[number] = Named(number)
             scheduler.on_trial_add(None, known[number])
-        said = scheduler.on_trial_result(None, known[number], {"training_iteration": epoch, "loss": loss})
-        return bool(said == "CONTINUE")
+        decision = scheduler.on_trial_result(None, known[number], {"training_iteration": epoch, "loss": loss})
+        return bool(decision == "CONTINUE")
 
     return goes_on
 
@@ -154,8 +154,8 @@ def engine(name: str, seed: int) -> Callable[[int, int, float], bool]:
 
 
 def main(name: str, trials: int, workers: int, seeds: Iterable[int]) -> None:
-    found = [execute(seed, trials, workers, engine(name, seed)) for seed in seeds]
-    print(json.dumps([asdict(each) for each in found]))
+    results = [execute(seed, trials, workers, engine(name, seed)) for seed in seeds]
+    print(json.dumps([asdict(result) for result in results]))
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ def gap(trainable: Any, trials: int, folder: Path, reuse: bool) -> float:
     log = folder / "log"
     log.unlink(missing_ok=True)
     one_slot = tune.TuneConfig(num_samples=trials, max_concurrent_trials=1, reuse_actors=reuse)
-    kept = tune.RunConfig(storage_path=str(folder / "results"), verbose=0)
-    tune.Tuner(trainable, param_space={"log": str(log)}, tune_config=one_slot, run_config=kept).fit()
+    run_config = tune.RunConfig(storage_path=str(folder / "results"), verbose=0)
+    tune.Tuner(trainable, param_space={"log": str(log)}, tune_config=one_slot, run_config=run_config).fit()
     moments = [float(line) for line in log.read_text().split()]
     return statistics.median(begun - ended for ended, begun in zip(moments[1::2], moments[2::2], strict=False))
 
@@ -70,12 +70,12 @@ def main(trials: int) -> None:
 
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
-        found = {
+        gaps = {
             "ray, reuse_actors": gap(Trial, trials, Path(folder), reuse=True),
             "ray, function": gap(function, trials, Path(folder), reuse=False),
         }
         ray.shutdown()
-    print(json.dumps(found))
+    print(json.dumps(gaps))
 
 
 if __name__ == "__main__":

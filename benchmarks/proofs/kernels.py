@@ -43,9 +43,9 @@ def _unsigned_tokens(scene: Scene) -> str:
 def _pinned(rows: Tensor) -> Tensor:
     from slipway.trainer.loading import batches
 
-    found = torch.from_numpy(batches._pinned(rows.numpy()))
-    assert found.is_pinned()
-    return found
+    pinned = torch.from_numpy(batches._pinned(rows.numpy()))
+    assert pinned.is_pinned()
+    return pinned
 
 
 def _norms(scene: Scene) -> Figures:
@@ -77,11 +77,11 @@ def _loss(scene: Scene) -> Figures:
 def _optimisers(scene: Scene) -> Figures:
     count, width = scene.size(32, 2), scene.size(4096, 128)
     weights = [nn.Parameter(torch.randn(width, width, device=scene.device)) for _ in range(count)]
-    for each in weights:
-        each.grad = torch.randn_like(each)
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
     adamw = adamw_for(weights, Optimiser(learning_rate=1e-3))
-    moved = count * width**2 * ADAMW_BYTES
-    yield {"AdamW GB/s": moved / scene.milliseconds(adamw.step) / 1e6}
+    bytes_of_step = count * width**2 * ADAMW_BYTES
+    yield {"AdamW GB/s": bytes_of_step / scene.milliseconds(adamw.step) / 1e6}
     muon = Muon(weights, Optimiser(kind="muon", learning_rate=1e-3), None)
     yield {f"Muon of {count} x {width}^2 ms": scene.milliseconds(muon.step, 2, 1)}
 
@@ -97,9 +97,9 @@ def attention(scene: Scene) -> Figures:
         scene, "window of a quarter, grouped", lambda q, k, v: windowed(q, k, v, length // 4), 8, causal / 2
     )
     begins = (torch.arange(length, device=scene.device) // (length // 4) * (length // 4)).expand(rows, -1).contiguous()
-    seen = sight.sight(length, scene.device, begins, 0, None)
-    assert seen is not None
-    yield _attended(scene, "documents", seen.attend, 8, causal / 4)
+    documents = sight.sight(length, scene.device, begins, 0, None)
+    assert documents is not None
+    yield _attended(scene, "documents", documents.attend, 8, causal / 4)
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -113,13 +113,13 @@ def _grouped(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def _attended(scene: Scene, name: str, attend: Attend, kv_heads: int, flops: float) -> dict[str, object]:
     """The figures of one way to attend, with 32 heads of 128 features."""
     length = scene.size(4096, 128)
-    made = [
+    projections = [
         torch.randn(scene.size(4, 1), length, heads, 128, device=scene.device, dtype=torch.bfloat16, requires_grad=True)
         for heads in (32, kv_heads, kv_heads)
     ]
 
     def both_ways() -> None:
-        query, key, value = (each.transpose(1, 2) for each in made)
+        query, key, value = (projection.transpose(1, 2) for projection in projections)
         torch.autograd.backward(attend(query, key, value).sum())
 
     both_ways()
@@ -137,7 +137,7 @@ def _kernels(scene: Scene, act: Callable[[], None]) -> list[str]:
     took = sorted(
         profile.key_averages(), key=lambda e: -(e.self_device_time_total if scene.is_gpu else e.self_cpu_time_total)
     )
-    return [each.key[:70] for each in took[:2]]
+    return [average.key[:70] for average in took[:2]]
 
 
 def fp8(scene: Scene) -> Figures:
@@ -149,12 +149,12 @@ def fp8(scene: Scene) -> Figures:
     rows = torch.randn(16384, 4096, device=scene.device, dtype=torch.bfloat16, requires_grad=True)
     weight = torch.randn(14336, 4096, device=scene.device, requires_grad=True)
     flops = 2 * 16384 * 4096 * 14336
-    found = eight_bits.product(rows, weight)
-    gradient = torch.randn_like(found)
-    found.backward(gradient)  # type: ignore[no-untyped-call]
+    product_of_rows = eight_bits.product(rows, weight)
+    gradient = torch.randn_like(product_of_rows)
+    product_of_rows.backward(gradient)  # type: ignore[no-untyped-call]
     assert weight.grad is not None
-    wanted = gradient.float().T @ rows.float()
-    error = ((weight.grad - wanted).norm() / wanted.norm()).item()
+    expected = gradient.float().T @ rows.float()
+    error = ((weight.grad - expected).norm() / expected.norm()).item()
     yield {"error of the weight's gradient": error}
     assert error < LARGEST_ERROR
     yield from _scaled_products(scene, rows.detach(), weight.detach(), flops)
@@ -165,14 +165,16 @@ def fp8(scene: Scene) -> Figures:
 
 def _scaled_products(scene: Scene, rows: Tensor, weight: Tensor, flops: int) -> Figures:
     one = torch.ones((), device=scene.device)
-    left, right = rows.to(torch.float8_e4m3fn), weight.to(torch.float8_e4m3fn)
+    activations, right = rows.to(torch.float8_e4m3fn), weight.to(torch.float8_e4m3fn)
     for fast in (False, True):
         took = scene.milliseconds(
             lambda fast=fast: torch._scaled_mm(  # type: ignore[misc]
-                left, right.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=fast
+                activations, right.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=fast
             )
         )
         yield {f"scaled_mm fast={fast} TFLOP/s": flops / took / 1e9}
     narrow = weight.bfloat16()
     yield {"bf16 TFLOP/s": flops / scene.milliseconds(lambda: rows @ narrow.t()) / 1e9}
-    yield {"8-bit transpose GB/s": 2 * left.numel() / scene.milliseconds(lambda: left.t().contiguous()) / 1e6}
+    yield {
+        "8-bit transpose GB/s": 2 * activations.numel() / scene.milliseconds(lambda: activations.t().contiguous()) / 1e6
+    }

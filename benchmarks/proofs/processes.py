@@ -50,8 +50,8 @@ def environment(scene: Scene) -> Figures:
         return
     name = torch.cuda.get_device_name(scene.device)
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit", "--format=csv,noheader"]
-    said = subprocess.run(query, capture_output=True, text=True).stdout.strip()
-    yield {"card": name, "has a sheet": card(name) is not None, "nvml": said}
+    output = subprocess.run(query, capture_output=True, text=True).stdout.strip()
+    yield {"card": name, "has a sheet": card(name) is not None, "nvml": output}
 
 
 def fork(scene: Scene) -> Figures:
@@ -113,9 +113,9 @@ def _one_generation(scene: Scene, turn: int) -> Figures:
     from torch.distributed.device_mesh import init_device_mesh
 
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
-    place = {"store": PrefixStore(f"again/{turn}", store), "rank": 0, "world_size": 1}
+    rendezvous = {"store": PrefixStore(f"again/{turn}", store), "rank": 0, "world_size": 1}
     begun = time.perf_counter()
-    beside = _connect(scene.device, 60, place)
+    beside = _connect(scene.device, 60, rendezvous)
     yield {f"connect {turn} s": time.perf_counter() - begun}
     numbers = torch.ones(1 << 20, device=scene.device)
     dist.all_reduce(numbers)

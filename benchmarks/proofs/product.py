@@ -45,8 +45,8 @@ def product(scene: Scene) -> Figures:
         calm, killed = (_trained(scene, Path(folder) / name) for name in ("calm", "killed"))
         yield {"bits after SIGKILL": "equal" if _state(calm) == _state(killed) else "differ"}
         events = ledger.read(Path(killed.placement.store))
-        yield {"restored": [_fields(each, "step", "memory", "seconds") for each in _named(events, "restored")]}
-        yield {"profiled": [_fields(each, "first", "last", "blocked_seconds") for each in _named(events, "profiled")]}
+        yield {"restored": [_fields(event, "step", "memory", "seconds") for event in _named(events, "restored")]}
+        yield {"profiled": [_fields(event, "first", "last", "blocked_seconds") for event in _named(events, "profiled")]}
         assert _state(calm) == _state(killed), "the weights or the optimiser's state differ"
         assert _named(events, "profiled"), "SIGUSR2 has left no profile"
         yield {"stacks by py-spy": _stacks(), "flight recorder": "skipped: one rank has no groups of NCCL"}
@@ -62,8 +62,8 @@ def _trained(scene: Scene, folder: Path) -> Config:
     fence.claim(Path(config.placement.store), fence.Token(1), nodes=("local",), cause="a proof", by="gpu_proof")
     module = ["benchmarks.parts.dying_supervisor", str(DIES), str(PROFILES)]
     program = ["-m", *(module if folder.name == "killed" else ["slipway.trainer.supervisor"])]
-    meeting = ["--nnodes=1", "--nproc-per-node=1", "--rdzv-id=proof", "--rdzv-endpoint=127.0.0.1:0"]
-    _run(scene, [*program, *meeting, _written(config, folder)])
+    rendezvous = ["--nnodes=1", "--nproc-per-node=1", "--rdzv-id=proof", "--rdzv-endpoint=127.0.0.1:0"]
+    _run(scene, [*program, *rendezvous, _written(config, folder)])
     return config
 
 
@@ -96,7 +96,7 @@ def _last_checkpoint(config: Config) -> Path:
 
 
 def _named(events: Sequence[Any], name: str) -> list[Any]:
-    return [each for each in events if each["event"] == name]
+    return [event for event in events if event["event"] == name]
 
 
 def _fields(event: Any, *names: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _halved(folder: Path) -> dict[str, Any]:
     fence.claim(Path(config.placement.store), fence.Token(1), nodes=("local",), cause="a proof", by="gpu_proof")
     _run(Scene(torch.device("cuda", 0)), ["-c", program, _written(config, folder)])
     events = ledger.read(Path(config.placement.store))
-    answers = [_fields(each, "micro", "retried_with") for each in _named(events, "out_of_memory")]
+    answers = [_fields(event, "micro", "retried_with") for event in _named(events, "out_of_memory")]
     assert answers, "memory did not run out"
     return {"answers": answers, "steps": len(_named(events, "step"))}
 

@@ -46,32 +46,32 @@ SECONDS = 100
 def sharded(scene: Scene) -> Figures:
     """FSDP2, tensor parallelism and DDP over a mesh of one rank: losses beside those of one rank without any."""
     shape = WIDE if scene.is_gpu else SMALL
-    place = {"store": TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False), "rank": 0, "world_size": 1}
+    rendezvous = {"store": TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False), "rank": 0, "world_size": 1}
     if scene.is_gpu:
         torch.cuda.set_device(scene.device)
-    _connect(scene.device, 60.0, place)
+    _connect(scene.device, 60.0, rendezvous)
     scene.compile_quickly()
     precisions: tuple[Precision, ...] = ("bf16", "fp8") if scene.is_gpu else ("bf16",)
     if not scene.is_gpu:
         yield {"fp8": NEEDS_CUDA}
     faults = []
     for precision, optimiser in itertools.product(precisions, ("adamw", "muon")):
-        wanted = _losses(scene, shape, precision, optimiser, Layout())
+        expected = _losses(scene, shape, precision, optimiser, Layout())
         compiles = (False, True) if optimiser == "adamw" else (False,)  # what is compiled knows no optimiser
         for layout, compiled in itertools.product(LAYOUTS, compiles):
             name = f"{layout}, {precision}, {optimiser}, {'compiled' if compiled else 'eager'}"
             try:
                 with _mesh_of_one(scene, layout):
                     chosen = Layout(shard="full" if layout == "FSDP" else "none", compile=compiled)
-                    found = _losses(scene, shape, precision, optimiser, chosen)
+                    losses = _losses(scene, shape, precision, optimiser, chosen)
             except Exception as error:  # the others are still to be seen
                 faults.append(name)
                 yield {name: f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
                 continue
-            apart = max(abs(one - other) / abs(other) for one, other in zip(found, wanted, strict=True))
+            apart = max(abs(one - other) / abs(other) for one, other in zip(losses, expected, strict=True))
             if apart > TOLERANCE[precision]:
                 faults.append(name)
-            yield {name: {"losses": found, "apart": apart}}
+            yield {name: {"losses": losses, "apart": apart}}
     dist.destroy_process_group()
     assert not faults, f"these fail, or differ from one rank's losses: {'; '.join(faults)}"
 
@@ -81,7 +81,7 @@ def _mesh_of_one(scene: Scene, layout: str) -> Iterator[None]:
     """Have the engine lay its model out over a mesh of one rank, which it otherwise leaves out."""
     known: Any = parallel
     names = ("device_mesh", "_data_ranks_talk", "_divides_matrices")
-    kept = {name: getattr(known, name) for name in names}
+    originals = {name: getattr(known, name) for name in names}
 
     def mesh(world: World) -> DeviceMesh:
         return init_device_mesh(scene.device.type, (1, 1, 1, 1), mesh_dim_names=parallel.AXES)
@@ -92,7 +92,7 @@ def _mesh_of_one(scene: Scene, layout: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, function in kept.items():
+        for name, function in originals.items():
             setattr(known, name, function)
 
 
@@ -106,12 +106,12 @@ def _losses(scene: Scene, shape: DecoderShape, precision: Precision, optimiser: 
         config = _with_optimiser(config, Optimiser(kind=optimiser, learning_rate=1e-3))  # type: ignore[arg-type]
         engine = Engine(config, World(0, 1, 0, scene.device), Data(vocabulary=vocabulary, length=length))
         rows = np.random.default_rng(0).integers(0, vocabulary - 1, (4, length + 1)).astype(np.uint16)
-        found = []
+        losses = []
         for _ in range(STEPS):
             sums = engine.accumulate(rows, np.arange(4, dtype=np.uint64))
-            found.append(engine.finish(sums).loss)
+            losses.append(engine.finish(sums).loss)
             engine.update(1e-3)
-    return found
+    return losses
 
 
 def _with_optimiser(config: Config, optimiser: Optimiser) -> Config:
@@ -147,17 +147,19 @@ def stepped(which: Literal["ours", "bare"], precision: Precision, compiled: bool
     shape, batch = gpu.MODELS["1B"] if scene.is_gpu else (SMALL, Batch(sequences=2, length=32, micro=2))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         chosen = steps.settings(Path(folder), shape, batch, Layout(compile=compiled), precision)
-        made = (steps.ours if which == "ours" else steps.bare)(chosen, scene.device)
-        took = statistics.median(steps.in_turn({which: made}, scene.device, scene.size(4, 1), scene.size(6, 2))[which])
-        print(json.dumps({"s": took, **(_gpu_figures(chosen, made, took) if scene.is_gpu else {})}), flush=True)
+        chosen_step = (steps.our_step if which == "ours" else steps.bare)(chosen, scene.device)
+        took = statistics.median(
+            steps.in_turn({which: chosen_step}, scene.device, scene.size(4, 1), scene.size(6, 2))[which]
+        )
+        print(json.dumps({"s": took, **(_gpu_figures(chosen, chosen_step, took) if scene.is_gpu else {})}), flush=True)
     os._exit(0)  # threads of the loop would wait for a folder that is gone
 
 
-def _gpu_figures(chosen: Config, made: steps.Step, took: float) -> dict[str, float | None]:
+def _gpu_figures(chosen: Config, chosen_step: steps.Step, took: float) -> dict[str, float | None]:
     peak = peak_flops(torch.device("cuda", 0), "bf16")
     return {
         "MFU of bf16": gpu._flops_per_step(chosen) / took / peak if peak else None,
-        "waits": gpu.waits(made),
+        "waits": gpu.synchronisations_per_step(chosen_step),
         "peak GiB": torch.cuda.max_memory_allocated() / 2**30,
         "retries": torch.cuda.memory_stats()["num_alloc_retries"],
     }

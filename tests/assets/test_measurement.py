@@ -66,7 +66,7 @@ def test_two_ranks_of_a_job_find_the_score_of_one_process(platform: Platform, st
     after = score_of(store.read(), commit)
     assert after is not None and (after.loss, after.bits_per_byte, after.accuracy, after.tokens) == figures(before)
     [name] = jobs_of(platform)
-    assert any(f"job {name}-1, 1 x 2 ranks" in line for line in platform.said(done.run_id))
+    assert any(f"job {name}-1, 1 x 2 ranks" in line for line in platform.log_lines(done.run_id))
 
 
 @pytest.mark.slow

@@ -40,8 +40,8 @@ def test_a_part_that_does_not_fit_the_rest_of_the_budget_is_skipped_with_the_rea
 
 def test_a_part_that_takes_too_long_is_ended_and_the_line_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(gpu_proof.PARTS, "environment", gpu_proof.Part("processes", 0.05))
-    found = gpu_proof.result_of("environment", "cuda", 60.0)
-    assert found["ok"] is False and found["error"] == "took longer than 0 s"
+    result = gpu_proof.result_of("environment", "cuda", 60.0)
+    assert result["ok"] is False and result["error"] == "took longer than 0 s"
 
 
 def test_the_budget_is_of_eight_minutes_and_no_part_alone_takes_all_of_it():
@@ -51,10 +51,10 @@ def test_the_budget_is_of_eight_minutes_and_no_part_alone_takes_all_of_it():
 @pytest.mark.nightly
 def test_the_whole_proof_runs_on_a_cpu_and_says_what_only_a_gpu_can_show(tmp_path: Path):
     done = proof("--device", "cpu", "--out", str(tmp_path), "--seconds", "1500", seconds=1600)
-    found = {line["part"]: line for line in lines(done.stdout)}
-    assert list(found) == list(gpu_proof.PARTS)
-    assert {name: line.get("error") for name, line in found.items() if line["ok"] is False} == {}
-    assert {name for name, line in found.items() if line["ok"] is None} == ON_A_GPU_ALONE
-    assert all("needs CUDA" in found[name]["skipped"] for name in ON_A_GPU_ALONE)
+    results = {line["part"]: line for line in lines(done.stdout)}
+    assert list(results) == list(gpu_proof.PARTS)
+    assert {name: line.get("error") for name, line in results.items() if line["ok"] is False} == {}
+    assert {name for name, line in results.items() if line["ok"] is None} == ON_A_GPU_ALONE
+    assert all("needs CUDA" in results[name]["skipped"] for name in ON_A_GPU_ALONE)
     assert lines((tmp_path / "proof.jsonl").read_text()) == lines(done.stdout)
     assert done.returncode == 0

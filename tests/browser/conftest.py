@@ -25,7 +25,7 @@ def window(request: pytest.FixtureRequest) -> Iterator[Window]:
     """A browser's window; the test is skipped where there is no browser."""
     program = browser.program()
     if program is None:
-        pytest.skip(browser.LACKING)
+        pytest.skip(browser.NO_BROWSER)
     # Where the tests of all folders run, this one's options come too late to be known.
     with browser.opened(program, request.config.getoption(PICTURES, default=None)) as opened:
         yield opened

@@ -34,29 +34,29 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.fixture(scope="module")
 def instance(home: Home) -> Iterator[dg.DagsterInstance]:
     (home.root.parent / "dagster").mkdir()
-    with dg.instance_for_test(webserver.OVERRIDES, temp_dir=str(home.root.parent / "dagster")) as made:
-        yield made
+    with dg.instance_for_test(webserver.OVERRIDES, temp_dir=str(home.root.parent / "dagster")) as dagster_instance:
+        yield dagster_instance
 
 
 @pytest.fixture(scope="module")
 def server(instance: dg.DagsterInstance, home: Home) -> Iterator[Webserver]:
     folder = home.root.parent
-    with webserver.served(instance, folder, small_recipes.write(folder, 40), home.root) as found:
-        yield found
+    with webserver.served(instance, folder, small_recipes.write(folder, 40), home.root) as webserver_process:
+        yield webserver_process
 
 
 @pytest.fixture(scope="module")
 def url(server: Webserver) -> Iterator[str]:
-    with webserver.listening(server) as found:
-        yield found
+    with webserver.listening(server) as address:
+        yield address
 
 
 def test_a_person_pauses_a_training_and_reads_what_follows(
     url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, home: Home
 ):
-    store = _shown(instance, homes.running(home, ALONE, 25))
-    asked = "{alone_pause_training: {config: {why: the nodes are needed}}}"
-    run = _launched(window, url, "alone_pause", asked, store.id)
+    store = _with_partition(instance, homes.running(home, ALONE, 25))
+    ops_config = "{alone_pause_training: {config: {why: the nodes are needed}}}"
+    run = _launched(window, url, "alone_pause", ops_config, store.id)
     result = server.execute(run)["result"]
     desired = store.desired()
     assert desired is not None and (desired.want, desired.why) == ("stop", "paused: the nodes are needed")
@@ -66,7 +66,7 @@ def test_a_person_pauses_a_training_and_reads_what_follows(
 def test_a_person_reads_what_deleting_a_training_removes_before_anything_goes(
     url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, home: Home
 ):
-    store = _shown(instance, homes.ended(home, PAIR, "failed", "it diverged", 50, 75))
+    store = _with_partition(instance, homes.ended(home, PAIR, "failed", "it diverged", 50, 75))
     Trainings(store.folder.parent).close(store.id, WorkQueue.CHECKPOINTS)  # nothing waits for an evaluation
     run = _launched(window, url, "pair_delete", "", store.id)
     server.execute(run)
@@ -106,7 +106,7 @@ def test_a_person_chooses_a_checkpoint_and_reads_in_one_sentence_why_it_cannot_b
 def test_a_person_stops_a_training_and_lets_it_go_on(
     url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, home: Home
 ):
-    store = _shown(instance, homes.running(home, ALONE, 30, snapshot="2" * 64))
+    store = _with_partition(instance, homes.running(home, ALONE, 30, snapshot="2" * 64))
     for job, want in (("alone_stop", "stop"), ("alone_resume", "run")):
         result = server.execute(_launched(window, url, job, "", store.id))["result"]
         desired = store.desired()
@@ -120,7 +120,7 @@ def test_a_field_that_is_none_is_refused_before_a_run_begins(url: str, window: W
     expect(window.page.get_by_role("button", name="Launch Run")).to_be_disabled(timeout=PATIENCE)
 
 
-def _shown(instance: dg.DagsterInstance, store: TrainingStore) -> TrainingStore:
+def _with_partition(instance: dg.DagsterInstance, store: TrainingStore) -> TrainingStore:
     """The training, as a partition that the launchpad offers."""
     names = keys.training_partitions(store.specification().recipe).name or ""
     instance.add_dynamic_partitions(names, [store.id])
@@ -149,6 +149,6 @@ def _launched(window: Window, url: str, job: str, ops: str, partition: str = "")
     _typed(window, url, job, ops, partition)
     window.page.get_by_role("button", name="Launch Run").click(timeout=PATIENCE)
     window.page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"), timeout=PATIENCE)
-    found = re.search(r"/runs/([0-9a-f-]{36})", window.page.url)
-    assert found is not None
-    return found[1]
+    match = re.search(r"/runs/([0-9a-f-]{36})", window.page.url)
+    assert match is not None
+    return match[1]

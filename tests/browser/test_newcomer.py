@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 3000.0
 def reader(tmp_path: Path) -> Iterator[Reader]:
     """Somebody who has come to the champion, and has the instance up."""
     reader = Reader(tmp_path)
-    until_the_champion = next(place for place, block in enumerate(blocks()) if "until slipway models show" in block)
+    until_the_champion = next(index for index, block in enumerate(blocks()) if "until slipway models show" in block)
     try:
         done = reader.types(blocks()[: until_the_champion + 1], PATIENCE_SECONDS)
         assert done.returncode == 0, done.stderr[-4000:]

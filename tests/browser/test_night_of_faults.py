@@ -29,7 +29,7 @@ STEPS = 5000
 def test_a_person_reads_what_happened_what_it_cost_and_what_is_to_be_done(instance: Instance, window: Window):
     training, broken = _night(instance)
     rank, node = _reports(training)
-    (hopeless, *_) = [each for each in _reports(broken) if each.state == WAITING]
+    (hopeless, *_) = [report for report in _reports(broken) if report.state == WAITING]
     assert (rank.kind, node.kind) == (causes.KILLED, causes.DISRUPTED)
     _read_the_overview(instance, window, rank, node, hopeless)
     _read_an_incident(window, rank)
@@ -43,7 +43,7 @@ def _night(instance: Instance) -> tuple[TrainingStore, TrainingStore]:
     script = applied(instance.recipes.all_trainings[small_recipes.SCRIPT], ["parameters.learning_rate=-1"])
     broken = instance.propose_recipe(script, "a rate below zero")
     instance.start_as_a_sensor_does(broken)
-    wait_until(lambda: any(each.state == WAITING for each in _reports(broken)), "the script is given up")
+    wait_until(lambda: any(report.state == WAITING for report in _reports(broken)), "the script is given up")
     training = instance.propose(small_recipes.PAIR, "a night", steps=STEPS)
     instance.start_as_a_sensor_does(training)
     wait_until(training.commits, "a checkpoint is committed")
@@ -60,10 +60,10 @@ def _read_the_overview(instance: Instance, window: Window, *reports: IncidentRep
     """All of it is in sight when the page opens; nothing has to be clicked."""
     window.open(f"{instance.url}/assets/{'/'.join(OVERVIEW.path)}")
     window.until_shown("incidents in 24 hours", "1 waits for a person")
-    causes_shown = [each.cause.splitlines()[0][:40] for each in reports]
+    causes_shown = [report.cause.splitlines()[0][:40] for report in reports]
     wait_until(lambda: all(cause in window.text() for cause in causes_shown), "the page names every cause")
     text = window.text()
-    assert all(each.kind in text for each in reports)
+    assert all(report.kind in text for report in reports)
     rank, node, hopeless = reports
     assert "node-1, rank 1" in text and hopeless.todo.replace("`", "") in text  # commands are shown as code
     assert incident_reports.cost(rank) in text
@@ -76,7 +76,7 @@ def _read_an_incident(window: Window, report: IncidentReport) -> None:
     window.follow(report.name)
     window.until_shown("what_happened", report.cause)
     text = window.text()
-    shown = {
+    expected_rows = {
         "state": OVER,
         "to_be_done": "nothing",
         "kind": causes.KILLED,
@@ -87,7 +87,7 @@ def _read_an_incident(window: Window, report: IncidentReport) -> None:
         "action": report.action,
         "noticed_by": report.noticed_by,
     }
-    assert {name: value for name, value in shown.items() if not _shows(text, name, value)} == {}
+    assert {name: value for name, value in expected_rows.items() if not _shows(text, name, value)} == {}
     assert "on node-0, node-1 from step" in text
     window.picture("incident", height=1100)
 
@@ -97,15 +97,15 @@ def _read_the_morning(instance: Instance, window: Window, broken: TrainingStore,
     window.open(f"{instance.url}/slipway/morning?hours=12")
     window.until_shown("The morning after")
     text, red = window.text(), window.page.locator("article.red").all_inner_texts()
-    assert all(each.name.rpartition("-")[0] in text and each.kind in text for each in over)
+    assert all(report.name.rpartition("-")[0] in text and report.kind in text for report in over)
     assert len(red) == 1 and broken.id in red[0], red
     window.picture("morning", height=1300)
 
 
 def _shows(text: str, name: str, value: str) -> bool:
     """Whether a row of a page's table has this value."""
-    words = [line.strip() for line in text.splitlines() if line.strip()]
-    return (name, value) in itertools.pairwise(words)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (name, value) in itertools.pairwise(lines)
 
 
 def _reports(store: TrainingStore) -> list[IncidentReport]:
@@ -120,7 +120,7 @@ def _are_shown(instance: Instance, store: TrainingStore) -> bool:
     """Whether each incident's partition says that it is over, or waits for a person."""
     key = keys.key(store.specification().recipe, "incident")
     states = {}
-    for each in _reports(store):
-        found = instance.materialisations(key, each.name)
-        states[each.name] = found[0].metadata["state"].value if found else None
+    for report in _reports(store):
+        events = instance.materialisations(key, report.name)
+        states[report.name] = events[0].metadata["state"].value if events else None
     return bool(states) and set(states.values()) <= {OVER, WAITING}

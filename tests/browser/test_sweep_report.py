@@ -19,14 +19,16 @@ RUNGS = {"kind": "promotion", "rungs": [3, 9, 27, 81], "eta": 3}
 def test_the_report_of_a_sweep_shows_its_curves_its_parameters_and_its_rungs(tmp_path: Path, window: Window):
     played = log_of(opened(steps=81, scheduler=RUNGS, seed=1), budgeted(trials=27, parallel=6), power_law)
     log = [dataclasses.replace(event, at=float(at)) for at, event in enumerate(played)]
-    made = report(fold(log), log, ranks_per_node=2)
+    sweep_report = report(fold(log), log, ranks_per_node=2)
     page = tmp_path / "report.html"
-    page.write_text(html(made))
+    page.write_text(html(sweep_report))
     window.open(page.as_uri())
-    window.until_shown(f"Sweep {made.sweep}: complete", "Best parameters", "Curves", "Parallel coordinates", "Rungs")
+    window.until_shown(
+        f"Sweep {sweep_report.sweep}: complete", "Best parameters", "Curves", "Parallel coordinates", "Rungs"
+    )
     assert window.page.locator('[role="img"] svg').count() >= 3
-    _point_at_a_curve(window, made.best_trial)
-    assert window.page.locator("tr", has_text=f"{made.best_trial}").count() >= 1
+    _point_at_a_curve(window, sweep_report.best_trial)
+    assert window.page.locator("tr", has_text=f"{sweep_report.best_trial}").count() >= 1
     window.picture("sweep", height=4000, above="h2:text-is('Rungs')")
     window.page.set_viewport_size({"width": 390, "height": 800})
     assert window.page.evaluate("document.documentElement.scrollWidth") <= 390, "a phone need not scroll to the side"

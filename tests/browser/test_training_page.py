@@ -24,27 +24,27 @@ def test_a_running_training_is_a_page_that_is_always_true(instance: Instance, wi
     key = keys.key(small_recipes.PAIR, "training")
 
     def is_shown_with_a_loss() -> bool:
-        return any("best_loss" in each.metadata for each in instance.observations(key, training.id))
+        return any("best_loss" in event.metadata for event in instance.observations(key, training.id))
 
     wait_until(is_shown_with_a_loss, "the event log says where it stands")
     window.open(f"{instance.url}/assets/{'/'.join(key.path)}")
     window.until_shown("standing", "report", "best_loss")
     window.open(f"{instance.url}/slipway/trainings/{training.id}")
-    words, page = window.page.locator("#standing p").first, window.page
-    expect(words).to_contain_text("Running, step", timeout=PATIENCE)
-    before = words.inner_text()
-    expect(words).not_to_have_text(before, timeout=PATIENCE)  # without a click, the page goes on
+    status_text, page = window.page.locator("#standing p").first, window.page
+    expect(status_text).to_contain_text("Running, step", timeout=PATIENCE)
+    before = status_text.inner_text()
+    expect(status_text).not_to_have_text(before, timeout=PATIENCE)  # without a click, the page goes on
     assert page.locator("canvas").count() >= 4
     window.picture("running-training", height=1300)
     stopped = process_table.ranks(training.id)[1].pid
     os.kill(stopped, signal.SIGSTOP)
     try:
-        expect(words).to_contain_text("Hanging for", timeout=PATIENCE)
+        expect(status_text).to_contain_text("Hanging for", timeout=PATIENCE)
         assert page.title().startswith(HANGING)
     finally:
         os.kill(stopped, signal.SIGCONT)
     training.want("stop", "drill", "it was seen")
-    expect(words).to_contain_text("resume goes on from step", timeout=PATIENCE)
+    expect(status_text).to_contain_text("resume goes on from step", timeout=PATIENCE)
     wait_until(lambda: training.id not in instance.open_trainings(), "the training has stopped")
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390, "a phone need not scroll to the side"

@@ -60,11 +60,11 @@ def test_a_picture_waits_for_an_answer_and_for_what_is_made_of_it(slow_page: tup
     url, may_come = slow_page
     program = browser.program()
     if program is None:
-        pytest.skip(browser.LACKING)
+        pytest.skip(browser.NO_BROWSER)
     with browser.opened(program, tmp_path) as window:
         window.open(url)
         expect(window.page.locator("div")).to_be_visible(timeout=PATIENCE)
-        assert window.waits() == ["content", f"{url}content"]
+        assert window.pending() == ["content", f"{url}content"]
         window.page.once("console", lambda _: may_come.set())
         window.page.evaluate("setTimeout(() => console.log('the picture waits'), 300)")
         window.picture("page")
@@ -76,7 +76,7 @@ def test_a_picture_waits_for_an_answer_and_for_what_is_made_of_it(slow_page: tup
 def test_a_picture_of_a_page_that_fills_the_window_ends_between_two_rows(tmp_path: Path):
     program = browser.program()
     if program is None:
-        pytest.skip(browser.LACKING)
+        pytest.skip(browser.NO_BROWSER)
     rows = "".join(f"<tr><td style='height: 70px'>{number}" for number in range(20))
     style = "<style>body { margin: 0 } div { position: fixed; inset: 0; overflow: auto }</style>"
     with browser.opened(program, tmp_path) as window:
@@ -91,7 +91,7 @@ def test_a_picture_of_a_page_that_fills_the_window_ends_between_two_rows(tmp_pat
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_what_dagster_shows_in_place_of_content_is_known(tmp_path: Path, window: Window):
-    home, held, may_come = homes.home(tmp_path / "home"), list[Route](), Event()
+    home, routes, may_come = homes.home(tmp_path / "home"), list[Route](), Event()
     (tmp_path / "dagster").mkdir()
     with (
         dg.instance_for_test(webserver.OVERRIDES, temp_dir=str(tmp_path / "dagster")) as instance,
@@ -101,12 +101,12 @@ def test_what_dagster_shows_in_place_of_content_is_known(tmp_path: Path, window:
         window.open(f"{url}/runs")
         window.until_shown("Runs")
         window.until_complete()
-        window.page.route("**/graphql*", lambda each: each.continue_() if may_come.is_set() else held.append(each))
+        window.page.route("**/graphql*", lambda route: route.continue_() if may_come.is_set() else routes.append(route))
         window.page.get_by_text("Catalog", exact=True).first.click(timeout=PATIENCE)
         expect(window.page.locator(browser.LOADING).filter(visible=True).first).to_be_visible(timeout=PATIENCE)
-        assert "content" in window.waits()
+        assert "content" in window.pending()
         may_come.set()
-        for each in held:
+        for route in routes:
             with contextlib.suppress(Error):  # the page may have given up a question
-                each.continue_()
+                route.continue_()
         window.until_complete()

@@ -32,12 +32,12 @@ WHOLE_ROWS = """height => Math.max(0, ...[...document.querySelectorAll("tr, [rol
 """Where the row begins that a window of this height shows in part; 0 where it shows none in part."""
 LOOK_MILLISECONDS, LOOKS = 250, 4
 """A page is complete when so many looks, so far from one another, find that it waits for nothing."""
-LACKING = f"found none of {', '.join(NAMES)} on the PATH, expected a browser: apt-get install chromium"
+NO_BROWSER = f"found none of {', '.join(NAMES)} on the PATH, expected a browser: apt-get install chromium"
 
 
 def program() -> str | None:
     """The browser's program; None where there is none."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Window:
@@ -46,15 +46,18 @@ class Window:
     def __init__(self, page: Page, pictures: Path | None = None) -> None:
         self.page = page
         self._pictures = pictures
-        self._asked: set[Request] = set()
+        self._pending_requests: set[Request] = set()
         """What scripts of the page have asked a server, and have no answer to."""
-        page.on("request", lambda made: self._asked.add(made) if made.resource_type in ("fetch", "xhr") else None)
-        page.on("requestfinished", lambda made: self._asked.discard(made))
-        page.on("requestfailed", lambda made: self._asked.discard(made))
+        page.on(
+            "request",
+            lambda request: self._pending_requests.add(request) if request.resource_type in ("fetch", "xhr") else None,
+        )
+        page.on("requestfinished", lambda request: self._pending_requests.discard(request))
+        page.on("requestfailed", lambda request: self._pending_requests.discard(request))
 
     def open(self, url: str) -> None:
         """Show a page, with its scripts loaded."""
-        self._asked.clear()
+        self._pending_requests.clear()
         self.page.goto(url, wait_until="load")
 
     def until_shown(self, *texts: str) -> None:
@@ -66,17 +69,17 @@ class Window:
 
     def until_complete(self) -> None:
         """Wait until nothing on the page is loading: no place is held for content, and no answer is owed."""
-        deadline, found = time.monotonic() + PATIENCE_SECONDS, 0
-        while found < LOOKS:
-            waits = self.waits()
-            assert time.monotonic() < deadline, f"{self.page.url} still loads: {waits}"
-            found = 0 if waits else found + 1
+        deadline, quiet_looks = time.monotonic() + PATIENCE_SECONDS, 0
+        while quiet_looks < LOOKS:
+            pending = self.pending()
+            assert time.monotonic() < deadline, f"{self.page.url} still loads: {pending}"
+            quiet_looks = 0 if pending else quiet_looks + 1
             self.page.wait_for_timeout(LOOK_MILLISECONDS)
 
-    def waits(self) -> list[str]:
+    def pending(self) -> list[str]:
         """What the page waits for now: places held for content that are in sight, and requests without an answer."""
-        held = self.page.locator(LOADING).filter(visible=True).count()
-        return [*(["content"] if held else []), *(each.url for each in self._asked)]
+        n_placeholders = self.page.locator(LOADING).filter(visible=True).count()
+        return [*(["content"] if n_placeholders else []), *(request.url for request in self._pending_requests)]
 
     def press(self, label: str) -> None:
         """Click the first button or link of this name that is in sight."""
@@ -102,13 +105,13 @@ class Window:
             return
         self._pictures.mkdir(parents=True, exist_ok=True)
         self._make(height)
-        if whole := self.page.evaluate(WHOLE_ROWS, height):
-            self._make(height := whole)
+        if full_height := self.page.evaluate(WHOLE_ROWS, height):
+            self._make(height := full_height)
         ends = self.page.locator(above).first.bounding_box() if above else None
         bottom = ends["y"] if ends else self.page.evaluate("document.body.getBoundingClientRect().bottom")
         clip = FloatRect(x=0, y=0, width=WIDTH, height=bottom if 1 <= bottom < height else height)
-        with Image.open(io.BytesIO(self.page.screenshot(clip=clip))) as shown:
-            shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
+        with Image.open(io.BytesIO(self.page.screenshot(clip=clip))) as image:
+            image.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one
 
     def _make(self, height: int) -> None:

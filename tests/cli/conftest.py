@@ -8,11 +8,11 @@ import pytest
 
 from slipway.cli.main import main
 
-Call = Callable[..., "Said"]
+Call = Callable[..., "CallResult"]
 
 
 @dataclass(frozen=True)
-class Said:
+class CallResult:
     """What a call printed, and how it ended."""
 
     code: int
@@ -28,9 +28,9 @@ def slipway(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: object) -> Said:
+    def call(*arguments: object) -> CallResult:
         code = main([str(argument) for argument in arguments])
         printed = capsys.readouterr()
-        return Said(code, printed.out, printed.err)
+        return CallResult(code, printed.out, printed.err)
 
     return call

@@ -24,7 +24,7 @@ def offered(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:
     return _trainings(at).propose(Specification(recipe, numbers, snapshot, "1" * 64), RunPolicy(1, 2, 1, 60.0, 3))
 
 
-def wanted(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:
+def started(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:
     """A training that has not been claimed yet."""
     store = offered(at, recipe, snapshot)
     _trainings(at).start(store, "ada", "the test wants it")
@@ -33,7 +33,7 @@ def wanted(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:
 
 def running(at: Home, recipe: str, *steps: int, snapshot: str = SNAPSHOT) -> TrainingStore:
     """A training that is claimed, with a real checkpoint at each of these steps."""
-    store = wanted(at, recipe, snapshot)
+    store = started(at, recipe, snapshot)
     assert store.claim(1, NODES, "first start", "ada")
     for step in steps:
         folder = f"checkpoints/{store.id}/{step:09d}.000001.0000"

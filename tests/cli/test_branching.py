@@ -21,7 +21,7 @@ def parent(platform: Platform, slipway: Call, monkeypatch: pytest.MonkeyPatch) -
     """The finished training, on the home and the recipes that the command has."""
     monkeypatch.setenv("SLIPWAY_HOME", str(platform.home.root))
     monkeypatch.setenv("SLIPWAY_RECIPES", str(platform.root / "recipes"))
-    [store] = [each for each in platform.trainings.stores() if each.commits()]
+    [store] = [candidate for candidate in platform.trainings.stores() if candidate.commits()]
     return store
 
 
@@ -36,22 +36,22 @@ def test_a_branch_repeats_its_parent_and_one_that_runs_is_changed_and_stopped(
 ):
     same = slipway("branch", f"{parent.id}@100", "--name", "the same", "--watch")
     assert same.code == 0 and f"it continues {parent.id}@100\n" in same.out, same.err
-    [child] = [each for each in platform.trainings.stores() if each.id != parent.id]
+    [child] = [candidate for candidate in platform.trainings.stores() if candidate.id != parent.id]
     assert steps(child, "loss") == {step: loss for step, loss in steps(parent, "loss").items() if step > 100}
 
     endless = slipway("branch", f"{parent.id}@100", "run.steps=1000000", "checkpoint.every=100000", "--json")
     store = platform.trainings.store(json.loads(endless.out)["training"])
-    said = slipway("set", store.id, "optimiser.learning_rate=0.002", "--why", "the loss rises")
-    assert said.out == f"{store.id} optimiser.learning_rate: 0.01 to 0.002, in place, between two steps\n", said.err
+    result = slipway("set", store.id, "optimiser.learning_rate=0.002", "--why", "the loss rises")
+    assert result.out == f"{store.id} optimiser.learning_rate: 0.01 to 0.002, in place, between two steps\n", result.err
     until(lambda: changes.applied(store.folder), "the ranks to take it over")
     assert slipway("stop", store.id).code == 0
     [change] = updates.known(store.folder)
     assert change.applied is not None
     later = {rate for step, rate in steps(store, "learning_rate").items() if step > change.applied.step}
     assert len(later) > 1 and max(later) <= 0.002
-    shown = slipway("show", store.id).out
-    assert re.search(rf"continues +{parent.id}@100\n", shown) and "branched with run.steps: 150 to 1000000\n" in shown
-    assert "optimiser.learning_rate: 0.01 to 0.002; since step" in shown
+    output = slipway("show", store.id).out
+    assert re.search(rf"continues +{parent.id}@100\n", output) and "branched with run.steps: 150 to 1000000\n" in output
+    assert "optimiser.learning_rate: 0.01 to 0.002; since step" in output
 
 
 def test_bad_input_is_refused_with_one_sentence(parent: TrainingStore, slipway: Call):

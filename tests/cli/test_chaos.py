@@ -18,5 +18,5 @@ from tests.cli.conftest import Call
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(slipway: Call, arguments: list[str], message: str) -> None:
-    said = slipway("chaos", *arguments)
-    assert said.code == 1 and said.err.startswith(f"slipway: {message}") and said.out == ""
+    result = slipway("chaos", *arguments)
+    assert result.code == 1 and result.err.startswith(f"slipway: {message}") and result.out == ""

@@ -36,21 +36,21 @@ def steps(store: TrainingStore) -> list[int]:
 
 
 def test_a_checkpoint_that_was_set_aside_is_named_in_the_list(slipway: Call, store: TrainingStore):
-    said = slipway("checkpoints", "list", "tiny")
-    assert f"{store.id}@50: set aside: a test said so" in said.err
-    assert f"{store.id}@100" in said.out
+    result = slipway("checkpoints", "list", "tiny")
+    assert f"{store.id}@50: set aside: a test said so" in result.err
+    assert f"{store.id}@100" in result.out
 
 
 def test_a_whole_checkpoint_counts_again_and_both_records_are_kept(slipway: Call, store: TrainingStore):
     assert steps(store) == [100]
-    said = slipway("checkpoints", "release", f"{store.id}@50")
-    assert "is whole on durable and counts again; it was set aside: a test said so" in said.out
+    result = slipway("checkpoints", "release", f"{store.id}@50")
+    assert "is whole on durable and counts again; it was set aside: a test said so" in result.out
     assert steps(store) == [50, 100]
     assert store.read().holders[store.commits()[0].name] == ("durable",)
-    kept = [json.loads(path.read_bytes()) for path in sorted((store.folder / "taken-back").iterdir())]
-    assert sorted(each.get("reason") or each["why"] for each in kept) == ["a test said so"] * 3
-    assert [each["by"] for each in kept if "by" in each]
-    [event] = [each for each in store.events() if each["event"] == "released"]
+    records = [json.loads(path.read_bytes()) for path in sorted((store.folder / "taken-back").iterdir())]
+    assert sorted(record.get("reason") or record["why"] for record in records) == ["a test said so"] * 3
+    assert [record["by"] for record in records if "by" in record]
+    [event] = [candidate for candidate in store.events() if candidate["event"] == "released"]
     assert event["reason"] == "a test said so"
     store.claim(4, (), "a test", "test")
     assert steps(store) == [50, 100]
@@ -58,15 +58,15 @@ def test_a_whole_checkpoint_counts_again_and_both_records_are_kept(slipway: Call
 
 def test_a_damaged_checkpoint_stays_set_aside(slipway: Call, home: Home, store: TrainingStore):
     (home.durable / "checkpoints" / store.id / f"{50:09d}.{Token(1)}" / "weights").write_bytes(b"rust")
-    said = slipway("checkpoints", "release", f"{store.id}@50")
-    assert said.code == 1 and "weights: found 4 bytes" in said.err
+    result = slipway("checkpoints", "release", f"{store.id}@50")
+    assert result.code == 1 and "weights: found 4 bytes" in result.err
     assert steps(store) == [100]
     assert not (store.folder / "taken-back").exists()
 
 
 def test_a_checkpoint_that_was_not_set_aside_cannot_be_released(slipway: Call, store: TrainingStore):
-    said = slipway("checkpoints", "release", f"{store.id}@100")
-    assert said.code == 1 and f"expected one of: {store.id}@50" in said.err
+    result = slipway("checkpoints", "release", f"{store.id}@100")
+    assert result.code == 1 and f"expected one of: {store.id}@50" in result.err
 
 
 def test_what_was_taken_back_may_be_set_aside_again(slipway: Call, store: TrainingStore):

@@ -82,22 +82,22 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_what_a_person_did_wrong_is_said_in_one_sentence(arguments: list[str], code: int, sentence: str, slipway: Call):
-    said = slipway(*arguments)
-    assert (said.code, said.out) == (code, "")
-    assert said.err.splitlines()[-1] == f"slipway: {sentence}", "after lines of progress, where it takes long"
+    result = slipway(*arguments)
+    assert (result.code, result.out) == (code, "")
+    assert result.err.splitlines()[-1] == f"slipway: {sentence}", "after lines of progress, where it takes long"
 
 
 def test_a_home_that_is_a_file_is_refused_by_every_verb(slipway: Call, tmp_path: Path):
     (tmp_path / "home").write_text("")
-    said = slipway("ls")
-    assert said.err == f"slipway: SLIPWAY_HOME {tmp_path / 'home'}: found a file, expected a folder, or nothing yet\n"
+    result = slipway("ls")
+    assert result.err == f"slipway: SLIPWAY_HOME {tmp_path / 'home'}: found a file, expected a folder, or nothing yet\n"
 
 
 def test_a_verb_of_the_embedded_instance_says_so_on_a_cluster(slipway: Call, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SLIPWAY_PLATFORM", "cluster.yaml")
-    said = slipway("dev")
-    assert said.code == 1
-    assert said.err == (
+    result = slipway("dev")
+    assert result.code == 1
+    assert result.err == (
         "slipway: SLIPWAY_PLATFORM=cluster.yaml: found a cluster, expected an embedded instance: "
         "a cluster's instance is installed by its chart\n"
     )
@@ -117,13 +117,13 @@ def test_a_fault_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch)
         command.main(["ls"])
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "end"])
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "end"])
 def test_an_interruption_while_dagster_runs_a_step_is_one_word(
-    asked: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    signal_number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def step() -> None:
         with raise_interrupts_as(DagsterExecutionInterruptedError):
-            os.kill(os.getpid(), asked)
+            os.kill(os.getpid(), signal_number)
             time.sleep(60)  # the signal's handler ends it at once
 
     monkeypatch.setattr(command_context, "current", step)

@@ -32,30 +32,30 @@ PROCESSES = (
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_says_what_it_does_and_gives_an_example(name: str, slipway: Call):
-    said = slipway(*name.split(), "--help")
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(f"Usage: slipway {name} ")
+    result = slipway(*name.split(), "--help")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"Usage: slipway {name} ")
     first, _, _ = VERBS[name].help.partition("\n")
     assert first.endswith(".") and len(first) <= SHORT
     example = VERBS[name].epilog.removeprefix(EXAMPLE)
-    assert f"slipway {name}" in example and example in " ".join(said.out.split())
+    assert f"slipway {name}" in example and example in " ".join(result.out.split())
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_an_example_is_one_that_the_verb_accepts(name: str):
-    words = VERBS[name].epilog.partition(f"slipway {name}")[2].replace("'", "").split()
+    example = VERBS[name].epilog.partition(f"slipway {name}")[2].replace("'", "").split()
     options = {option for parameter in VERBS[name].params for option in parameter.opts}
-    assert {word for word in words if word.startswith("--")} <= options
+    assert {word for word in example if word.startswith("--")} <= options
 
 
 def test_the_list_of_verbs_has_all_of_them_and_shows_each_sentence_whole(slipway: Call):
-    said = slipway("--help")
-    assert said.code == 0 and "..." not in said.out.replace("[ARGS]...", "")
+    result = slipway("--help")
+    assert result.code == 0 and "..." not in result.out.replace("[ARGS]...", "")
     for name, verb in VERBS.items():
         if " " not in name:
-            assert verb.help.partition("\n")[0] in " ".join(said.out.split())
+            assert verb.help.partition("\n")[0] in " ".join(result.out.split())
         else:
-            assert f"  {name.split()[0]} " in said.out
+            assert f"  {name.split()[0]} " in result.out
 
 
 def test_without_a_verb_it_prints_the_help(slipway: Call):

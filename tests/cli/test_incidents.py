@@ -18,19 +18,19 @@ def night(tmp_path: Path) -> SeededNight:
 
 def test_everything_since_a_time_is_told_what_waits_for_a_person_first(slipway: Call, night: SeededNight):
     night.of_ten_faults()
-    said = slipway("incidents", "--since", "12h")
-    assert said.code == 0
-    lines = said.out.splitlines()
+    result = slipway("incidents", "--since", "12h")
+    assert result.code == 0
+    lines = result.out.splitlines()
     assert "2 things wait for a person; 7 incidents" in lines[0]
     assert lines[2] == "Waits for a person" and lines.index("Dealt with") > 5
-    assert "    evidence: slipway incidents show killed-" in said.out
+    assert "    evidence: slipway incidents show killed-" in result.out
 
 
 def test_the_same_is_had_as_json_and_as_a_page(slipway: Call, night: SeededNight, tmp_path: Path):
     night.of_ten_faults()
-    said = slipway("incidents", "--since", "1d", "--json", "--page", tmp_path / "morning.html")
-    report = json.loads(said.out)
-    assert len([each for each in report["items"] if each["todo"]]) == 2 and report["sentence"] in (
+    result = slipway("incidents", "--since", "1d", "--json", "--page", tmp_path / "morning.html")
+    report = json.loads(result.out)
+    assert len([item for item in report["items"] if item["todo"]]) == 2 and report["sentence"] in (
         (tmp_path / "morning.html").read_text()
     )
 
@@ -38,7 +38,7 @@ def test_the_same_is_had_as_json_and_as_a_page(slipway: Call, night: SeededNight
 def test_of_one_training_only_its_own_is_reported(slipway: Call, night: SeededNight):
     night.of_ten_faults()
     report = json.loads(slipway("incidents", "--since", "1d", "--training", "killed", "--json").out)
-    assert [each["subject"].partition("-")[0] for each in report["items"]] == ["killed"]
+    assert [item["subject"].partition("-")[0] for item in report["items"]] == ["killed"]
 
 
 def test_a_home_without_trainings_needs_nobody(slipway: Call):

@@ -22,7 +22,7 @@ def slipway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slipway]:
     assert own.end_all() == [], "processes left behind"
 
 
-def said(slipway: Slipway, *arguments: str) -> str:
+def output_of(slipway: Slipway, *arguments: str) -> str:
     done = slipway.run(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -31,51 +31,51 @@ def said(slipway: Slipway, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def built(slipway: Slipway) -> str:
     """The snapshot that `data build` made."""
-    snapshot: str = json.loads(said(slipway, "data", "build", DATASET, "--json"))["snapshot"]
+    snapshot: str = json.loads(output_of(slipway, "data", "build", DATASET, "--json"))["snapshot"]
     return snapshot
 
 
 def test_building_a_dataset_again_makes_nothing_new(slipway: Slipway, built: str):
-    assert said(slipway, "data", "build", "small") == f"{DATASET} points at snapshot {built}\n"
-    [listed] = json.loads(said(slipway, "data", "list", "--json"))
+    assert output_of(slipway, "data", "build", "small") == f"{DATASET} points at snapshot {built}\n"
+    [listed] = json.loads(output_of(slipway, "data", "list", "--json"))
     assert (listed["dataset"], listed["sha256"], listed["ago"]) == (DATASET, built, 0)
 
 
 def test_a_training_is_started_followed_and_not_started_twice(slipway: Slipway, built: str, tmp_path: Path):
-    followed = said(slipway, "run", TRAINING, "run.steps=20", "checkpoint.every=10", "--watch")
-    [training] = [each["id"] for each in json.loads(said(slipway, "ls", "--json"))]
+    followed = output_of(slipway, "run", TRAINING, "run.steps=20", "checkpoint.every=10", "--watch")
+    [training] = [training_row["id"] for training_row in json.loads(output_of(slipway, "ls", "--json"))]
     assert followed.splitlines()[-1] == f"{training} succeeded at step 20"
-    again = said(slipway, "run", TRAINING, "run.steps=20", "checkpoint.every=10")
+    again = output_of(slipway, "run", TRAINING, "run.steps=20", "checkpoint.every=10")
     assert again.startswith(f"{training} has been trained already")
     exported = json.loads(
-        said(slipway, "checkpoints", "export", f"{training}@10", "--to", str(tmp_path / "out"), "--json")
+        output_of(slipway, "checkpoints", "export", f"{training}@10", "--to", str(tmp_path / "out"), "--json")
     )
     assert "model.safetensors" in exported["files"]
-    assert "bitwise equal" in said(slipway, "replay", f"{training}@10", "--steps", "10")
+    assert "bitwise equal" in output_of(slipway, "replay", f"{training}@10", "--steps", "10")
 
 
 def test_a_training_of_the_command_is_shown_by_the_instance_and_outlives_it(slipway: Slipway, built: str):
     url = f"http://127.0.0.1:{slipway.environ['SLIPWAY_PORT']}"
-    assert json.loads(said(slipway, "up", "--json"))["url"] == url
+    assert json.loads(output_of(slipway, "up", "--json"))["url"] == url
     assert f"{url}), expected no instance" in slipway.run("up").stderr
-    training = json.loads(said(slipway, "run", TRAINING, "run.steps=1000000", "--json"))["training"]
+    training = json.loads(output_of(slipway, "run", TRAINING, "run.steps=1000000", "--json"))["training"]
     until(lambda: [run.tags.get("slipway/training") for run in _runs(slipway)].count(training), "the run that shows it")
-    assert said(slipway, "down").endswith(f"{training} goes on; to stop it: slipway stop {training}\n")
+    assert output_of(slipway, "down").endswith(f"{training} goes on; to stop it: slipway stop {training}\n")
     assert not [pid for pid in slipway.pids() if processes.command_line(pid).endswith("-m slipway.cli dev")]
-    assert said(slipway, "down").startswith("no instance runs in ")
+    assert output_of(slipway, "down").startswith("no instance runs in ")
     assert _state(slipway, training) == "running"
 
-    assert f"{training} is stopped at step" in said(slipway, "pause", training)
+    assert f"{training} is stopped at step" in output_of(slipway, "pause", training)
     assert _state(slipway, training) == "stopped"
-    assert f"{training} goes on from step" in said(slipway, "resume", "small-decoder")
+    assert f"{training} goes on from step" in output_of(slipway, "resume", "small-decoder")
     until(lambda: _state(slipway, training) == "running", "it runs again")
-    said(slipway, "stop", training)
-    assert json.loads(said(slipway, "show", training, "--json"))["incarnation"] == 2
+    output_of(slipway, "stop", training)
+    assert json.loads(output_of(slipway, "show", training, "--json"))["incarnation"] == 2
 
 
 def test_the_home_is_backed_up(slipway: Slipway, built: str):
-    made = json.loads(said(slipway, "backup", "--json"))
-    assert (slipway.home.durable / made["folder"] / "MANIFEST.json").exists()
+    backup = json.loads(output_of(slipway, "backup", "--json"))
+    assert (slipway.home.durable / backup["folder"] / "MANIFEST.json").exists()
 
 
 def _runs(slipway: Slipway):
@@ -86,5 +86,7 @@ def _runs(slipway: Slipway):
 
 
 def _state(slipway: Slipway, training: str) -> str:
-    listed = {each["id"]: each["state"] for each in json.loads(said(slipway, "ls", "--json"))}
+    listed = {
+        training_row["id"]: training_row["state"] for training_row in json.loads(output_of(slipway, "ls", "--json"))
+    }
     return str(listed[training])

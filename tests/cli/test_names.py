@@ -9,11 +9,11 @@ KNOWN = ["tiny-decoder-1234", "tiny-encoder-5678", "tiny-decoder"]
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("prefix", "name"),
     [("tiny-e", "tiny-encoder-5678"), ("tiny-decoder-", "tiny-decoder-1234"), ("tiny-decoder", "tiny-decoder")],
 )
-def test_a_beginning_that_one_name_has_means_that_name_and_a_whole_name_means_itself(given: str, meant: str):
-    assert resolved(given, KNOWN, "training") == meant
+def test_a_beginning_that_one_name_has_means_that_name_and_a_whole_name_means_itself(prefix: str, name: str):
+    assert resolved(prefix, KNOWN, "training") == name
 
 
 def test_a_beginning_that_several_names_have_lists_them():
@@ -40,7 +40,7 @@ def test_a_long_list_is_cut_short():
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("tiny@80", ("tiny", 80)), ("tiny", ("tiny", None)), ("a.3@0", ("a.3", 0))]
+    ("text", "checkpoint"), [("tiny@80", ("tiny", 80)), ("tiny", ("tiny", None)), ("a.3@0", ("a.3", 0))]
 )
-def test_a_checkpoint_is_a_training_and_a_step(given: str, meant: tuple[str, int | None]):
-    assert with_step(given) == meant
+def test_a_checkpoint_is_a_training_and_a_step(text: str, checkpoint: tuple[str, int | None]):
+    assert with_step(text) == checkpoint

@@ -10,16 +10,18 @@ def test_a_node_is_taken_out_of_service_and_back_and_its_history_says_by_whom(sl
     assert slipway("nodes", "quarantine", "node-1", "--why", "a new cable").out == (
         "node node-1 is quarantined: a new cable\n"
     )
-    listed = {each["name"]: each for each in json.loads(slipway("nodes", "list", "--json").out)}
+    listed = {node["name"]: node for node in json.loads(slipway("nodes", "list", "--json").out)}
     assert (listed["node-1"]["ready"], listed["node-1"]["standing"]) == (False, "quarantined")
     assert (listed["node-0"]["ready"], listed["node-0"]["standing"]) == (True, "healthy")
     assert slipway("nodes", "release", "node-1", "--why", "it fits").code == 0
-    shown = json.loads(slipway("nodes", "show", "node-1", "--json").out)
-    assert [(each["standing"], each["why"], each["by_hand"]) for each in shown["transitions"]] == [
+    node = json.loads(slipway("nodes", "show", "node-1", "--json").out)
+    assert [
+        (transition["standing"], transition["why"], transition["by_hand"]) for transition in node["transitions"]
+    ] == [
         ("quarantined", "a new cable", True),
         ("released", "it fits", True),
     ]
-    assert all(each["who"].endswith("by hand") for each in shown["transitions"])
+    assert all(transition["who"].endswith("by hand") for transition in node["transitions"])
 
 
 def test_a_node_that_nothing_was_found_against_is_shown_as_healthy(slipway: Call):
@@ -34,8 +36,8 @@ def test_an_exemption_is_shown_until_it_is_taken_back(slipway: Call):
 
 
 def test_a_node_that_is_not_there_is_refused(slipway: Call):
-    said = slipway("nodes", "quarantine", "node-9", "--why", "smoke")
-    assert said.code and "node-9" in said.err
+    result = slipway("nodes", "quarantine", "node-9", "--why", "smoke")
+    assert result.code and "node-9" in result.err
 
 
 def test_on_a_cluster_nothing_is_taken_out_of_service_unless_the_settings_say_so():

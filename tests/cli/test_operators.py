@@ -45,11 +45,11 @@ def test_whether_a_verb_changes_the_platform_is_known_of_each():
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_verb_that_changes_the_platform_is_an_operators(viewers: Call, tmp_path: Path, name: str):
     example = shlex.split(VERBS[name].epilog.removeprefix(EXAMPLE).partition("slipway ")[2])
-    given = [word for word in example if word != "--dry-run"]
+    arguments = [word for word in example if word != "--dry-run"]
     can_apply = any("--apply" in parameter.opts for parameter in VERBS[name].params)
-    said = viewers(*given, *(["--apply"] if can_apply and "--apply" not in given else []))
-    assert said.code == 1 and "operators: found " in said.err, said
-    assert said.err.endswith("expected one of the platform's operators: oda@x.example, pia@x.example\n")
+    result = viewers(*arguments, *(["--apply"] if can_apply and "--apply" not in arguments else []))
+    assert result.code == 1 and "operators: found " in result.err, result
+    assert result.err.endswith("expected one of the platform's operators: oda@x.example, pia@x.example\n")
     assert not (tmp_path / "durable").exists()
 
 

@@ -34,7 +34,7 @@ def names(tmp_path: Path) -> Mapping[str, str]:
 
 
 def test_every_command_that_needs_no_instance_does_what_its_page_says(slipway: Call, names: Mapping[str, str]):
-    wrong = [said for turn in AT_ONCE if (said := _wrong(slipway, turn.of(names)))]
+    wrong = [complaint for turn in AT_ONCE if (complaint := _wrong(slipway, turn.of(names)))]
     assert wrong == []
     assert Path("report.html").read_text().rstrip().endswith("</html>")
     assert Path("morning.html").read_text().rstrip().endswith("</html>")
@@ -44,6 +44,6 @@ def _wrong(slipway: Call, turn: Turn) -> str:
     """What is wrong with what became of it; empty for nothing."""
     _, *arguments = shlex.split(turn.typed or turn.printed)
     done = slipway(*arguments)
-    told = done.out + done.err
-    is_right = done.code == turn.code and re.search(turn.says, told) and "Traceback" not in told
-    return "" if is_right else f"{turn.printed}: {done.code}: {told[-1500:]}"
+    output = done.out + done.err
+    is_right = done.code == turn.code and re.search(turn.says, output) and "Traceback" not in output
+    return "" if is_right else f"{turn.printed}: {done.code}: {output[-1500:]}"

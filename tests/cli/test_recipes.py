@@ -25,10 +25,10 @@ def folder(slipway: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def test_a_new_folder_has_an_example_of_each_kind_that_passes_the_check(slipway: Call, folder: Path):
-    said = slipway("recipes", "check", "--json")
-    assert (said.code, said.err) == (0, "")
-    found = [(each["kind"], each["name"]) for each in json.loads(said.out)]
-    assert found == [
+    result = slipway("recipes", "check", "--json")
+    assert (result.code, result.err) == (0, "")
+    recipes = [(recipe["kind"], recipe["name"]) for recipe in json.loads(result.out)]
+    assert recipes == [
         ("datasets", user_folder.DATASET),
         ("trainings", user_folder.TRAINING),
         ("sweeps", user_folder.SWEEP),
@@ -37,9 +37,9 @@ def test_a_new_folder_has_an_example_of_each_kind_that_passes_the_check(slipway:
 
 
 def test_a_folder_with_something_in_it_is_left_as_it_is(slipway: Call, folder: Path, tmp_path: Path):
-    said = slipway("init", folder)
-    assert said.code == 1
-    assert said.err == f"slipway: {folder}: found something there, expected an empty folder, or nothing yet\n"
+    result = slipway("init", folder)
+    assert result.code == 1
+    assert result.err == f"slipway: {folder}: found something there, expected an empty folder, or nothing yet\n"
 
 
 def test_a_folder_of_ones_own_is_found_from_below_it_and_holds_its_home(folder: Path):
@@ -50,15 +50,15 @@ def test_a_folder_of_ones_own_is_found_from_below_it_and_holds_its_home(folder: 
 
 
 def test_outside_such_a_folder_the_recipes_and_the_home_are_beside_the_code(tmp_path: Path):
-    assert not any((each / MARK).exists() for each in (tmp_path, *tmp_path.parents))
+    assert not any((ancestor / MARK).exists() for ancestor in (tmp_path, *tmp_path.parents))
     assert selected({}, tmp_path) == BESIDE_THE_CODE
     assert Home.of({"SLIPWAY_RECIPES": str(tmp_path)}).root == DEFAULT
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_recipe_of_each_kind_passes_the_check(kind: str, slipway: Call, folder: Path):
-    said = slipway("recipes", "new", kind, "another-one")
-    assert said.out == f"{folder / KINDS[kind] / 'another-one.yaml'}\n"
+    result = slipway("recipes", "new", kind, "another-one")
+    assert result.out == f"{folder / KINDS[kind] / 'another-one.yaml'}\n"
     assert slipway("recipes", "check").code == 0
 
 
@@ -91,16 +91,16 @@ def test_a_name_that_is_taken_or_none_is_refused_and_nothing_is_written(slipway:
 
 def test_a_training_needs_a_dataset_to_train_on(slipway: Call, folder: Path):
     (folder / "datasets" / f"{user_folder.DATASET}.yaml").unlink()
-    said = slipway("recipes", "new", "training", "other")
-    assert said.err == (
+    result = slipway("recipes", "new", "training", "other")
+    assert result.err == (
         f"slipway: {folder}: found no dataset recipe for the training to refer to; "
         "first: slipway recipes new dataset NAME\n"
     )
 
 
 def test_a_recipe_is_shown_with_every_default(slipway: Call, folder: Path):
-    shown = json.loads(slipway("recipes", "show", "my-m", "--kind", "training", "--json").out)["training"]
-    assert (shown["name"], shown["optimiser"]["beta1"]) == (user_folder.TRAINING, 0.9)
+    training = json.loads(slipway("recipes", "show", "my-m", "--kind", "training", "--json").out)["training"]
+    assert (training["name"], training["optimiser"]["beta1"]) == (user_folder.TRAINING, 0.9)
     both = slipway("recipes", "show", user_folder.TRAINING).out
     assert both.startswith(f"# training {user_folder.TRAINING}\n") and f"# sweep {user_folder.SWEEP}\n" in both
 

@@ -23,7 +23,7 @@ from tests.cli.conftest import Call
 from tests.serving.models import exported
 
 MODEL = "slipway-tiny"
-FIRST, SECOND = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "12")
+FIRST, SECOND = (ServedVersion(digit, digit * 64, f"exports/{digit}", digit * 64) for digit in "12")
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def records(tmp_path: Path) -> ServingRecords:
 
 def test_where_nothing_is_served_it_says_what_to_do(slipway: Call):
     assert slipway("models", "served").err == "no model is served; to serve one: slipway models serve MODEL\n"
-    said = slipway("models", "ask", MODEL, "def")
-    assert (said.code, said.err) == (
+    result = slipway("models", "ask", MODEL, "def")
+    assert (result.code, result.err) == (
         1,
         f"slipway: served model {MODEL}: found none that begins so, and there is none\n",
     )
@@ -58,28 +58,28 @@ def test_who_answers_is_a_line_a_version(slipway: Call, records: ServingRecords)
 
 
 def test_a_server_that_does_not_answer_is_reported(slipway: Call, records: ServingRecords):
-    said = slipway("models", "ask", "slip", "def")
-    assert said.code == 1 and "http://127.0.0.1:9: the server does not answer" in said.err
+    result = slipway("models", "ask", "slip", "def")
+    assert result.code == 1 and "http://127.0.0.1:9: the server does not answer" in result.err
 
 
 @pytest.mark.parametrize(("length", "tokens"), [(64, 32), (128, 64), (4096, 64)])
 def test_a_short_model_is_asked_for_no_more_than_half_of_its_length(tmp_path: Path, length: int, tokens: int):
-    made = exported(tmp_path, 1, length=length)
-    assert fitting(tmp_path / made.folder) == tokens
+    version = exported(tmp_path, 1, length=length)
+    assert fitting(tmp_path / version.folder) == tokens
 
 
 def test_a_model_without_a_champion_is_not_served(slipway: Call, records: ServingRecords):
-    said = slipway("models", "serve", MODEL)
-    assert said.code == 1 and f"model {MODEL}: found none that begins so" in said.err
+    result = slipway("models", "serve", MODEL)
+    assert result.code == 1 and f"model {MODEL}: found none that begins so" in result.err
 
 
 def test_there_is_no_way_back_from_the_first_version(slipway: Call, records: ServingRecords):
-    said = slipway("models", "serve", MODEL, "--back")
-    assert (said.code, said.err) == (1, f"slipway: model {MODEL}: no other version has answered before\n")
+    result = slipway("models", "serve", MODEL, "--back")
+    assert (result.code, result.err) == (1, f"slipway: model {MODEL}: no other version has answered before\n")
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         (["2", "--stop"], "found version 2 beside stop, expected one of the two"),
         (["2", "--back"], "found version 2 beside back, expected one of the two"),
@@ -91,10 +91,10 @@ def test_there_is_no_way_back_from_the_first_version(slipway: Call, records: Ser
     ],
 )
 def test_wishes_that_contradict_themselves_are_refused(
-    slipway: Call, records: ServingRecords, given: list[str], sentence: str
+    slipway: Call, records: ServingRecords, options: list[str], sentence: str
 ):
-    said = slipway("models", "serve", MODEL, *given)
-    assert said.code == 2 and sentence in " ".join(said.err.replace("│", " ").split())
+    result = slipway("models", "serve", MODEL, *options)
+    assert result.code == 2 and sentence in " ".join(result.err.replace("│", " ").split())
     assert records.state(MODEL).number == 1
 
 
@@ -105,16 +105,18 @@ def test_who_waits_for_a_version_is_told_that_somebody_has_asked_for_something_e
         return wishes.serve(records, MODEL, SECOND, SwitchPolicy(), False, "somebody else", "it is better")
 
     monkeypatch.setattr(Serving, "settle", asked_meanwhile)
-    said = slipway("models", "serve", MODEL, "--stop")
+    result = slipway("models", "serve", MODEL, "--stop")
     message = "somebody else has asked for something else meanwhile (it is better)"
-    assert said.code == 1 and said.err.endswith(f"model {MODEL}: {message}; look at it with: slipway models served\n")
+    assert result.code == 1 and result.err.endswith(
+        f"model {MODEL}: {message}; look at it with: slipway models served\n"
+    )
 
 
 def test_a_person_stops_a_model(slipway: Call, records: ServingRecords):
-    said = slipway("models", "serve", MODEL, "--stop", "--why", "enough")
-    assert (said.code, said.out) == (0, f"{MODEL}: nothing answers any more\n")
-    wanted = records.state(MODEL).desired
-    assert wanted is not None and (wanted.want, wanted.why) == ("stop", "enough") and wanted.by.endswith("by hand")
+    result = slipway("models", "serve", MODEL, "--stop", "--why", "enough")
+    assert (result.code, result.out) == (0, f"{MODEL}: nothing answers any more\n")
+    desired = records.state(MODEL).desired
+    assert desired is not None and (desired.want, desired.why) == ("stop", "enough") and desired.by.endswith("by hand")
 
 
 def test_what_nothing_loads_is_listed_first_and_removed_with_apply(slipway: Call, records: ServingRecords):
@@ -123,8 +125,8 @@ def test_what_nothing_loads_is_listed_first_and_removed_with_apply(slipway: Call
         folder = records.export(MODEL, letter * 64)
         folder.mkdir(parents=True)
         os.utime(folder, (1, 1))
-    said = slipway("models", "gc")
-    assert said.code == 0 and "would remove 2 exports of 0.000 GB; 0 stay" in said.out, said.err
+    result = slipway("models", "gc")
+    assert result.code == 0 and "would remove 2 exports of 0.000 GB; 0 stay" in result.out, result.err
     assert folder.exists()
     removed = json.loads(slipway("models", "gc", "--apply", "--json").out)
     assert removed["applied"] and len(removed["going"]) == 2 and not folder.exists()

@@ -21,10 +21,10 @@ def home(tmp_path: Path) -> Home:
 @pytest.fixture
 def store(home: Home) -> SweepStore:
     """An open sweep of eight trials."""
-    found = SweepStore(home.durable / "sweeps" / "curves-000000000000")
-    found.create({"name": "curves"})
-    found.open(opened(), budgeted())
-    return found
+    sweep = SweepStore(home.durable / "sweeps" / "curves-000000000000")
+    sweep.create({"name": "curves"})
+    sweep.open(opened(), budgeted())
+    return sweep
 
 
 def standing(slipway: Call) -> tuple[str, int]:

@@ -14,8 +14,8 @@ def verbs() -> dict[str, Any]:
 
 
 def _below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    for name, each in command.commands.items():
-        if hasattr(each, "commands"):
-            yield from _below(each, (*path, name))
+    for name, subcommand in command.commands.items():
+        if hasattr(subcommand, "commands"):
+            yield from _below(subcommand, (*path, name))
         else:
-            yield " ".join((*path, name)), each
+            yield " ".join((*path, name)), subcommand

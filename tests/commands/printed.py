@@ -30,16 +30,16 @@ def commands(text: str) -> Iterator[str]:
     for code, in_a_block in _code(text):
         for line in code.replace("\\\n", " ").splitlines():
             for part in line.partition(" #")[0].split("; "):
-                if found := COMMAND.match(part.strip()):
-                    said = f"{found['sets']}{' '.join(found['said'].split())}"
-                    if in_a_block or not _only_names_a_verb(said):
-                        yield said
+                if match := COMMAND.match(part.strip()):
+                    command = f"{match['sets']}{' '.join(match['said'].split())}"
+                    if in_a_block or not _only_names_a_verb(command):
+                        yield command
 
 
 def call(command: str) -> list[str]:
     """What a `slipway …` gives to its parser, with 1 for what the reader chooses."""
-    words = shlex.split(PLACEHOLDER.sub("1", command))
-    return words[words.index("slipway") + 1 :]
+    arguments = shlex.split(PLACEHOLDER.sub("1", command))
+    return arguments[arguments.index("slipway") + 1 :]
 
 
 def refusal_of(call: list[str]) -> str:
@@ -59,8 +59,8 @@ def refusal_of(call: list[str]) -> str:
 def _only_names_a_verb(command: str) -> bool:
     if not command.startswith("slipway "):
         return False
-    words = call(command)
-    return " ".join(words) in VERBS and refusal_of(words) != ""
+    arguments = call(command)
+    return " ".join(arguments) in VERBS and refusal_of(arguments) != ""
 
 
 def _code(text: str) -> Iterator[tuple[str, bool]]:

@@ -66,14 +66,14 @@ class Reader:
         turn = turn.of(self.names())
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            code, said = self._interrupted(turn) if turn.until else self._done(turn)
-            wrong = "" if re.search(turn.says, said) else f"it does not say {turn.says!r}"
+            code, output = self._interrupted(turn) if turn.until else self._done(turn)
+            wrong = "" if re.search(turn.says, output) else f"it does not say {turn.says!r}"
             if code != turn.code:
                 wrong = f"it ends with {code}"
-            if "Traceback" in said:
+            if "Traceback" in output:
                 wrong = "it shows a stack trace"
             if not (wrong and turn.eventually) or time.monotonic() > deadline:
-                return f"{turn.typed or turn.printed}: {wrong}: {said[-2000:]}" if wrong else ""
+                return f"{turn.typed or turn.printed}: {wrong}: {output[-2000:]}" if wrong else ""
             time.sleep(1)
 
     def prepare(self) -> None:
@@ -97,20 +97,20 @@ class Reader:
         durable = self.home.durable
         known = Trainings(durable / "trainings")
         stores = [known.store(id) for id in known.ids()]
-        reports = incident_reports.of_all(each for each in stores if each.newest_claim() is not None)
-        found = {
+        reports = incident_reports.of_all(store for store in stores if store.newest_claim() is not None)
+        names = {
             "champion": self._champion(),
-            "running": next((each.id for each in stores if _is_long(each)), ""),
-            "sweep": next((each.sweep for each in sweeps(durable / "sweeps")), ""),
-            "incident": next((each.name for each in reports), ""),
+            "running": next((store.id for store in stores if _is_long(store)), ""),
+            "sweep": next((sweep.sweep for sweep in sweeps(durable / "sweeps")), ""),
+            "incident": next((report.name for report in reports), ""),
             "snapshot": next((path.stem for path in durable.glob("snapshots/*")), ""),
             "backup": next((str(path) for path in sorted(durable.glob("metadata/*"))), ""),
         }
-        places = {"nvme": self.folder / "nvme", "replica": self.folder / "replica", "durable": durable}
-        places |= {"recipes": self.recipes, "token": self.folder / "token"}
+        paths = {"nvme": self.folder / "nvme", "replica": self.folder / "replica", "durable": durable}
+        paths |= {"recipes": self.recipes, "token": self.folder / "token"}
         return {
-            **found,
-            **{name: str(path) for name, path in places.items()},
+            **names,
+            **{name: str(path) for name, path in paths.items()},
             "port": str(free_port()),
             "s3": f"s3://{BUCKET}/walk",
         }
@@ -119,8 +119,8 @@ class Reader:
         if not promotion.models(self.home.durable):
             return ""
         [model] = promotion.models(self.home.durable)
-        held = promotion.champion(self.home.durable, model)
-        return held.tags[TRAINING_TAG] if held else ""
+        champion_version = promotion.champion(self.home.durable, model)
+        return champion_version.tags[TRAINING_TAG] if champion_version else ""
 
     def _started(self, turn: Turn) -> TypedCommand:
         folder = self.code if turn.in_code else self.recipes if self.recipes.exists() else self.folder
@@ -130,16 +130,16 @@ class Reader:
     def _done(self, turn: Turn) -> tuple[int, str]:
         command = self._started(turn)
         code = command.wait(PATIENCE_SECONDS)
-        return code, command.said()
+        return code, command.output()
 
     def _interrupted(self, turn: Turn) -> tuple[int, str]:
         """Wait for what the command prints, then do as Ctrl-C does; the exit code of an interruption counts as none."""
         command = self._started(turn)
-        until(lambda: re.search(turn.until, command.said()) or not command.runs(), turn.until, PATIENCE_SECONDS)
+        until(lambda: re.search(turn.until, command.output()) or not command.runs(), turn.until, PATIENCE_SECONDS)
         has_begun = command.runs()
         command.interrupt()
         code = command.wait(PATIENCE_SECONDS)
-        return (code if code != INTERRUPTED else 0) if has_begun else -1, command.said()
+        return (code if code != INTERRUPTED else 0) if has_begun else -1, command.output()
 
 
 def _is_long(store: TrainingStore) -> bool:
@@ -152,7 +152,7 @@ def write_texts(folder: Path) -> None:
     (folder / "notes").mkdir(parents=True)
     page = {number: f"https://a.example/{'page' if number == 3 else number}" for number in range(40)}
     lines = [{"url": url, "text": f"Somebody wrote thing {n} here. " * (n + 2)} for n, url in page.items()]
-    (folder / "forum.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    (folder / "forum.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (folder / "notes" / "a.txt").write_text("A private letter, which nobody else should read.\n" * 5)
     letter = [f"Sentence {number} of a letter that was sent twice, to reader {number % 7}.\n" for number in range(300)]
     for name, last in (("b", "Yours"), ("c", "Truly yours")):

@@ -45,7 +45,7 @@ class TypedCommand:
     def __init__(self, process: "subprocess.Popen[bytes] | multiprocessing.process.BaseProcess", output: Path) -> None:
         self._process, self._output = process, output
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def runs(self) -> bool:
@@ -82,10 +82,10 @@ def typed(line: str, folder: Path, environ: Mapping[str, str], output: Path, ane
             shell = ["bash", "-euo", "pipefail", "-c", line]
             process = subprocess.Popen(shell, cwd=folder, env=dict(environ), stdout=file, stderr=file, process_group=0)
         return TypedCommand(process, output)
-    words = shlex.split(line)
-    at = words.index("slipway")
-    sets = dict(word.split("=", 1) for word in words[:at])
-    fork = _forks.Process(target=_run, args=(words[at + 1 :], folder, {**environ, **sets}, output))
+    arguments = shlex.split(line)
+    at = arguments.index("slipway")
+    sets = dict(word.split("=", 1) for word in arguments[:at])
+    fork = _forks.Process(target=_run, args=(arguments[at + 1 :], folder, {**environ, **sets}, output))
     fork.start()
     return TypedCommand(fork, output)
 

@@ -24,10 +24,10 @@ BENCHMARKS = sorted({command.split()[2] for command, why in LEFT_OUT.items() if 
 def reader(tmp_path: Path, s3: Server) -> Iterator[Reader]:
     """Somebody with an object store; at the end nothing that they have started is left."""
     yield (somebody := Reader(tmp_path))
-    left = processes.carrying({MARK: str(tmp_path)})
-    for pid in left:
+    survivors = processes.carrying({MARK: str(tmp_path)})
+    for pid in survivors:
         os.kill(pid, signal.SIGKILL)
-    assert left == [], f"processes left behind by {somebody.folder}"
+    assert survivors == [], f"processes left behind by {somebody.folder}"
 
 
 def test_every_command_that_a_page_prints_does_what_it_should(reader: Reader):
@@ -35,7 +35,7 @@ def test_every_command_that_a_page_prints_does_what_it_should(reader: Reader):
     wrong = [reader.types(first)]
     reader.prepare()
     wrong += [reader.types(turn) for turn in others]
-    assert [each for each in wrong if each] == []
+    assert [complaint for complaint in wrong if complaint] == []
 
 
 @pytest.mark.parametrize("module", BENCHMARKS)

@@ -41,6 +41,6 @@ def own(typed: str, says: str = "", eventually: bool = False) -> Turn:
 
 
 def _named(text: str, names: Mapping[str, str]) -> str:
-    for name, meant in names.items():
-        text = text.replace(f"{{{name}}}", meant)
+    for name, value in names.items():
+        text = text.replace(f"{{{name}}}", value)
     return text

@@ -37,9 +37,9 @@ DATA = (
     Turn("slipway data build my-texts", says="points at snapshot"),
     Turn("slipway data build python-stdlib", says="points at snapshot"),
     *(
-        each
+        turn
         for text in ("one", "two", "three")
-        for each in (
+        for turn in (
             own(f"cp corpus/forum.jsonl corpus/{text}.jsonl; sed -i 's/thing/{text}/g' corpus/{text}.jsonl"),
             own("slipway data build my-texts && slipway data build python-stdlib"),
         )

@@ -64,8 +64,8 @@ class Browser:
     def sign_in(self, url: str, email: str, password: str) -> Page:
         """Open a page as a stranger, fill in the issuer's form, and go where that leads."""
         form = self.ask(url)
-        found = re.search(r'<form[^>]*\baction="([^"]*)"', form.text)
-        where = urllib.parse.urljoin(form.url, found[1].replace("&amp;", "&")) if found else form.url
+        form_action = re.search(r'<form[^>]*\baction="([^"]*)"', form.text)
+        where = urllib.parse.urljoin(form.url, form_action[1].replace("&amp;", "&")) if form_action else form.url
         return self.ask(where, {"login": email, "password": password})
 
     def _open(self, request: urllib.request.Request) -> Page:

@@ -41,8 +41,8 @@ def why_not() -> str:
     """Why no image can be built here; empty where one can."""
     if os.geteuid():
         return "found another user, expected root, who may mount an image"
-    wanted = ["buildah", *([] if os.environ.get("SLIPWAY_TEST_BASE") else ["mmdebstrap"])]
-    missing = [name for name in wanted if shutil.which(name) is None]
+    programs = ["buildah", *([] if os.environ.get("SLIPWAY_TEST_BASE") else ["mmdebstrap"])]
+    missing = [name for name in programs if shutil.which(name) is None]
     return f"found no {' and no '.join(missing)}, expected them installed" if missing else ""
 
 
@@ -57,23 +57,35 @@ class BuiltImage:
 
     @property
     def environment(self) -> dict[str, str]:
-        return dict(each.split("=", 1) for each in self.config["Env"])
+        return dict(variable.split("=", 1) for variable in self.config["Env"])
 
-    def command(self, *words: str) -> list[str]:
-        """The command line that runs `words` in the image as a pod does."""
-        return ["unshare", "--mount", "--propagation=private", "sh", "-c", READ_ONLY, "sh", str(self.mounted), *words]
+    def command(self, *arguments: str) -> list[str]:
+        """The command line that runs `arguments` in the image as a pod does."""
+        return [
+            "unshare",
+            "--mount",
+            "--propagation=private",
+            "sh",
+            "-c",
+            READ_ONLY,
+            "sh",
+            str(self.mounted),
+            *arguments,
+        ]
 
     def environ(self, shared: Path | None = None, **more: str) -> dict[str, str]:
         """The environment of such a command; `shared`, a folder below /tmp, is there under the same path."""
         return {**self.environment, "SHARED": str(shared or ""), **more}
 
-    def run(self, *words: str, shared: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, shared: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the image to its end."""
-        return subprocess.run(self.command(*words), env=self.environ(shared, **more), capture_output=True, text=True)
+        return subprocess.run(
+            self.command(*arguments), env=self.environ(shared, **more), capture_output=True, text=True
+        )
 
-    def said(self, *words: str) -> str:
+    def output_of(self, *arguments: str) -> str:
         """What a program of the image prints. Raises CalledProcessError for one that fails."""
-        done = self.run(*words)
+        done = self.run(*arguments)
         if done.returncode:
             print(done.stderr)
         done.check_returncode()
@@ -94,18 +106,18 @@ class ImageBuilder:
         file = DEPLOY / "images" / image / "Dockerfile"
         isolated = ["--isolation=chroot", "--network=host", "--layers", *self._sources]
         self.tool("bud", *isolated, *arguments, f"--tag={name}", f"--file={file}", str(ROOT))
-        found = json.loads(self.tool("inspect", "--type=image", name))["OCIv1"]
+        image_config = json.loads(self.tool("inspect", "--type=image", name))["OCIv1"]
         container = self.tool("from", "--pull-never", name).strip()
         try:
             mounted = Path(self.tool("mount", container).strip())
-            yield BuiltImage(mounted, found["config"], found["rootfs"]["diff_ids"])
+            yield BuiltImage(mounted, image_config["config"], image_config["rootfs"]["diff_ids"])
         finally:
             self.tool("rm", container)
 
-    def tool(self, *words: str) -> str:
+    def tool(self, *arguments: str) -> str:
         """Run buildah; what it printed. Raises CalledProcessError, after it has printed why."""
         folders = [f"--root={self.folder / 'layers'}", f"--runroot={self.folder / 'run'}"]
-        return subprocess.run(["buildah", *folders, *words], stdout=subprocess.PIPE, text=True, check=True).stdout
+        return subprocess.run(["buildah", *folders, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
 
     @cached_property
     def _base(self) -> str:
@@ -129,9 +141,9 @@ class ImageBuilder:
         settings = pip_settings()
         file = self.folder / "pip.conf"
         file.write_text("\n".join(["[global]", *(f"{name} = {value}" for name, value in settings.items()), ""]))
-        words = (Path(word) for value in settings.values() for word in value.split() if word.startswith("/"))
-        named = [word for word in words if word.exists() and not word.is_relative_to(CERTIFICATES)]
-        mounts = {file: "/etc/pip.conf", CERTIFICATES: str(CERTIFICATES), **{each: str(each) for each in named}}
+        paths = (Path(word) for value in settings.values() for word in value.split() if word.startswith("/"))
+        named = [word for word in paths if word.exists() and not word.is_relative_to(CERTIFICATES)]
+        mounts = {file: "/etc/pip.conf", CERTIFICATES: str(CERTIFICATES), **{path: str(path) for path in named}}
         return [f"--volume={source}:{target}:ro" for source, target in mounts.items()]
 
 

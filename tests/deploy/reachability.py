@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.deploy.rendering import Object, place
+from tests.deploy.rendering import Object, namespace_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def _lets(policies: list[Object], own: End, other: End, direction: str, port: in
     binding = [
         policy["spec"]
         for policy in policies
-        if place(policy) == own.namespace
+        if namespace_of(policy) == own.namespace
         and direction in policy["spec"]["policyTypes"]
         and _selects(policy["spec"]["podSelector"], own.labels)
     ]
@@ -50,13 +50,13 @@ def _lets(policies: list[Object], own: End, other: End, direction: str, port: in
 def _has_port(rule: Mapping[str, Any], port: int, protocol: str) -> bool:
     ports = rule.get("ports")
     return not ports or any(
-        each.get("protocol", "TCP") == protocol and ("port" not in each or _is_within(each, port)) for each in ports
+        entry.get("protocol", "TCP") == protocol and ("port" not in entry or _is_within(entry, port)) for entry in ports
     )
 
 
-def _is_within(each: Mapping[str, Any], port: int) -> bool:
-    assert isinstance(each["port"], int), "ports are numbers"
-    return bool(each["port"] <= port <= each.get("endPort", each["port"]))
+def _is_within(entry: Mapping[str, Any], port: int) -> bool:
+    assert isinstance(entry["port"], int), "ports are numbers"
+    return bool(entry["port"] <= port <= entry.get("endPort", entry["port"]))
 
 
 def _has_peer(peers: list[Any] | None, own: End, other: End) -> bool:
@@ -67,7 +67,7 @@ def _is_peer(peer: Mapping[str, Any], own: End, other: End) -> bool:
     if "ipBlock" in peer:
         block = peer["ipBlock"]
         inside = _is_in(other.address, block["cidr"])
-        return inside and not any(_is_in(other.address, each) for each in block.get("except", ()))
+        return inside and not any(_is_in(other.address, network) for network in block.get("except", ()))
     if other.address:
         return False
     named = {"kubernetes.io/metadata.name": other.namespace}
@@ -82,8 +82,8 @@ def _is_in(address: str, block: str) -> bool:
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    wanted = selector.get("matchLabels", {}).items() <= labels.items()
-    return wanted and all(_matches(each, labels) for each in selector.get("matchExpressions", ()))
+    labels_match = selector.get("matchLabels", {}).items() <= labels.items()
+    return labels_match and all(_matches(expression, labels) for expression in selector.get("matchExpressions", ()))
 
 
 def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

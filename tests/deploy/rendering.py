@@ -110,25 +110,27 @@ def parsed(text: str) -> list[Object]:
 def of_kind(objects: list[Object], kind: str) -> dict[str, Object]:
     """The objects of a kind by name; by namespace and name outside the control plane's namespace."""
     return {
-        found["metadata"]["name"] if place(found) in ("", render.NAMESPACE) else "/".join(identity(found)[1:]): found
-        for found in objects
-        if found["kind"] == kind
+        document["metadata"]["name"]
+        if namespace_of(document) in ("", render.NAMESPACE)
+        else "/".join(identity(document)[1:]): document
+        for document in objects
+        if document["kind"] == kind
     }
 
 
-def place(found: Object) -> str:
+def namespace_of(document: Object) -> str:
     """Its namespace, empty for an object of the cluster."""
-    return str(found["metadata"].get("namespace", ""))
+    return str(document["metadata"].get("namespace", ""))
 
 
-def identity(found: Object) -> tuple[str, str, str]:
-    return found["kind"], place(found), found["metadata"]["name"]
+def identity(document: Object) -> tuple[str, str, str]:
+    return document["kind"], namespace_of(document), document["metadata"]["name"]
 
 
 def pod_templates(objects: list[Object]) -> Iterator[tuple[str, Object]]:
     """The pods of Deployments, by the Deployment's name."""
-    for name, found in of_kind(objects, "Deployment").items():
-        yield name, found["spec"]["template"]
+    for name, document in of_kind(objects, "Deployment").items():
+        yield name, document["spec"]["template"]
 
 
 def text_of(case: str, config_map: str, file: str) -> str:

@@ -12,7 +12,10 @@ SECCOMP = {"RuntimeDefault", "Localhost"}
 
 def violations(spec: dict[str, Any]) -> list[str]:
     """The violations of the standard in a pod's spec."""
-    return [*_of_pod(spec), *(found for container in _containers(spec) for found in _of_container(container, spec))]
+    return [
+        *_of_pod(spec),
+        *(violation for container in _containers(spec) for violation in _of_container(container, spec)),
+    ]
 
 
 def _containers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -30,7 +33,7 @@ def _of_pod(spec: dict[str, Any]) -> Iterator[str]:
 
 def _of_container(container: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
     name, own = container["name"], container.get("securityContext") or {}
-    said = {**(spec.get("securityContext") or {}), **own}
+    security_context = {**(spec.get("securityContext") or {}), **own}
     if own.get("privileged") or own.get("procMount", "Default") != "Default":
         yield f"{name}: privileged"
     if own.get("allowPrivilegeEscalation") is not False:
@@ -38,9 +41,9 @@ def _of_container(container: dict[str, Any], spec: dict[str, Any]) -> Iterator[s
     capabilities = own.get("capabilities") or {}
     if capabilities.get("drop") != ["ALL"] or set(capabilities.get("add") or ()) - {"NET_BIND_SERVICE"}:
         yield f"{name}: capabilities"
-    if said.get("runAsNonRoot") is not True or said.get("runAsUser") == 0:
+    if security_context.get("runAsNonRoot") is not True or security_context.get("runAsUser") == 0:
         yield f"{name}: may run as root"
-    if (said.get("seccompProfile") or {}).get("type") not in SECCOMP:
+    if (security_context.get("seccompProfile") or {}).get("type") not in SECCOMP:
         yield f"{name}: seccompProfile"
     if any(port.get("hostPort") for port in container.get("ports") or ()):
         yield f"{name}: hostPort"

@@ -55,37 +55,43 @@ def test_the_image_carries_its_revision_and_is_not_root(image: BuiltImage):
 
 
 def test_every_module_has_its_bytecode(image: BuiltImage):
-    found = (each for each in (image.mounted / "opt").rglob("*.py") if each.parent.name != "bin")  # of scripts, none
-    modules = [each for each in found if not WITHOUT_BYTECODE.search(each.name)]
-    tag = image.said("python", "-c", "import sys; print(sys.implementation.cache_tag)")
+    sources = (path for path in (image.mounted / "opt").rglob("*.py") if path.parent.name != "bin")  # of scripts, none
+    modules = [path for path in sources if not WITHOUT_BYTECODE.search(path.name)]
+    tag = image.output_of("python", "-c", "import sys; print(sys.implementation.cache_tag)")
     cached = [module.parent / "__pycache__" / f"{module.stem}.{tag}.pyc" for module in modules]
-    assert modules and [str(each) for each in cached if not each.exists()] == []
+    assert modules and [str(path) for path in cached if not path.exists()] == []
 
 
 def test_the_image_has_the_versions_of_the_lock_and_no_others(image: BuiltImage):
     name = image.config["Labels"]["org.opencontainers.image.title"].removeprefix("slipway ")
-    listed = image.said("python", "-m", "pip", "list", "--format=freeze").split()
-    found = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in listed}
-    python = image.said("python", "-c", "import platform; print(platform.python_version())")
-    here = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
-    wanted = [each for each in locked(name) if each.marker is None or each.marker.evaluate(here)]
-    assert found.pop(canonicalize_name("torch")).split("+")[0] == wanted_torch().split("==")[1]
-    apart = {"pip", *(canonicalize_name(each.name) for each in locked("torch"))}
-    assert {each: version for each, version in found.items() if each not in apart} == {
-        canonicalize_name(each.name): str(each.specifier)[2:] for each in wanted
+    listed = image.output_of("python", "-m", "pip", "list", "--format=freeze").split()
+    installed = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in listed}
+    python = image.output_of("python", "-c", "import platform; print(platform.python_version())")
+    environment = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
+    requirements = [
+        requirement
+        for requirement in locked(name)
+        if requirement.marker is None or requirement.marker.evaluate(environment)
+    ]
+    assert installed.pop(canonicalize_name("torch")).split("+")[0] == wanted_torch().split("==")[1]
+    apart = {"pip", *(canonicalize_name(requirement.name) for requirement in locked("torch"))}
+    assert {name: version for name, version in installed.items() if name not in apart} == {
+        canonicalize_name(requirement.name): str(requirement.specifier)[2:] for requirement in requirements
     }
 
 
 def test_nothing_of_the_build_and_no_secret_is_left(image: BuiltImage):
-    left = [str(file) for folder in BUILD_LEFT for file in (image.mounted / folder).rglob("*.*") if file.is_file()]
-    assert left == []
-    held = (each.relative_to(image.mounted) for top in ("opt", "root", "home", "etc") for each in walk(image, top))
-    assert [str(each) for each in held if SECRET.search(str(each)) and (image.mounted / each).stat().st_size] == []
+    build_files = [
+        str(file) for folder in BUILD_LEFT for file in (image.mounted / folder).rglob("*.*") if file.is_file()
+    ]
+    assert build_files == []
+    files = (path.relative_to(image.mounted) for top in ("opt", "root", "home", "etc") for path in walk(image, top))
+    assert [str(path) for path in files if SECRET.search(str(path)) and (image.mounted / path).stat().st_size] == []
 
 
 def walk(image: BuiltImage, top: str) -> Iterator[Path]:
     """The files below one folder of the image, less the packages' own."""
-    return (each for each in (image.mounted / top).rglob("*") if each.is_file() and "site-packages" not in each.parts)
+    return (path for path in (image.mounted / top).rglob("*") if path.is_file() and "site-packages" not in path.parts)
 
 
 def test_another_code_leaves_the_layers_below_it_as_they_are(builder: ImageBuilder, trainer: BuiltImage):
@@ -97,8 +103,8 @@ def test_another_code_leaves_the_layers_below_it_as_they_are(builder: ImageBuild
 
 def test_the_trainer_trains_on_a_read_only_root(trainer: BuiltImage, tmp_path: Path):
     training = Training(tmp_path, "in an image")
-    for each in [tmp_path, *tmp_path.rglob("*")]:
-        each.chmod(0o777 if each.is_dir() else 0o666)
+    for path in [tmp_path, *tmp_path.rglob("*")]:
+        path.chmod(0o777 if path.is_dir() else 0o666)
     done = trainer.run("python", "-m", "slipway.trainer", str(training.config), shared=tmp_path, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     [*_, last] = training.commits()
@@ -106,8 +112,8 @@ def test_the_trainer_trains_on_a_read_only_root(trainer: BuiltImage, tmp_path: P
 
 
 def test_the_command_and_the_definitions_load_in_the_platform(platform: BuiltImage):
-    assert "check" in platform.said("python", "-m", "slipway.cli", "recipes", "--help")
-    names = platform.said(
+    assert "check" in platform.output_of("python", "-m", "slipway.cli", "recipes", "--help")
+    names = platform.output_of(
         "python",
         "-c",
         "import slipway; import slipway.definitions; print([each.name for each in slipway.definitions.defs.sensors])",

@@ -19,11 +19,11 @@ from tests.deploy.rendering import IDENTITY, Object, of_kind, workloads
 
 CONTROL, TRAININGS = render.NAMESPACE, "slipway-training"
 PROXY, DEX, WEBSERVER, MLFLOW = (
-    End(CONTROL, {"slipway/component": each}) for each in ("proxy", "dex", "webserver", "mlflow")
+    End(CONTROL, {"slipway/component": component}) for component in ("proxy", "dex", "webserver", "mlflow")
 )
 FRONT = End(TRAININGS, {"slipway/serves": "front"})
 INGRESS, TEAM, RUN = End("ingress"), End("team"), End(CONTROL, {"slipway/component": "run"})
-ISSUER, DATABASE, WORLD = (End(address=each) for each in ("10.7.0.9", "10.9.0.7", "203.0.113.9"))
+ISSUER, DATABASE, WORLD = (End(address=address) for address in ("10.7.0.9", "10.9.0.7", "203.0.113.9"))
 PORTS = {"webserver": 4180, "mlflow": 4181, "serving": 4182}
 REACHED = [
     *[(INGRESS, PROXY, port) for port in PORTS.values()],
@@ -40,9 +40,9 @@ NOT_REACHED = [
     (INGRESS, WEBSERVER, 3000),
     (INGRESS, MLFLOW, 5000),
     (INGRESS, FRONT, 8000),
-    *[(TEAM, each, port) for each, port in ((PROXY, 4180), (DEX, 5556), (WEBSERVER, 3000))],
-    *[(each, DATABASE, 5432) for each in (PROXY, DEX)],
-    *[(each, WORLD, 443) for each in (PROXY, DEX)],
+    *[(TEAM, page, port) for page, port in ((PROXY, 4180), (DEX, 5556), (WEBSERVER, 3000))],
+    *[(client, DATABASE, 5432) for client in (PROXY, DEX)],
+    *[(client, WORLD, 443) for client in (PROXY, DEX)],
     (PROXY, End(TRAININGS, {"slipway/serves": "llama-3"}), 8000),
     (PROXY, End(TRAININGS, {"slipway/job": "llama-i1"}), 29500),
     (DEX, WEBSERVER, 3000),
@@ -66,18 +66,22 @@ def test_the_connection_is_denied(source: End, target: End, port: int):
 
 def test_a_page_without_a_host_is_reached_by_nobody():
     values = changed("identity", hosts={"webserver": "slipway.example"})
-    [policy] = [each for each in rendered(values, "NetworkPolicy") if each["metadata"]["name"] == "slipway-mlflow"]
+    [policy] = [
+        document for document in rendered(values, "NetworkPolicy") if document["metadata"]["name"] == "slipway-mlflow"
+    ]
     assert len(policy["spec"]["ingress"][0]["from"]) == 1, "runs and the code location alone"
-    [proxy] = [each for each in rendered(values, "Deployment") if each["metadata"]["name"] == "slipway-proxy"]
-    assert [each["name"] for each in proxy["spec"]["template"]["spec"]["containers"]] == ["webserver"]
+    [proxy] = [
+        document for document in rendered(values, "Deployment") if document["metadata"]["name"] == "slipway-proxy"
+    ]
+    assert [container["name"] for container in proxy["spec"]["template"]["spec"]["containers"]] == ["webserver"]
 
 
 def test_each_host_leads_through_the_proxy_to_its_page_over_tls():
-    found = of_kind(workloads("identity"), "Ingress")
+    ingresses = of_kind(workloads("identity"), "Ingress")
     services = of_kind(workloads("identity"), "Service")
     leads = {}
-    for each in found.values():
-        [rule], [tls] = each["spec"]["rules"], each["spec"]["tls"]
+    for ingress in ingresses.values():
+        [rule], [tls] = ingress["spec"]["rules"], ingress["spec"]["tls"]
         assert tls == {"hosts": [rule["host"]], "secretName": "slipway-hosts"}
         service = rule["http"]["paths"][0]["backend"]["service"]
         assert service["port"]["number"] in [port["port"] for port in services[service["name"]]["spec"]["ports"]]
@@ -93,55 +97,57 @@ def test_the_proxy_asks_the_issuer_and_hands_the_person_and_the_token_on():
     arguments = proxy_arguments()
     names = {"webserver": "slipway-webserver:80", "mlflow": "slipway-mlflow:5000"}
     names["serving"] = f"{serving.FRONT}.{TRAININGS}.svc:{serving.PORT}"
-    for page, words in arguments.items():
-        assert words["--upstream"] == f"http://{names[page]}"
-        assert words["--redirect-url"] == f"https://{IDENTITY['identity']['hosts'][page]}/oauth2/callback"
-        assert words["--http-address"] == f"0.0.0.0:{PORTS[page]}"
-        assert words["--oidc-issuer-url"] == "https://login.example" and words["--cookie-secure"] == "true"
-        assert {words[each] for each in ("--pass-basic-auth", "--prefer-email-to-user", "--pass-user-headers")} == {
+    for page, flags in arguments.items():
+        assert flags["--upstream"] == f"http://{names[page]}"
+        assert flags["--redirect-url"] == f"https://{IDENTITY['identity']['hosts'][page]}/oauth2/callback"
+        assert flags["--http-address"] == f"0.0.0.0:{PORTS[page]}"
+        assert flags["--oidc-issuer-url"] == "https://login.example" and flags["--cookie-secure"] == "true"
+        assert {flags[flag] for flag in ("--pass-basic-auth", "--prefer-email-to-user", "--pass-user-headers")} == {
             "true"
         }
-        assert not [word for word in words if "secret" in word or "password" in word], "these are in the file"
+        assert not [word for word in flags if "secret" in word or "password" in word], "these are in the file"
 
 
 def test_the_hosts_that_lead_to_a_page_are_names_under_which_it_answers():
     hosts = IDENTITY["identity"]["hosts"]
     spec = of_kind(workloads("identity"), "Deployment")["slipway-webserver"]["spec"]["template"]["spec"]
-    [found] = [each["value"] for each in spec["containers"][0]["env"] if each["name"] == host_names.VARIABLE]
-    names = host_names.named({host_names.VARIABLE: found})
+    [variable_value] = [
+        variable["value"] for variable in spec["containers"][0]["env"] if variable["name"] == host_names.VARIABLE
+    ]
+    names = host_names.named({host_names.VARIABLE: variable_value})
     assert names >= {hosts["webserver"], "slipway-webserver", "slipway-webserver.slipway.svc"}
     values = {
         **copy.deepcopy(IDENTITY),
         "platform": {"serving": {"image": "registry.example/vllm:1", "hosts": ["own.example"]}},
     }
-    maps = {each["metadata"]["name"]: each for each in rendered(values, "ConfigMap")}
+    maps = {document["metadata"]["name"]: document for document in rendered(values, "ConfigMap")}
     settings = yaml.safe_load(maps["slipway-platform"]["data"]["platform.yaml"])["compute"]["serving"]
     assert settings["hosts"] == [hosts["serving"], "own.example"]
 
 
 def test_each_secret_is_a_file_in_the_pods_that_need_it_and_in_no_other():
-    found = {
-        (name, each["secret"]["secretName"], item["key"])
+    secret_keys = {
+        (name, volume["secret"]["secretName"], item["key"])
         for name, deployment in of_kind(workloads("identity"), "Deployment").items()
-        for each in deployment["spec"]["template"]["spec"]["volumes"]
-        for item in each.get("secret", {}).get("items", ())
+        for volume in deployment["spec"]["template"]["spec"]["volumes"]
+        for item in volume.get("secret", {}).get("items", ())
     }
-    assert found == {
-        *((f"slipway-{each}", "slipway-identity", "token") for each in ("webserver", "mlflow", "code")),
+    assert secret_keys == {
+        *((f"slipway-{component}", "slipway-identity", "token") for component in ("webserver", "mlflow", "code")),
         ("slipway-proxy", "slipway-identity", "oauth2-proxy.cfg"),
         ("slipway-dex", "slipway-dex", "config.yaml"),
     }
     for page in ("webserver", "mlflow"):
         spec = of_kind(workloads("identity"), "Deployment")[f"slipway-{page}"]["spec"]["template"]["spec"]
-        named = {each["name"]: each["value"] for each in spec["containers"][0]["env"]}
-        mounts = {each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+        named = {variable["name"]: variable["value"] for variable in spec["containers"][0]["env"]}
+        mounts = {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
         assert named[access.TOKEN] == "/secrets/identity/token" and "/secrets/identity" in mounts
 
 
 def test_mlflow_knows_people_by_their_roles_and_the_platform_by_the_token():
     def command(values: str) -> list[str]:
         spec = of_kind(workloads(values), "Deployment")["slipway-mlflow"]["spec"]["template"]["spec"]
-        assert ("platform" in {each["name"] for each in spec["volumes"]}) is (values == "identity")
+        assert ("platform" in {volume["name"] for volume in spec["volumes"]}) is (values == "identity")
         return list(spec["containers"][0]["command"][:4])
 
     assert command("identity") == ["python", "-P", "-m", mlflow_server.__name__]
@@ -167,7 +173,7 @@ def test_mlflow_takes_requests_for_its_host():
 
 
 @pytest.mark.parametrize(
-    ("section", "given", "message"),
+    ("section", "fields", "message"),
     [
         ("proxy", {"image": ""}, "proxy.image: found none"),
         ("identity", {"secret": ""}, "identity.secret: found none"),
@@ -178,40 +184,45 @@ def test_mlflow_takes_requests_for_its_host():
         ("dex", {"secret": ""}, "dex.secret: found none"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(section: str, given: dict[str, Any], message: str):
+def test_values_that_contradict_each_other_are_refused(section: str, fields: dict[str, Any], message: str):
     with pytest.raises(HelmError) as refused:
-        render.workloads(changed(section, **given))
+        render.workloads(changed(section, **fields))
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"issuer": "http://login.example"}, "/identity/issuer"),
         ({"peers": []}, "/identity/peers"),
         ({"hosts": {"ui": "a.example"}}, "'ui'"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], message: str):
+def test_a_wrong_value_is_refused_with_its_path(fields: dict[str, Any], message: str):
     with pytest.raises(HelmValuesError) as refused:
-        render.workloads(changed("identity", **given))
+        render.workloads(changed("identity", **fields))
     assert message in str(refused.value)
 
 
-def changed(section: str, **given: Any) -> dict[str, Any]:
+def changed(section: str, **fields: Any) -> dict[str, Any]:
     """The values of single sign-on with other fields in a section."""
     values = copy.deepcopy(IDENTITY)
-    values[section] = {**values[section], **given}
+    values[section] = {**values[section], **fields}
     return values
 
 
 def rendered(values: dict[str, Any], kind: str) -> list[Object]:
-    return [each for each in yaml.load_all(render.workloads(values), Loader=yaml.CSafeLoader) if each["kind"] == kind]
+    return [
+        document
+        for document in yaml.load_all(render.workloads(values), Loader=yaml.CSafeLoader)
+        if document["kind"] == kind
+    ]
 
 
 def proxy_arguments() -> dict[str, dict[str, str]]:
     """The flags of the proxy of each page."""
     spec = of_kind(workloads("identity"), "Deployment")["slipway-proxy"]["spec"]["template"]["spec"]
     return {
-        each["name"]: dict(itertools.chain(word.split("=", 1) for word in each["args"])) for each in spec["containers"]
+        container["name"]: dict(itertools.chain(word.split("=", 1) for word in container["args"]))
+        for container in spec["containers"]
     }

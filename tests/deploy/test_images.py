@@ -29,7 +29,7 @@ def instructions(image: str) -> list[tuple[str, str]]:
 def copied(image: str) -> set[str]:
     """What an image takes from the repository."""
     sources = [rest.split()[:-1] for what, rest in instructions(image) if what == "COPY" and "--from" not in rest]
-    return {source for each in sources for source in each}
+    return {source for sources_of_line in sources for source in sources_of_line}
 
 
 def code_of(image: str) -> set[str]:
@@ -39,7 +39,7 @@ def code_of(image: str) -> set[str]:
 
 def imported(sources: set[str]) -> set[str]:
     """The packages that these packages and modules import, wherever in them: ours by their folders, others by names."""
-    files = [each for source in sources for each in ([ROOT / source] if source.endswith(".py") else python(source))]
+    files = [path for source in sources for path in ([ROOT / source] if source.endswith(".py") else python(source))]
     return {package for file in files for package in imports(file)} - set(sys.stdlib_module_names)
 
 
@@ -71,21 +71,21 @@ def test_the_linter_finds_nothing(image: str):
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_the_base_has_no_default(image: str):
-    found = instructions(image)
-    assert ("ARG", "BASE") in found and {rest.split()[0] for what, rest in found if what == "FROM"} == {"${BASE}"}
+    lines = instructions(image)
+    assert ("ARG", "BASE") in lines and {rest.split()[0] for what, rest in lines if what == "FROM"} == {"${BASE}"}
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_the_user_is_not_root_and_the_bytecode_is_compiled(image: str):
-    found = instructions(image)
-    assert found[-1] == ("USER", "1000:1000")
+    lines = instructions(image)
+    assert lines[-1] == ("USER", "1000:1000")
     packages, own = (
-        [index for index, (_, rest) in enumerate(found) if "compileall" in rest and rest.endswith(folder)]
+        [index for index, (_, rest) in enumerate(lines) if "compileall" in rest and rest.endswith(folder)]
         for folder in ("/opt/venv/lib", "/opt/slipway")
     )
     copied_code = [
         index
-        for index, (what, rest) in enumerate(found)
+        for index, (what, rest) in enumerate(lines)
         if what == "COPY" and "--from" not in rest and "requirements/" not in rest
     ]
     assert len(packages) == len(own) == 1 and own[0] > max(copied_code), "what is copied later would not be compiled"
@@ -104,9 +104,9 @@ def test_the_trainer_has_the_trainer_alone():
 
 def test_the_platform_has_what_the_definitions_and_the_command_import():
     own = {path.name for path in ROOT.iterdir() if path.is_dir()}
-    needed, found = set[str](), {"definitions.py", "cli", "deploy/embedded"}
-    while needed != found:
-        needed, found = found, found | imported(found) & own - {"deploy", "slipway"}
+    needed, reached = set[str](), {"definitions.py", "cli", "deploy/embedded"}
+    while needed != reached:
+        needed, reached = reached, reached | imported(reached) & own - {"deploy", "slipway"}
     assert code_of("platform") - {"deploy/__init__.py", *PACKAGE} == needed
 
 
@@ -142,7 +142,9 @@ def test_an_image_installs_what_its_code_imports(image: str):
     foreign = imported(code) - {source.split("/")[0].removesuffix(".py") for source in code}
     installed = names(ROOT / "requirements" / f"{image}.txt") | {"torch"}
     providers = packages_distributions()
-    missing = {each for each in foreign if not installed & {canonicalize_name(name) for name in providers[each]}}
+    missing = {
+        package for package in foreign if not installed & {canonicalize_name(name) for name in providers[package]}
+    }
     assert foreign and missing == set()
 
 

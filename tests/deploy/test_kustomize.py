@@ -15,7 +15,7 @@ from slipway.deploy.cluster import render
 from slipway.trainer.config import profiles
 from tests import schemas
 from tests.conftest import until
-from tests.deploy.rendering import cluster_objects, of_kind, parsed, place
+from tests.deploy.rendering import cluster_objects, namespace_of, of_kind, parsed
 from tests.deploy.rendering import workloads as render_workloads
 from tests.deploy.restricted import violations
 
@@ -29,8 +29,8 @@ needs_kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="ne
 @needs_kustomize
 @pytest.mark.parametrize("cluster", render.CLUSTERS)
 def test_the_committed_objects_are_up_to_date(cluster: str):
-    made = render.files(cluster)
-    assert {path: path.read_text() for path in made} == made, "run `slipway cluster render`"
+    expected_files = render.files(cluster)
+    assert {path: path.read_text() for path in expected_files} == expected_files, "run `slipway cluster render`"
 
 
 @pytest.mark.parametrize("cluster", render.CLUSTERS)
@@ -51,7 +51,7 @@ def test_namespaces_admit_restricted_pods_only(cluster: str):
 @pytest.mark.parametrize("cluster", render.CLUSTERS)
 def test_trainings_come_before_experiments_and_the_control_plane_before_both(cluster: str):
     classes = of_kind(cluster_objects(cluster), "PriorityClass")
-    value = {name.removeprefix("slipway-"): each["value"] for name, each in classes.items()}
+    value = {name.removeprefix("slipway-"): priority_class["value"] for name, priority_class in classes.items()}
     assert value["control"] > value["training"] > value["experiments"]
     assert classes["slipway-experiments"]["preemptionPolicy"] == "Never"
     assert "preemptionPolicy" not in classes["slipway-training"], "it may pre-empt"
@@ -60,7 +60,7 @@ def test_trainings_come_before_experiments_and_the_control_plane_before_both(clu
 def test_experiments_own_nothing_and_give_back_what_they_borrowed():
     queues = of_kind(cluster_objects("h200-32"), "ClusterQueue")
     [flavour] = queues["slipway-experiments"]["spec"]["resourceGroups"][0]["flavors"]
-    assert [each["nominalQuota"] for each in flavour["resources"]] == [0, 0, 0, 0]
+    assert [resource["nominalQuota"] for resource in flavour["resources"]] == [0, 0, 0, 0]
     assert queues["slipway-training"]["spec"]["preemption"]["reclaimWithinCohort"] == "Any"
     assert len({queue["spec"]["cohortName"] for queue in queues.values()}) == 1
 
@@ -80,19 +80,21 @@ def test_shared_volumes_can_be_on_lustre(tmp_path: Path):
         f"resources: [{there}/base]\ncomponents: [{there}/components/volumes, {there}/components/lustre]\n"
     )
     objects = parsed(render.cluster_objects(tmp_path))
-    assert [problem for found in objects for problem in schemas.problems(found)] == []
-    shared = [each["spec"]["csi"] for each in of_kind(objects, "PersistentVolume").values() if "csi" in each["spec"]]
-    assert {each["driver"] for each in shared} == {"exa.csi.ddn.com"} and len(shared) == 3
+    assert [problem for document in objects for problem in schemas.problems(document)] == []
+    shared = [
+        volume["spec"]["csi"] for volume in of_kind(objects, "PersistentVolume").values() if "csi" in volume["spec"]
+    ]
+    assert {csi["driver"] for csi in shared} == {"exa.csi.ddn.com"} and len(shared) == 3
 
 
 def test_exceptions_from_restricted_are_few_and_alone_in_their_namespace():
     assert len(EXCEPTIONS) <= 3
     objects = cluster_objects("h200-32")
-    assert {each["metadata"]["name"] for each in objects if place(each) == "slipway-nodes"} == {
+    assert {document["metadata"]["name"] for document in objects if namespace_of(document) == "slipway-nodes"} == {
         "memlock",
         "default-deny",
     }
-    assert not [workload for workload in render_workloads("h200-32") if place(workload) == "slipway-nodes"], (
+    assert not [workload for workload in render_workloads("h200-32") if namespace_of(workload) == "slipway-nodes"], (
         "no rights in it"
     )
 
@@ -101,7 +103,7 @@ def test_the_nodes_bootstrap_breaks_restricted_only_by_root_and_by_one_folder_of
     [bootstrap] = of_kind(cluster_objects("h200-32"), "DaemonSet").values()
     spec = bootstrap["spec"]["template"]["spec"]
     assert violations(spec) == ["volume drop-in: hostPath", "memlock: may run as root"]
-    assert [each["hostPath"]["path"] for each in spec["volumes"]] == ["/etc/systemd/system/containerd.service.d"]
+    assert [volume["hostPath"]["path"] for volume in spec["volumes"]] == ["/etc/systemd/system/containerd.service.d"]
     assert spec["automountServiceAccountToken"] is False
 
 
@@ -109,19 +111,19 @@ def test_the_nodes_bootstrap_writes_the_limit_once_and_ends_when_asked(tmp_path:
     [bootstrap] = of_kind(cluster_objects("h200-32"), "DaemonSet").values()
     program = bootstrap["spec"]["template"]["spec"]["containers"][0]["command"][2]
     file = tmp_path / "50-slipway-memlock.conf"
-    for said in ("written", ""):
-        here = program.replace("/drop-in", str(tmp_path))
+    for message in ("written", ""):
+        script = program.replace("/drop-in", str(tmp_path))
         # Without site packages: a measurement of coverage sets up a handler of SIGTERM too, before the program runs.
-        process = subprocess.Popen([sys.executable, "-S", "-c", here], stdout=subprocess.PIPE, text=True)
-        until(functools.partial(_waits, file, process.pid), "the bootstrap to wait")
+        process = subprocess.Popen([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE, text=True)
+        until(functools.partial(_is_waiting, file, process.pid), "the bootstrap to wait")
         process.terminate()
         out, _ = process.communicate()
-        assert process.returncode == 0 and out.startswith(said) and bool(out) == bool(said)
+        assert process.returncode == 0 and out.startswith(message) and bool(out) == bool(message)
     assert file.read_text() == "[Service]\nLimitMEMLOCK=infinity\n"
     assert [*tmp_path.iterdir()] == [file]
 
 
-def _waits(file: Path, pid: int) -> bool:
+def _is_waiting(file: Path, pid: int) -> bool:
     """Whether the process has written and has a handler of SIGTERM (15), the last thing that it sets up."""
     if not file.exists():
         return False
@@ -136,10 +138,10 @@ def test_nodes_that_cannot_be_changed_have_trainings_that_start_as_root(tmp_path
         f"resources: [{there}/base]\ncomponents: [{there}/components/rdma-root, {there}/components/gvisor]\n"
     )
     objects = parsed(render.cluster_objects(tmp_path))
-    assert [problem for found in objects for problem in schemas.problems(found)] == []
+    assert [problem for document in objects for problem in schemas.problems(document)] == []
     enforced = {
-        name: each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
-        for name, each in of_kind(objects, "Namespace").items()
+        name: namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        for name, namespace in of_kind(objects, "Namespace").items()
     }
     assert enforced == {"slipway": "restricted", "slipway-training": "privileged"}
     assert of_kind(objects, "RuntimeClass")["gvisor"]["handler"] == "runsc"
@@ -152,13 +154,13 @@ def test_what_operators_are_told_is_accepted_and_says_what_the_settings_ask_for(
     listed = ", ".join(f"{there}/components/{name}" for name in names)
     (tmp_path / "kustomization.yaml").write_text(f"resources: [{there}/base]\ncomponents: [{listed}]\n")
     objects = parsed(render.cluster_objects(tmp_path))
-    assert [problem for found in objects for problem in schemas.problems(found)] == []
+    assert [problem for document in objects for problem in schemas.problems(document)] == []
     maps = of_kind(objects, "ConfigMap")
     [device] = json.loads(maps["kube-system/rdma-devices"]["data"]["config.json"])["configList"]
     assert f"{device['resourcePrefix']}/{device['resourceName']}" in profiles.named("h200-32").resources()
     [network] = of_kind(objects, "NetworkAttachmentDefinition").values()
     assert json.loads(network["spec"]["config"])["name"] == network["metadata"]["name"]
-    assert place(network) == "slipway-training"
+    assert namespace_of(network) == "slipway-training"
     shared = yaml.safe_load(maps["gpu-operator/time-slicing"]["data"]["shared"])["sharing"]["timeSlicing"]
     assert shared["renameByDefault"], "a training that asks for whole GPUs never gets a share of one"
     queues = of_kind(objects, "Queue")

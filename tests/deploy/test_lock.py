@@ -26,12 +26,12 @@ def locked(name: str) -> list[Requirement]:
     return [Requirement(entry.split(" --hash")[0]) for entry in entries(name)]
 
 
-def wanted(name: str) -> list[Requirement]:
+def requirements_of(name: str) -> list[Requirement]:
     """What pyproject.toml wants in a file of the lock."""
     project = tomllib.loads(PYPROJECT.read_text())["project"]
     extras = [option.removeprefix("--extra=") for option in EXTRAS[name]]
     listed = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
-    return [Requirement(each) for part in listed for each in part]
+    return [Requirement(text) for part in listed for text in part]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -42,15 +42,21 @@ def test_each_package_has_one_version_and_its_hashes_and_no_place(name: str):
 
 @pytest.mark.parametrize("name", EXTRAS)
 def test_the_lock_has_what_pyproject_wants(name: str):
-    versions = {(each.name, str(each.specifier)) for part in (name, "torch") for each in locked(part)}
+    versions = {
+        (requirement.name, str(requirement.specifier)) for part in (name, "torch") for requirement in locked(part)
+    }
     missing = {
-        str(each) for each in wanted(name) if (canonicalize_name(each.name), str(each.specifier)) not in versions
+        str(requirement)
+        for requirement in requirements_of(name)
+        if (canonicalize_name(requirement.name), str(requirement.specifier)) not in versions
     }
     assert missing == set(), "run `make lock`"
 
 
 def test_a_larger_file_has_the_versions_of_the_smaller():
-    trainer, platform, dev = ({str(each) for each in locked(name)} for name in ("trainer", "platform", "dev"))
+    trainer, platform, dev = (
+        {str(requirement) for requirement in locked(name)} for name in ("trainer", "platform", "dev")
+    )
     assert trainer < platform < dev
 
 
@@ -61,4 +67,4 @@ def test_torch_stands_apart_with_the_packages_of_its_builds_for_gpus():
 
 
 def test_torch_is_installed_in_the_version_of_pyproject():
-    assert wanted_torch() in {str(each) for each in wanted("trainer")}
+    assert wanted_torch() in {str(requirement) for requirement in requirements_of("trainer")}

@@ -27,8 +27,8 @@ def rendered(**metrics: Any) -> list[Object]:
 
 
 def container(pod: Object) -> Object:
-    [found] = pod["spec"]["containers"]
-    return dict(found)
+    [only_container] = pod["spec"]["containers"]
+    return dict(only_container)
 
 
 def test_without_metrics_nothing_is_exported_and_nothing_is_let_in():
@@ -49,15 +49,17 @@ def test_the_exporter_of_the_platform_only_reads():
         "--host=0.0.0.0",
         "--port=9465",
     ]
-    assert [each["name"] for each in container(pod)["volumeMounts"] if not each.get("readOnly")] == ["tmp"]
-    secrets = {each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
+    assert [mount["name"] for mount in container(pod)["volumeMounts"] if not mount.get("readOnly")] == ["tmp"]
+    secrets = {volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume}
     assert secrets == {"slipway-postgresql"}, "of all Secrets, it needs Dagster's database"
 
 
 def test_each_pod_of_a_training_exports_on_the_port_that_is_let_in():
-    [variable] = [each for each in container(training_pod("full"))["env"] if each["name"] == "SLIPWAY_METRICS_PORT"]
+    [variable] = [
+        variable for variable in container(training_pod("full"))["env"] if variable["name"] == "SLIPWAY_METRICS_PORT"
+    ]
     policy = of_kind(workloads("full"), "NetworkPolicy")[f"{THERE}/slipway-metrics"]["spec"]
-    [port] = [each["port"] for rule in policy["ingress"] for each in rule["ports"]]
+    [port] = [entry["port"] for rule in policy["ingress"] for entry in rule["ports"]]
     [declared] = container(training_pod("full"))["ports"]
     assert declared == {"name": "metrics", "containerPort": port} and variable["value"] == str(port)
 
@@ -81,17 +83,19 @@ def test_the_operators_monitors_select_what_exports():
     monitor = of_kind(objects, "ServiceMonitor")["slipway-metrics"]
     of_pods = of_kind(objects, "PodMonitor")[f"{THERE}/slipway-metrics"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert [each["port"] for each in monitor["spec"]["endpoints"]] == [service["spec"]["ports"][0]["name"]]
+    assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [service["spec"]["ports"][0]["name"]]
     [chosen] = of_pods["spec"]["selector"]["matchExpressions"]
     assert chosen == {"key": "slipway/training", "operator": "Exists"}
     [endpoint] = of_pods["spec"]["podMetricsEndpoints"]
     assert endpoint["port"] == container(training_pod("full"))["ports"][0]["name"]
-    for each in (monitor, of_pods):
-        assert each["metadata"]["labels"]["release"] == "prometheus", "by it, the operator's Prometheus selects them"
+    for monitor_object in (monitor, of_pods):
+        assert monitor_object["metadata"]["labels"]["release"] == "prometheus", (
+            "by it, the operator's Prometheus selects them"
+        )
 
 
 def test_without_the_operator_no_object_of_its_kinds_is_made():
-    assert not {each["kind"] for each in rendered()} & {"ServiceMonitor", "PodMonitor"}
+    assert not {document["kind"] for document in rendered()} & {"ServiceMonitor", "PodMonitor"}
 
 
 def test_prometheus_accepts_the_scrapes_of_a_cluster(tmp_path: Path):
@@ -107,23 +111,24 @@ def test_a_prometheus_without_the_operator_finds_the_same_pods():
     job = dataclasses.replace(JOB, labels={"training": "llama", "incarnation": "1"})
     there = trainers.template("llama-i1", job, platform_settings("full").compute.cluster)
     pods = {**{name: ("slipway", pod) for name, pod in pod_templates(objects)}, "training": (THERE, there)}
-    found = {
+    pods_by_job = {
         job["job_name"]: [name for name, (namespace, pod) in pods.items() if is_kept(job, namespace, pod)]
         for job in routes.on_cluster("slipway", THERE)["scrape_configs"]
     }
-    assert found == {"slipway": ["slipway-metrics"], "training-nodes": ["training"]}
+    assert pods_by_job == {"slipway": ["slipway-metrics"], "training-nodes": ["training"]}
 
 
 def is_kept(job: Object, namespace: str, pod: Object) -> bool:
     """Whether a scrape keeps a running pod."""
     labels = {f"pod_labelpresent_{re.sub('[^a-z]', '_', name)}": "true" for name in pod["metadata"]["labels"]}
     ports = [port.get("name", "") for port in container(pod).get("ports", [])]
-    wanted = {
-        each["source_labels"][0].removeprefix("__meta_kubernetes_"): each["regex"] for each in job["relabel_configs"]
+    patterns = {
+        relabelling["source_labels"][0].removeprefix("__meta_kubernetes_"): relabelling["regex"]
+        for relabelling in job["relabel_configs"]
     }
     of_ports = [{**labels, "pod_phase": "Running", "pod_container_port_name": port} for port in ports]
     named = job["kubernetes_sd_configs"][0]["namespaces"]["names"]
-    return namespace in named and any(wanted.items() <= each.items() for each in of_ports)
+    return namespace in named and any(patterns.items() <= labels_of_port.items() for labels_of_port in of_ports)
 
 
 def test_metrics_that_nobody_may_scrape_are_refused():

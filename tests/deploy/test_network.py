@@ -28,11 +28,11 @@ INGRESS = End("ingress", {"app": "proxy"})
 PROMETHEUS = End("monitoring", {"app": "prometheus"})
 DNS = End("kube-system", {"k8s-app": "kube-dns"})
 DATABASE, STORE, API, LOKI, WORLD = (
-    End(address=each) for each in ("10.9.0.7", "10.8.0.7", "10.0.0.1", "10.6.0.7", "203.0.113.9")
+    End(address=address) for address in ("10.9.0.7", "10.8.0.7", "10.0.0.1", "10.6.0.7", "203.0.113.9")
 )
 
 REACHED = [
-    *[(each, DNS, 53, "UDP") for each in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW, TRAINING)],
+    *[(source, DNS, 53, "UDP") for source in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW, TRAINING)],
     (RUN, DNS, 53, "TCP"),
     (INGRESS, WEBSERVER, 3000, "TCP"),
     (INGRESS, MLFLOW, 5000, "TCP"),
@@ -40,11 +40,11 @@ REACHED = [
     (DAEMON, CODE, 4000, "TCP"),
     (CODE, MLFLOW, 5000, "TCP"),
     (RUN, MLFLOW, 5000, "TCP"),
-    *[(each, DATABASE, 6432, "TCP") for each in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW)],
-    *[(each, API, 6443, "TCP") for each in (WEBSERVER, CODE, DAEMON, RUN)],
-    *[(each, STORE, 443, "TCP") for each in (CODE, RUN, MLFLOW, TRAINING)],
-    *[(each, DASK, 8786, "TCP") for each in (RUN, BUILDER)],
-    *[(each, BUILDER, 8787, "TCP") for each in (DASK, BUILDER)],
+    *[(source, DATABASE, 6432, "TCP") for source in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW)],
+    *[(source, API, 6443, "TCP") for source in (WEBSERVER, CODE, DAEMON, RUN)],
+    *[(source, STORE, 443, "TCP") for source in (CODE, RUN, MLFLOW, TRAINING)],
+    *[(source, DASK, 8786, "TCP") for source in (RUN, BUILDER)],
+    *[(source, BUILDER, 8787, "TCP") for source in (DASK, BUILDER)],
     (BUILDER, STORE, 443, "TCP"),
     (BUILDER, DNS, 53, "UDP"),
     (PROMETHEUS, METRICS, 9465, "TCP"),
@@ -65,21 +65,21 @@ REACHED = [
     (VERSION, VERSION, 6379, "TCP"),
 ]
 NOT_REACHED = [
-    *[(each, WORLD, 443, "TCP") for each in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW, TRAINING, STRANGER)],
-    *[(OTHER_TEAM, each, port, "TCP") for each, port in ((WEBSERVER, 3000), (CODE, 4000), (MLFLOW, 5000))],
+    *[(source, WORLD, 443, "TCP") for source in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW, TRAINING, STRANGER)],
+    *[(OTHER_TEAM, target, port, "TCP") for target, port in ((WEBSERVER, 3000), (CODE, 4000), (MLFLOW, 5000))],
     (OTHER_TEAM, TRAINING, 29500, "TCP"),
     *[(TRAINING, OTHER_TRAINING, port, "TCP") for port in (22, 8080, 29500, 41234)],
     *[(OTHER_TRAINING, TRAINING, port, "TCP") for port in (29500, 41234)],
     (OTHER_TRAINING, ITS_STORE, 29500, "TCP"),
     (ITS_STORE, OTHER_TRAINING, 29500, "TCP"),
-    *[(TRAINING, each, 8000, "TCP") for each in (FRONT, VERSION)],
+    *[(TRAINING, target, 8000, "TCP") for target in (FRONT, VERSION)],
     (FRONT, TRAINING, 29500, "TCP"),
     (VERSION, WORLD, 443, "TCP"),
     (INGRESS, VERSION, 8000, "TCP"),
     (STRANGER, STORE, 443, "TCP"),
     (STRANGER, TRAINING, 29500, "TCP"),
     (TRAINING, STRANGER, 29500, "TCP"),
-    *[(TRAINING, each, port, "TCP") for each, port in ((WEBSERVER, 3000), (CODE, 4000), (MLFLOW, 5000))],
+    *[(TRAINING, target, port, "TCP") for target, port in ((WEBSERVER, 3000), (CODE, 4000), (MLFLOW, 5000))],
     (TRAINING, DATABASE, 6432, "TCP"),
     (TRAINING, API, 6443, "TCP"),
     (MLFLOW, API, 6443, "TCP"),
@@ -91,21 +91,30 @@ NOT_REACHED = [
     (DAEMON, STORE, 443, "TCP"),
     (INGRESS, CODE, 4000, "TCP"),
     (RUN, DATABASE, 22, "TCP"),
-    *[(each, DASK, 8786, "TCP") for each in (WEBSERVER, CODE, DAEMON, MLFLOW, TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
-    *[(each, BUILDER, 8787, "TCP") for each in (RUN, CODE, TRAINING, OTHER_TEAM)],
-    *[(BUILDER, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (MLFLOW, 5000), (WORLD, 443))],
-    *[(LOGS, each, port, "TCP") for each, port in ((DATABASE, 6432), (STORE, 443), (WEBSERVER, 3000), (WORLD, 443))],
-    *[(each, LOKI, 443, "TCP") for each in (WEBSERVER, DAEMON, MLFLOW, TRAINING)],
-    (INGRESS, LOGS, 12345, "TCP"),
-    *[(each, METRICS, 9465, "TCP") for each in (WEBSERVER, CODE, RUN, TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
-    *[(each, TRAINING, 9466, "TCP") for each in (METRICS, RUN, OTHER_TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
     *[
-        (PROMETHEUS, each, port, "TCP")
-        for each, port in ((WEBSERVER, 3000), (MLFLOW, 5000), (CODE, 4000), (FRONT, 8000))
+        (source, DASK, 8786, "TCP")
+        for source in (WEBSERVER, CODE, DAEMON, MLFLOW, TRAINING, STRANGER, OTHER_TEAM, INGRESS)
     ],
-    *[(PROMETHEUS, each, port, "TCP") for each, port in ((METRICS, 22), (TRAINING, 29500), (NODE_TASK, 9466))],
-    *[(METRICS, each, port, "TCP") for each, port in ((STORE, 443), (MLFLOW, 5000), (TRAINING, 9466), (WORLD, 443))],
-    *[(DASK, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (STORE, 443), (WORLD, 443))],
+    *[(source, BUILDER, 8787, "TCP") for source in (RUN, CODE, TRAINING, OTHER_TEAM)],
+    *[(BUILDER, target, port, "TCP") for target, port in ((DATABASE, 6432), (API, 6443), (MLFLOW, 5000), (WORLD, 443))],
+    *[
+        (LOGS, target, port, "TCP")
+        for target, port in ((DATABASE, 6432), (STORE, 443), (WEBSERVER, 3000), (WORLD, 443))
+    ],
+    *[(source, LOKI, 443, "TCP") for source in (WEBSERVER, DAEMON, MLFLOW, TRAINING)],
+    (INGRESS, LOGS, 12345, "TCP"),
+    *[(source, METRICS, 9465, "TCP") for source in (WEBSERVER, CODE, RUN, TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
+    *[(source, TRAINING, 9466, "TCP") for source in (METRICS, RUN, OTHER_TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
+    *[
+        (PROMETHEUS, target, port, "TCP")
+        for target, port in ((WEBSERVER, 3000), (MLFLOW, 5000), (CODE, 4000), (FRONT, 8000))
+    ],
+    *[(PROMETHEUS, target, port, "TCP") for target, port in ((METRICS, 22), (TRAINING, 29500), (NODE_TASK, 9466))],
+    *[
+        (METRICS, target, port, "TCP")
+        for target, port in ((STORE, 443), (MLFLOW, 5000), (TRAINING, 9466), (WORLD, 443))
+    ],
+    *[(DASK, target, port, "TCP") for target, port in ((DATABASE, 6432), (API, 6443), (STORE, 443), (WORLD, 443))],
 ]
 
 

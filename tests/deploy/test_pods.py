@@ -40,7 +40,7 @@ def containers(pods: dict[str, Object]) -> Iterator[tuple[str, Object]]:
 
 
 def test_it_is_restricted(pods: dict[str, Object]):
-    assert {name: found for name, pod in pods.items() if (found := violations(pod["spec"]))} == {}
+    assert {name: faults for name, pod in pods.items() if (faults := violations(pod["spec"]))} == {}
 
 
 def test_privileges_are_noticed():
@@ -67,9 +67,13 @@ def test_control_plane_cannot_write_to_its_images(pods: dict[str, Object]):
 
 def test_it_requests_its_resources(pods: dict[str, Object]):
     for name, container in containers(pods):
-        asked, limits = container["resources"]["requests"], container["resources"]["limits"]
-        assert name == "trainings" or {"cpu", "memory", "ephemeral-storage"} <= {*asked}
-        assert quantity(asked["memory"]) <= quantity(limits["memory"]) if "memory" in limits else "memory" not in asked
+        requests, limits = container["resources"]["requests"], container["resources"]["limits"]
+        assert name == "trainings" or {"cpu", "memory", "ephemeral-storage"} <= {*requests}
+        assert (
+            quantity(requests["memory"]) <= quantity(limits["memory"])
+            if "memory" in limits
+            else "memory" not in requests
+        )
 
 
 def test_its_image_is_pinned(pods: dict[str, Object]):
@@ -96,8 +100,10 @@ def test_secrets_are_files(case: str, pods: dict[str, Object]):
 
 def mounted(pod: Object) -> dict[str, str]:
     """The Secrets of a pod by the path of their mount."""
-    secrets = {each["name"]: each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
-    mounts = {each["mountPath"]: each["name"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
+    secrets = {
+        volume["name"]: volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume
+    }
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}
     return {path: secrets[name] for path, name in mounts.items() if name in secrets}
 
 
@@ -113,7 +119,7 @@ def test_keys_of_checkpoints_are_files_where_checkpoints_are_read_and_nowhere_el
 def test_an_address_of_mlflow_with_a_password_is_a_file_in_a_secret():
     values = {**WITHOUT, "platform": {"tracking": {"secret": "mlflow-address"}}}
     objects = parsed(render.workloads(values))
-    [platform] = [each for each in objects if each["metadata"]["name"] == "slipway-platform"]
+    [platform] = [document for document in objects if document["metadata"]["name"] == "slipway-platform"]
     assert yaml.safe_load(platform["data"]["platform.yaml"])["tracking"] == {"uri_file": "/secrets/tracking/uri"}
     with_address = {name for name, pod in pod_templates(objects) if "/secrets/tracking" in mounted(pod)}
     assert with_address == {"slipway-code"}
@@ -140,15 +146,19 @@ def test_dagsters_own_jobs_fit_the_schemas_and_are_never_repeated(case: str):
 def test_runs_follow_the_node_selector_of_the_values():
     spec = run_job("full")["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == FULL["runs"]["nodeSelector"]
-    assert [each for each in spec["tolerations"] if "pool" in each["key"]] == FULL["runs"]["tolerations"]
+    assert [toleration for toleration in spec["tolerations"] if "pool" in toleration["key"]] == FULL["runs"][
+        "tolerations"
+    ]
 
 
 def test_a_node_that_does_not_answer_is_given_up_after_30_seconds(pods: dict[str, Object]):
     for name, pod in pods.items():
-        waits = {
-            each["key"]: each["tolerationSeconds"] for each in pod["spec"]["tolerations"] if "tolerationSeconds" in each
+        tolerations = {
+            toleration["key"]: toleration["tolerationSeconds"]
+            for toleration in pod["spec"]["tolerations"]
+            if "tolerationSeconds" in toleration
         }
-        assert waits == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}, name
+        assert tolerations == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}, name
 
 
 def test_memory_is_locked_by_a_start_as_root_that_becomes_the_user_where_nodes_cannot_be_changed():
@@ -173,6 +183,8 @@ def test_work_that_is_not_trusted_runs_in_a_sandbox_where_the_settings_name_one(
 
 def test_pods_start_anew_when_settings_change():
     def marks(case: str) -> set[str]:
-        return {each["metadata"]["annotations"]["slipway/settings"] for _, each in pod_templates(workloads(case))}
+        return {
+            template["metadata"]["annotations"]["slipway/settings"] for _, template in pod_templates(workloads(case))
+        }
 
     assert len(marks("minimal")) == 1 and marks("minimal") != marks("full")

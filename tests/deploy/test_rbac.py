@@ -7,17 +7,24 @@ from slipway.resources.launchers.kubernetes import access
 from slipway.resources.serving.objects import KINDS
 from tests.deploy.rendering import VALUES, Object, of_kind, workloads
 
-HERE, THERE, EVERYWHERE = render.NAMESPACE, "slipway-training", "*"
+CONTROL, THERE, EVERYWHERE = render.NAMESPACE, "slipway-training", "*"
 MAKE_AND_WATCH = "create delete get list watch"
 LOOK = "get list watch"
 LAUNCHER = {
     "configmaps": f"{MAKE_AND_WATCH} patch",
-    **{f"{each.group}/{each.plural}".lstrip("/"): MAKE_AND_WATCH for each in access.created_kinds()},
+    **{
+        f"{object_kind.group}/{object_kind.plural}".lstrip("/"): MAKE_AND_WATCH
+        for object_kind in access.created_kinds()
+    },
     "services": f"{MAKE_AND_WATCH} patch",
     "pods": MAKE_AND_WATCH,
     "pods/log": "get",
     "events": "list watch",
-    **{f"{each.group}/{each.plural}": "create delete list patch" for each in KINDS if each.group},
+    **{
+        f"{object_kind.group}/{object_kind.plural}": "create delete list patch"
+        for object_kind in KINDS
+        if object_kind.group
+    },
     "kueue.x-k8s.io/localqueues": LOOK,
     "kueue.x-k8s.io/workloads": LOOK,
 }
@@ -33,13 +40,13 @@ CORDONING = {"nodes": f"{LOOK} patch"}
 """Where `platform.quarantine.apply` is true."""
 NODE_EVENTS = {"events": "list watch"}
 ALLOWED = {
-    ("webserver", HERE): {"batch/jobs": "delete", "pods": "delete list"},
-    ("daemon", HERE): RUN_LAUNCHER,
-    ("code", HERE): {"batch/jobs/status": "get"},
+    ("webserver", CONTROL): {"batch/jobs": "delete", "pods": "delete list"},
+    ("daemon", CONTROL): RUN_LAUNCHER,
+    ("code", CONTROL): {"batch/jobs/status": "get"},
     ("code", THERE): LAUNCHER,
     ("code", EVERYWHERE): FLEET,
     ("code", "default"): NODE_EVENTS,
-    ("run", HERE): RUN_LAUNCHER,
+    ("run", CONTROL): RUN_LAUNCHER,
     ("run", THERE): LAUNCHER,
     ("run", EVERYWHERE): FLEET,
     ("run", "default"): NODE_EVENTS,
@@ -49,8 +56,11 @@ ALLOWED = {
 
 def granted(objects: list[Object]) -> dict[tuple[str, str], dict[str, str]]:
     """The rights that the bindings grant, by account and namespace."""
-    roles = {(found["kind"], found["metadata"].get("namespace"), found["metadata"]["name"]): found for found in objects}
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    roles = {
+        (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"]): document
+        for document in objects
+    }
+    rights: dict[tuple[str, str], dict[str, str]] = {}
     for binding in objects:
         if not binding["kind"].endswith("RoleBinding"):
             continue
@@ -59,10 +69,14 @@ def granted(objects: list[Object]) -> dict[tuple[str, str], dict[str, str]]:
         for subject in binding["subjects"]:
             account = ("ServiceAccount", subject["namespace"], subject["name"])
             assert account in roles, "the binding's account is the chart's own"
-            held = found.setdefault((subject["name"].removeprefix("slipway-"), namespace or EVERYWHERE), {})
+            rights_of_account = rights.setdefault(
+                (subject["name"].removeprefix("slipway-"), namespace or EVERYWHERE), {}
+            )
             for resource, verbs in _verbs(role).items():
-                held[resource] = " ".join(sorted({*held.get(resource, "").split(), *verbs.split()}))
-    return found
+                rights_of_account[resource] = " ".join(
+                    sorted({*rights_of_account.get(resource, "").split(), *verbs.split()})
+                )
+    return rights
 
 
 def _verbs(role: Object) -> dict[str, str]:

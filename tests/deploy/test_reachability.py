@@ -8,7 +8,7 @@ from tests.deploy.reachability import End, reaches
 
 pytestmark = pytest.mark.pure
 
-A, B, ELSEWHERE = End("n", {"app": "a"}), End("n", {"app": "b"}), End("m", {"app": "b"})
+A, B, OTHER_NAMESPACE = End("n", {"app": "a"}), End("n", {"app": "b"}), End("m", {"app": "b"})
 WORLD = End(address="203.0.113.9")
 
 
@@ -29,7 +29,7 @@ def test_a_selected_pod_lets_nothing_through_but_what_some_rule_allows():
     to_b = {"to": [{"podSelector": {"matchLabels": {"app": "b"}}}]}
     assert not reaches([egress()], A, B, 80)
     assert reaches([egress(), egress(to_b)], A, B, 80), "policies add up"
-    assert not reaches([egress(to_b)], A, ELSEWHERE, 80), "a pod selector alone stays in the policy's namespace"
+    assert not reaches([egress(to_b)], A, OTHER_NAMESPACE, 80), "a pod selector alone stays in the policy's namespace"
 
 
 def test_both_ends_must_let_a_connection_through():
@@ -44,8 +44,8 @@ def test_a_rule_that_names_nobody_means_everybody():
 
 def test_ports_are_of_a_protocol_and_may_be_a_range():
     rule = {"ports": [{"protocol": "UDP", "port": 53}, {"port": 8000, "endPort": 8010}]}
-    found = {(port, protocol): reaches([egress(rule)], A, B, port, protocol) for port, protocol in PORTS}
-    assert found == {
+    reachable = {(port, protocol): reaches([egress(rule)], A, B, port, protocol) for port, protocol in PORTS}
+    assert reachable == {
         (53, "UDP"): True,
         (53, "TCP"): False,
         (8000, "TCP"): True,
@@ -66,9 +66,11 @@ def test_a_block_of_addresses_has_exceptions_and_no_pods():
 
 def test_a_namespace_selector_with_a_pod_selector_needs_both():
     there = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}
-    assert reaches([egress({"to": [there]})], A, ELSEWHERE, 80) and not reaches([egress({"to": [there]})], A, B, 80)
+    assert reaches([egress({"to": [there]})], A, OTHER_NAMESPACE, 80) and not reaches(
+        [egress({"to": [there]})], A, B, 80
+    )
     both = {**there, "podSelector": {"matchLabels": {"app": "c"}}}
-    assert not reaches([egress({"to": [both]})], A, ELSEWHERE, 80)
+    assert not reaches([egress({"to": [both]})], A, OTHER_NAMESPACE, 80)
 
 
 @pytest.mark.parametrize(

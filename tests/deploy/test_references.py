@@ -10,10 +10,10 @@ from slipway.deploy.cluster import render
 from tests.deploy.dagster_runs import run_job, training_pod
 from tests.deploy.rendering import Object, cluster_objects, identity, of_kind, pod_templates, settings, workloads
 
-HERE, THERE = "slipway", "slipway-training"
+CONTROL_NAMESPACE, THERE = "slipway", "slipway-training"
 BROUGHT = {
-    ("Secret", HERE, "slipway-postgresql"),
-    ("Secret", HERE, "slipway-object-store"),
+    ("Secret", CONTROL_NAMESPACE, "slipway-postgresql"),
+    ("Secret", CONTROL_NAMESPACE, "slipway-object-store"),
     ("Secret", THERE, "slipway-object-store"),
     ("Secret", "ceph-csi", "cephfs-slipway"),
 }
@@ -50,14 +50,14 @@ def objects(cluster: str) -> list[Object]:
 
 @pytest.fixture
 def there(objects: list[Object]) -> set[tuple[str, str, str]]:
-    return {identity(found) for found in objects} | BROUGHT | {OF_THE_JOB}
+    return {identity(document) for document in objects} | BROUGHT | {OF_THE_JOB}
 
 
 def test_all_objects_that_pods_name_exist(
     cluster: str, objects: list[Object], there: set[tuple[str, str, str]], tmp_path: Path
 ):
-    specs = [(HERE, template["spec"]) for _, template in pod_templates(objects)]
-    specs += [(HERE, run_job(cluster)["spec"]["template"]["spec"])]
+    specs = [(CONTROL_NAMESPACE, template["spec"]) for _, template in pod_templates(objects)]
+    specs += [(CONTROL_NAMESPACE, run_job(cluster)["spec"]["template"]["spec"])]
     specs += [(THERE, training_pod(cluster)["spec"])]
     named = {name for namespace, spec in specs for name in named_by(namespace, spec)}
     assert len(named) > 12 and named - there == set()
@@ -68,7 +68,7 @@ def test_mounts_are_of_volumes_and_do_not_lie_in_one_another(cluster: str, objec
     specs += [run_job(cluster)["spec"]["template"]["spec"], training_pod(cluster)["spec"]]
     for spec in specs:
         mounts = spec["containers"][0]["volumeMounts"]
-        assert {mount["name"] for mount in mounts} == {each["name"] for each in spec["volumes"]}
+        assert {mount["name"] for mount in mounts} == {volume["name"] for volume in spec["volumes"]}
         paths = [Path(mount["mountPath"]) for mount in mounts]
         assert [path for path in paths if {*path.parents} & {*paths}] == [], "a read-only mount takes no other below it"
 
@@ -107,7 +107,7 @@ def test_services_select_pods_and_their_ports(objects: list[Object]):
 
 def test_budgets_and_deployments_select_the_same_pods(objects: list[Object]):
     budgets, deployments = of_kind(objects, "PodDisruptionBudget"), of_kind(objects, "Deployment")
-    assert {name: each["spec"]["selector"] for name, each in budgets.items()} == {
+    assert {name: budget["spec"]["selector"] for name, budget in budgets.items()} == {
         name: deployment["spec"]["selector"] for name, deployment in deployments.items()
     }
 
@@ -122,21 +122,21 @@ def test_addresses_in_settings_are_services(cluster: str, objects: list[Object])
 
 
 def test_the_queue_of_the_settings_is_a_queue(cluster: str, objects: list[Object]):
-    said = settings(cluster, "platform", "platform.yaml")["compute"]["cluster"]
+    cluster_settings = settings(cluster, "platform", "platform.yaml")["compute"]["cluster"]
     queues = of_kind(objects, "LocalQueue")
-    assert ("queue" in said) == bool(queues)
+    assert ("queue" in cluster_settings) == bool(queues)
     for name, queue in queues.items():
-        assert name.startswith(f"{said['namespace']}/")
+        assert name.startswith(f"{cluster_settings['namespace']}/")
         assert queue["spec"]["clusterQueue"] in of_kind(objects, "ClusterQueue")
-    assert "queue" not in said or f"{said['namespace']}/{said['queue']}" in queues
+    assert "queue" not in cluster_settings or f"{cluster_settings['namespace']}/{cluster_settings['queue']}" in queues
 
 
 def test_queues_hand_out_every_resource_that_trainings_ask_for(objects: list[Object]):
-    asked = set(settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]["resources"])
+    requested = set(settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]["resources"])
     for queue in of_kind(objects, "ClusterQueue").values():
         [group] = queue["spec"]["resourceGroups"]
         flavours = of_kind(objects, "ResourceFlavor")
-        assert asked <= set(group["coveredResources"])
+        assert requested <= set(group["coveredResources"])
         for flavour in group["flavors"]:
-            assert [each["name"] for each in flavour["resources"]] == group["coveredResources"]
+            assert [resource["name"] for resource in flavour["resources"]] == group["coveredResources"]
             assert flavours[flavour["name"]]["spec"]["topologyName"] in of_kind(objects, "Topology")

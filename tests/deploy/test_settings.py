@@ -35,8 +35,8 @@ def test_dagster_accepts_its_settings(case: str):
     ref = instance(case)
     assert run_launcher(case).job_namespace == "slipway"
     described = (ref.run_coordinator_data, ref.compute_logs_data, ref.local_artifact_storage_data)
-    made = [type(each.rehydrate(as_type=object)).__name__ for each in described if each]
-    assert made == ["AttributingRunCoordinator", "LocalComputeLogManager", "LocalArtifactStorage"]
+    type_names = [type(ref_data.rehydrate(as_type=object)).__name__ for ref_data in described if ref_data]
+    assert type_names == ["AttributingRunCoordinator", "LocalComputeLogManager", "LocalArtifactStorage"]
 
 
 def test_runs_are_kept_in_postgresql():
@@ -114,9 +114,9 @@ def test_every_setting_of_the_platform_is_a_value_of_the_chart_or_follows_from_o
     assert set(Platform.model_fields) - of_values == follow
     unneeded, of_its_own = {"kubeconfig", "context"}, {"dask"}  # in pods; a part of the chart beside the platform
     assert set(ComputeSettings.model_fields) - of_values == unneeded | of_its_own
-    given, read = FULL["platform"], platform_settings("full")
+    platform_values, read = FULL["platform"], platform_settings("full")
     assert read.compute.quarantine.apply and read.compute.quarantine.preflight_joining
-    assert read.prices is not None and read.prices.spot == given["prices"]["spot"]
+    assert read.prices is not None and read.prices.spot == platform_values["prices"]["spot"]
     assert read.rank_prices is not None and read.rank_prices.of("team:research").spot == 1.0
     assert read.quotas == {"team:research": Quota(5000.0, "month")}
     assert read.notifications is not None and read.notifications.urls_file == "/secrets/platform/urls"
@@ -125,7 +125,7 @@ def test_every_setting_of_the_platform_is_a_value_of_the_chart_or_follows_from_o
 
 def test_the_files_that_settings_name_are_mounted_where_they_are_read():
     mounted = {
-        name: [each["mountPath"] for each in template["spec"]["containers"][0]["volumeMounts"]]
+        name: [mount["mountPath"] for mount in template["spec"]["containers"][0]["volumeMounts"]]
         for name, template in pod_templates(workloads("full"))
     }
     assert {name for name, paths in mounted.items() if "/secrets/platform" in paths} == {"slipway-code"}
@@ -165,10 +165,10 @@ def test_the_pods_of_the_reference_cluster_have_the_interfaces_that_their_profil
 
 def test_no_file_of_a_deployment_sets_a_variable_of_nccl_or_gloo():
     """They have one source, `slipway.trainer.config.profiles`; a raw variable would silently come before it."""
-    found = [
+    variables = [
         f"{path.relative_to(DEPLOY)}: {name}"
         for path in sorted(DEPLOY.rglob("*"))
         if path.suffix in (".yaml", ".tpl", ".json") or path.name == "Dockerfile"
         for name in re.findall(r"\b(?:NCCL|GLOO)_[A-Z0-9_]+", path.read_text())
     ]
-    assert not found
+    assert not variables

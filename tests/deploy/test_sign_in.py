@@ -41,7 +41,7 @@ SECRET = "the-secret-of-the-client"
 
 
 @dataclass(frozen=True)
-class Place:
+class SignInStack:
     """The pages behind the proxy, and the hosts of the ingress."""
 
     webserver: Served
@@ -49,18 +49,18 @@ class Place:
 
     def browser(self, email: str = "") -> Browser:
         """A browser; with an e-mail, of the person who has signed in."""
-        made = Browser(self.hosts)
+        visitor = Browser(self.hosts)
         if email:
-            opened = made.sign_in(f"{UI}/slipway", email, PASSWORD)
+            opened = visitor.sign_in(f"{UI}/slipway", email, PASSWORD)
             assert (opened.status, opened.url) == (200, f"{UI}/slipway"), opened
-        return made
+        return visitor
 
     def tags(self, run: str) -> dict[str, str]:
         return dict(self.webserver.tags(run))
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignInStack]:
     folder = tmp_path_factory.mktemp("signed-in")
     (folder / "durable").mkdir()
     (folder / "token").write_text(TOKEN)
@@ -77,7 +77,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             try:
                 for port, path in ((issuer, "/healthz"), (proxy, "/ping")):
                     until(functools.partial(answers, port, path), f"{path} of {port}: see {folder}", 120)
-                yield Place(webserver, {HOST: proxy, "login.example": issuer})
+                yield SignInStack(webserver, {HOST: proxy, "login.example": issuer})
             finally:
                 for process in processes:
                     process.kill()
@@ -86,17 +86,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def free_ports(count: int) -> list[int]:
     """Ports that were free at once."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server_socket.getsockname()[1] for server_socket in sockets]
+    for server_socket in sockets:
+        server_socket.close()
     return ports
 
 
 def dex(folder: Path, port: int) -> list[str]:
     """The issuer: three people with a password."""
     people = [
-        {"email": each, "hash": HASHED, "username": each, "userID": each} for each in (VIEWER, OPERATOR, PROMOTER)
+        {"email": email, "hash": HASHED, "username": email, "userID": email} for email in (VIEWER, OPERATOR, PROMOTER)
     ]
     client = {"id": "slipway", "name": "Slipway", "secret": SECRET, "redirectURIs": [f"{UI}/oauth2/callback"]}
     document = {
@@ -120,17 +120,17 @@ def oauth2_proxy(folder: Path, port: int, issuer: int, webserver: int) -> list[s
     file.write_text(
         "".join(f'{name} = "{value}"\n' for name, value in {**secrets, "basic_auth_password": TOKEN}.items())
     )
-    moved = {
+    local_addresses = {
         "/secrets/proxy/oauth2-proxy.cfg": str(file),
         "http://slipway-webserver:80": f"http://127.0.0.1:{webserver}",
         "http://slipway-dex:5556": f"http://127.0.0.1:{issuer}",
         "0.0.0.0:4180": f"127.0.0.1:{port}",
     }
-    words = [f"{name}={value}" for name, value in proxy_arguments()["webserver"].items()]
-    for there, here in moved.items():
-        assert any(there in word for word in words), there
-        words = [word.replace(there, here) for word in words]
-    return ["oauth2-proxy", *words]
+    arguments = [f"{name}={value}" for name, value in proxy_arguments()["webserver"].items()]
+    for there, local_address in local_addresses.items():
+        assert any(there in word for word in arguments), there
+        arguments = [word.replace(there, local_address) for word in arguments]
+    return ["oauth2-proxy", *arguments]
 
 
 def started(folder: Path, command: list[str]) -> "subprocess.Popen[bytes]":
@@ -160,8 +160,8 @@ def launch(browser: Browser, **headers: str) -> Any:
 
 def run_of(answer: dict[str, Any]) -> str:
     """The run that was launched."""
-    [given] = answer["data"].values()
-    return str(given["run"]["runId"])
+    [payload] = answer["data"].values()
+    return str(payload["run"]["runId"])
 
 
 def refused(answer: dict[str, Any]) -> bool:
@@ -173,40 +173,40 @@ def is_login(page: Page) -> bool:
     return page.url.startswith(LOGIN) and 'name="password"' in page.text
 
 
-def test_a_stranger_comes_no_further_than_the_issuers_form(place: Place):
-    assert is_login(place.browser().ask(f"{UI}/slipway"))
-    assert is_login(place.browser().ask(f"{UI}/slipway", X_Forwarded_User=OPERATOR, Authorization="Basic b2RhOg=="))
-    sent = place.browser().post(f"{UI}/graphql", {"query": "{__typename}"}, Accept="application/json")
+def test_a_stranger_comes_no_further_than_the_issuers_form(stack: SignInStack):
+    assert is_login(stack.browser().ask(f"{UI}/slipway"))
+    assert is_login(stack.browser().ask(f"{UI}/slipway", X_Forwarded_User=OPERATOR, Authorization="Basic b2RhOg=="))
+    sent = stack.browser().post(f"{UI}/graphql", {"query": "{__typename}"}, Accept="application/json")
     assert "data" not in sent.text
 
 
-def test_a_wrong_password_does_not_sign_in(place: Place):
-    page = place.browser().sign_in(f"{UI}/slipway", OPERATOR, "another password")
+def test_a_wrong_password_does_not_sign_in(stack: SignInStack):
+    page = stack.browser().sign_in(f"{UI}/slipway", OPERATOR, "another password")
     assert page.url.startswith(LOGIN)
 
 
-def test_a_viewer_sees_the_pages_and_launches_nothing(place: Place):
-    browser = place.browser(VIEWER)
+def test_a_viewer_sees_the_pages_and_launches_nothing(stack: SignInStack):
+    browser = stack.browser(VIEWER)
     assert browser.ask(f"{UI}/slipway").status == 200
     assert refused(launch(browser))
 
 
 @pytest.mark.parametrize("person", [OPERATOR, PROMOTER])
-def test_who_launched_a_run_is_on_its_record_whatever_they_type(place: Place, person: str):
-    run = run_of(launch(place.browser(person), X_Forwarded_User=VIEWER, X_Forwarded_Email=VIEWER))
-    assert place.tags(run)[identity.USER_TAG] == person
+def test_who_launched_a_run_is_on_its_record_whatever_they_type(stack: SignInStack, person: str):
+    run = run_of(launch(stack.browser(person), X_Forwarded_User=VIEWER, X_Forwarded_Email=VIEWER))
+    assert stack.tags(run)[identity.USER_TAG] == person
 
 
-def test_a_viewer_who_names_an_operator_in_a_header_stays_a_viewer(place: Place):
-    assert refused(launch(place.browser(VIEWER), X_Forwarded_User=OPERATOR))
+def test_a_viewer_who_names_an_operator_in_a_header_stays_a_viewer(stack: SignInStack):
+    assert refused(launch(stack.browser(VIEWER), X_Forwarded_User=OPERATOR))
 
 
-def test_only_a_promoter_decides_about_champions(place: Place):
+def test_only_a_promoter_decides_about_champions(stack: SignInStack):
     def refusal(person: str) -> str:
-        run = run_of(launch(place.browser(person)))
-        found = place.webserver.instance.get_run_by_id(run)
-        assert found is not None
-        return identity.refusal(identity.of_run(found), [PROMOTER])
+        run = run_of(launch(stack.browser(person)))
+        dagster_run = stack.webserver.instance.get_run_by_id(run)
+        assert dagster_run is not None
+        return identity.refusal(identity.of_run(dagster_run), [PROMOTER])
 
     assert refusal(PROMOTER) == ""
     assert refusal(OPERATOR) == f"found {OPERATOR}, expected one of the platform's promoters: {PROMOTER}"

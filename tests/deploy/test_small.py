@@ -38,7 +38,7 @@ def steps() -> dict[str, dict[str, dict[str, str]]]:
 def fits(pods: list[Requests]) -> bool:
     """Whether the pods fit on the two nodes together, the largest placed first, each where most is free."""
     free = [{name: quantity(NODE[name]) for name in AMOUNTS} for _ in NODES]
-    for pod in sorted(pods, key=lambda each: -quantity(each.get("memory", "0"))):
+    for pod in sorted(pods, key=lambda requests: -quantity(requests.get("memory", "0"))):
         roomy = max(free, key=lambda node: node["memory"])
         for name in AMOUNTS:
             roomy[name] -= quantity(pod.get(name, "0"))
@@ -74,12 +74,12 @@ def test_a_trainer_has_more_than_a_tenth_of_a_core_to_start_with():
 
 
 def test_without_the_overlay_the_steps_of_a_large_cluster_would_be_refused_here():
-    asked = requested_amounts(tags("snapshot"), platform_settings("minimal").compute.steps)["requests"]
-    assert misfit(asked, NODES).startswith("it asks for cpu 8, memory 32Gi, ephemeral-storage 50Gi, and the largest")
+    requests = requested_amounts(tags("snapshot"), platform_settings("minimal").compute.steps)["requests"]
+    assert misfit(requests, NODES).startswith("it asks for cpu 8, memory 32Gi, ephemeral-storage 50Gi, and the largest")
 
 
 @pytest.mark.parametrize("cluster", render.CLUSTERS)
 def test_quotas_leave_room_for_the_control_plane(cluster: str):
-    quotas = [each["spec"]["hard"] for each in of_kind(cluster_objects(cluster), "ResourceQuota").values()]
-    asked = sum(quantity(each["cpu"]) for each in control_plane())
-    assert all(asked < quantity(quota.get("requests.cpu", "1k")) for quota in quotas)
+    quotas = [quota["spec"]["hard"] for quota in of_kind(cluster_objects(cluster), "ResourceQuota").values()]
+    total = sum(quantity(requests["cpu"]) for requests in control_plane())
+    assert all(total < quantity(quota.get("requests.cpu", "1k")) for quota in quotas)

@@ -22,8 +22,8 @@ def test_the_committed_schema_is_that_of_the_types():
 def test_the_default_values_are_all_there_is_to_say():
     defaults = yaml.safe_load((DEPLOY / "chart" / "values.yaml").read_text())
     values.Chart.model_validate(_merged(defaults, MINIMAL))
-    for given in (FULL, WITHOUT):
-        values.Chart.model_validate(_merged(defaults, given))
+    for example in (FULL, WITHOUT):
+        values.Chart.model_validate(_merged(defaults, example))
 
 
 def test_chart_and_images_have_the_packages_version():
@@ -36,7 +36,7 @@ def test_chart_and_images_have_the_packages_version():
         for image in re.findall(r"\S+/(?:platform|trainer)[:@]\S+", file.read_text())
     ]
     assert len({file.parent.name for file, _ in named}) == 3
-    assert [each for each in named if f":{version}" not in each[1]] == []
+    assert [reference for reference in named if f":{version}" not in reference[1]] == []
 
 
 def test_the_digests_of_a_release_are_written_where_images_are_named(tmp_path: Path):
@@ -51,18 +51,20 @@ def test_the_digests_of_a_release_are_written_where_images_are_named(tmp_path: P
 
 def test_every_value_has_a_description():
     described = values.Chart.model_json_schema()
-    sections = {name: each for name, each in described["$defs"].items() if each.get("type") == "object"}
+    sections = {
+        name: definition for name, definition in described["$defs"].items() if definition.get("type") == "object"
+    }
     missing = [
         f"{section}.{field}"
-        for section, each in sections.items()
-        for field, found in each.get("properties", {}).items()
-        if not found.get("description")
+        for section, definition in sections.items()
+        for field, schema in definition.get("properties", {}).items()
+        if not schema.get("description")
     ]
     assert sections and missing == []
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("overrides", "message"),
     [
         ({}, "/images/platform"),
         ({"images": {"platform": "registry.example/slipway"}}, "/images/platform"),
@@ -82,14 +84,14 @@ def test_every_value_has_a_description():
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], message: str):
+def test_a_wrong_value_is_refused_with_its_path(overrides: dict[str, Any], message: str):
     with pytest.raises(HelmValuesError) as refused:
-        workloads(_merged(MINIMAL, given) if given else {})
+        workloads(_merged(MINIMAL, overrides) if overrides else {})
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("overrides", "message"),
     [
         ({"mlflow": {"enabled": False}}, "platform.tracking.uri: found none"),
         ({"platform": {"tracking": {"uri": "http://elsewhere"}}}, "platform.tracking.uri: found a value"),
@@ -99,14 +101,14 @@ def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], message: 
         ({"dask": {"enabled": True}}, "dask.secret: found none, expected an existing Secret with ca.crt"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], message: str):
+def test_values_that_contradict_each_other_are_refused(overrides: dict[str, Any], message: str):
     with pytest.raises(HelmError) as refused:
-        workloads(_merged(MINIMAL, given))
+        workloads(_merged(MINIMAL, overrides))
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("cluster_values", "message"),
     [
         ({}, "may be on one of its own nodes"),
         ({"node_selector": {"fleet": "h200"}}, "takes a node of the fleet where no other has room for it"),
@@ -114,16 +116,16 @@ def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], me
     ],
 )
 def test_who_installs_the_chart_is_told_where_a_rendezvous_store_can_be_on_a_node_that_trains(
-    given: dict[str, Any], message: str
+    cluster_values: dict[str, Any], message: str
 ):
-    said = " ".join(helm_notes(_merged(MINIMAL, {"platform": {"cluster": given}})).split())
-    assert message in said and ("store_node_selector" in said) == bool(message)
+    notes_text = " ".join(helm_notes(_merged(MINIMAL, {"platform": {"cluster": cluster_values}})).split())
+    assert message in notes_text and ("store_node_selector" in notes_text) == bool(message)
 
 
 def test_helm_lint_finds_nothing():
     report = lint(DEPLOY / "chart", MINIMAL, strict=True, namespace="slipway")
     assert report["total_charts_linted"] == 1
-    assert [each for each in report["messages"] if each["severity"] > 1] == [] and report["errors"] == []
+    assert [message for message in report["messages"] if message["severity"] > 1] == [] and report["errors"] == []
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

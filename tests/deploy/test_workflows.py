@@ -22,8 +22,8 @@ MAY_WRITE = {
 
 
 def jobs(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(file.read_text())["jobs"]
-    return found
+    jobs_by_name: dict[str, Any] = yaml.safe_load(file.read_text())["jobs"]
+    return jobs_by_name
 
 
 def test_there_are_workflows_for_changes_and_for_images():
@@ -33,7 +33,11 @@ def test_there_are_workflows_for_changes_and_for_images():
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
 def test_every_action_is_pinned_by_its_hash_and_says_its_version(file: Path):
     used = re.findall(r"uses: (.+)", file.read_text())
-    assert used and [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v?\d+\.\d+\.\d+", each)] == []
+    assert (
+        used
+        and [reference for reference in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v?\d+\.\d+\.\d+", reference)]
+        == []
+    )
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
@@ -59,8 +63,8 @@ def test_a_release_is_built_listed_scanned_signed_and_has_its_provenance():
     done = [
         step["uses"].partition("@")[0].split("/")[-1] if "uses" in step else step["run"].split()[0] for step in steps
     ]
-    wanted = ["build-push-action", "sbom-action", "trivy-action", "cosign", "attest-build-provenance"]
-    assert [each for each in done if each in wanted] == wanted
+    expected = ["build-push-action", "sbom-action", "trivy-action", "cosign", "attest-build-provenance"]
+    assert [action for action in done if action in expected] == expected
 
 
 def test_findings_that_stay_are_at_most_ten_each_with_its_reason():
@@ -72,10 +76,12 @@ def test_findings_that_stay_are_at_most_ten_each_with_its_reason():
 
 def test_the_table_of_the_documentation_has_what_is_rendered():
     files = sorted((render.RENDERED / "h200-32").glob("*.yaml"))
-    found = gate.counted([each for file in files for each in yaml.load_all(file.read_text(), yaml.CSafeLoader)])
+    counts = gate.counted(
+        [document for file in files for document in yaml.load_all(file.read_text(), yaml.CSafeLoader)]
+    )
     text = (DEPLOY.parent / "docs" / "kubernetes.md").read_text()
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text.partition("## Beside other charts")[2], flags=re.M))
-    pods, exceptions, policies, *rights = found.values()
+    pods, exceptions, policies, *rights = counts.values()
     assert (rows["kinds of pods"], rows["exceptions: not `restricted`"]) == (str(pods), str(exceptions))
     assert rows["network policies"] == str(policies)
     assert rows["verbs on resources (wildcards; on secrets)"] == "{} ({}; {})".format(*rights)
@@ -84,7 +90,7 @@ def test_the_table_of_the_documentation_has_what_is_rendered():
 def test_the_gate_counts_pods_that_are_not_restricted_and_rights_that_are_wide():
     spec = {"template": {"spec": {"containers": [{"name": "c"}]}}}
     rule = {"apiGroups": [""], "resources": ["secrets", "pods"], "verbs": ["get", "*"]}
-    found = gate.counted(
+    counts = gate.counted(
         [
             {"kind": "Deployment", "spec": spec},
             {"kind": "CronJob", "spec": {"jobTemplate": {"spec": spec}}},
@@ -92,4 +98,4 @@ def test_the_gate_counts_pods_that_are_not_restricted_and_rights_that_are_wide()
             {"kind": "NetworkPolicy", "spec": {}},
         ]
     )
-    assert [*found.values()] == [2, 2, 1, 4, 2, 2]
+    assert [*counts.values()] == [2, 2, 1, 4, 2, 2]

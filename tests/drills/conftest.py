@@ -33,13 +33,13 @@ def mark() -> Iterator[dict[str, str]]:
 def shared_instance(mark: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """One instance for all drills of a worker. It ends with them: its ticks would slow the tests after them."""
     folder = tmp_path_factory.mktemp("drills")
-    made = Instance(folder, small_recipes.write(folder, TRIAL_STEPS), mark)
+    drill_instance = Instance(folder, small_recipes.write(folder, TRIAL_STEPS), mark)
     try:
-        made.start()
-        made.make_snapshot()
-        yield made
+        drill_instance.start()
+        drill_instance.make_snapshot()
+        yield drill_instance
     finally:
-        made.dispose()
+        drill_instance.dispose()
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def own_mark(mark: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def _expect_nothing_left(mark: dict[str, str], spared: Callable[[], list[int]]) -> None:
     """Fails when processes are left besides the spared ones, and ends them all the same."""
 
-    def left() -> set[int]:
+    def survivors() -> set[int]:
         return {pid for pid in set(carrying(mark)) - set(spared()) if TRACKER not in command_of(pid)}
 
     deadline = time.monotonic() + END_SECONDS
-    while left() and time.monotonic() < deadline:
+    while survivors() and time.monotonic() < deadline:
         time.sleep(0.1)
     # A process without a command line ended between the two looks.
-    found = {pid: command for pid in left() if (command := command_of(pid))}
-    kill(found)
-    assert not found, "processes left behind"
+    commands = {pid: command for pid in survivors() if (command := command_of(pid))}
+    kill(commands)
+    assert not commands, "processes left behind"

@@ -144,9 +144,9 @@ class Instance:
         return self._storage
 
     def run(self, id: str) -> DagsterRun:
-        found = self.storage.get_run_by_id(id)
-        assert found is not None, f"run {id} is unknown"
-        return found
+        dagster_run = self.storage.get_run_by_id(id)
+        assert dagster_run is not None, f"run {id} is unknown"
+        return dagster_run
 
     def runs(self, tags: dict[str, str]) -> list[DagsterRun]:
         """The runs with these tags, the newest first."""
@@ -233,7 +233,11 @@ class Instance:
     def jobs(self, training: TrainingStore) -> list[str]:
         """The names of all jobs that the training ever had."""
         with suppress(FileNotFoundError):
-            return sorted(each.name for each in self.home.jobs.iterdir() if each.name.startswith(f"{training.id}-i"))
+            return sorted(
+                job_folder.name
+                for job_folder in self.home.jobs.iterdir()
+                if job_folder.name.startswith(f"{training.id}-i")
+            )
         return []
 
     def job_folder(self, training: TrainingStore, incarnation: int) -> Path:

@@ -46,13 +46,13 @@ class Process:
 
 def of_training(training: str) -> list[Process]:
     """All that is alive of the training's jobs."""
-    found = [process for pid in _pids() if (process := _process(pid)) is not None]
-    return [process for process in found if process.job.rpartition("-i")[0] == training]
+    processes = [process for pid in _pids() if (process := _process(pid)) is not None]
+    return [process for process in processes if process.job.rpartition("-i")[0] == training]
 
 
 def ranks(training: str) -> list[Process]:
     """The live trainers of a training, by node."""
-    return sorted((each for each in of_training(training) if each.trains), key=lambda each: each.node)
+    return sorted((process for process in of_training(training) if process.trains), key=lambda process: process.node)
 
 
 def send(signal: Signals, pids: Iterable[int]) -> None:
@@ -67,13 +67,13 @@ def kill(pids: Iterable[int]) -> None:
 
 
 @contextmanager
-def held(processes: Sequence[Process]) -> Iterator[None]:
+def stopped(processes: Sequence[Process]) -> Iterator[None]:
     """Stop the processes, so that all of the block happens while they are in the middle of their work."""
-    send(SIGSTOP, [each.pid for each in processes])
+    send(SIGSTOP, [process.pid for process in processes])
     try:
         yield
     finally:
-        send(SIGCONT, [each.pid for each in processes])
+        send(SIGCONT, [process.pid for process in processes])
 
 
 def command_of(pid: int) -> str:
@@ -96,7 +96,7 @@ class Watch:
     @property
     def trainers(self) -> set[Process]:
         """All that were ever seen."""
-        return {each for sample in self.samples for each in sample}
+        return {process for sample in self.samples for process in sample}
 
     def __enter__(self) -> Self:
         self._thread.start()

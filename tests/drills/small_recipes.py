@@ -88,8 +88,8 @@ def write(folder: Path, trial_steps: int) -> Path:
 def _write_corpus(folder: Path, texts: int = 100) -> None:
     """Texts of a few hundred made-up words each, the same every time."""
     draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(800)]
+    vocabulary = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(800)]
     folder.mkdir()
     for number in range(texts):
-        lines = [" ".join(draw.choices(words, k=12)) for _ in range(30)]
+        lines = [" ".join(draw.choices(vocabulary, k=12)) for _ in range(30)]
         (folder / f"{number:03d}.txt").write_text("\n".join(lines))

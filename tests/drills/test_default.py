@@ -39,8 +39,8 @@ def url(tmp_path: Path, own_mark: dict[str, str]) -> Iterator[str]:
         wait_until(lambda: _answers(url), f"dagster dev answers; see {tmp_path}/dev.log")
         yield url
     finally:
-        while left := carrying(own_mark):
-            kill(left)
+        while survivors := carrying(own_mark):
+            kill(survivors)
             time.sleep(0.05)
         dev.wait()
 

@@ -11,7 +11,7 @@ from slipway.trainer.record.causes import KILLED
 from tests.drills import process_table, small_recipes
 from tests.drills.facts import steps
 from tests.drills.instance import Instance, tags_of, training_key
-from tests.drills.process_table import Watch, held, wait_until
+from tests.drills.process_table import Watch, stopped, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -24,7 +24,7 @@ def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
         lost = instance.materialise(training)
         wait_until(training.commits, "a checkpoint is committed")
         (trainer,) = process_table.ranks(training.id)
-        with held([trainer]):
+        with stopped([trainer]):
             instance.crash()
             assert instance.run(lost).status is DagsterRunStatus.STARTED
 
@@ -32,8 +32,8 @@ def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
             assert instance.run(lost).status is DagsterRunStatus.FAILURE
             assert process_table.ranks(training.id) == [trainer]
         wait_until(lambda: training.id not in instance.open_trainings(), "it has come to its end", 240)
-    (shown,) = instance.materialisations(training_key(training), training.id)
-    assert shown.metadata["steps"].value == STEPS
+    (materialisation,) = instance.materialisations(training_key(training), training.id)
+    assert materialisation.metadata["steps"].value == STEPS
     assert watch.trainers == {trainer}
     assert instance.jobs(training) == [f"{training.id}-i1"]
     assert steps(training) == list(range(1, STEPS + 1))
@@ -44,7 +44,7 @@ def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Ins
     training = instance.propose(small_recipes.ALONE, "ended meanwhile", steps=STEPS)
     lost = instance.materialise(training)
     wait_until(training.commits, "a checkpoint is committed")
-    with held(process_table.ranks(training.id)):
+    with stopped(process_table.ranks(training.id)):
         instance.crash()
     ended = wait_until(training.exit, "the training has ended")
     assert ended.outcome == "succeeded"
@@ -53,8 +53,8 @@ def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Ins
     instance.start()
     wait_until(lambda: instance.materialisations(training_key(training), training.id), "the result is shown")
     wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed")
-    (shown,) = instance.materialisations(training_key(training), training.id)
-    assert shown.metadata["steps"].value == STEPS
+    (materialisation,) = instance.materialisations(training_key(training), training.id)
+    assert materialisation.metadata["steps"].value == STEPS
     assert [run.run_id for run in instance.runs(tags_of(training))] == [lost]
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
@@ -65,9 +65,9 @@ def test_closing_the_instance_leaves_a_training_alone_and_names_the_command_that
     instance.materialise(training)
     wait_until(training.commits, "a checkpoint is committed")
     (trainer,) = process_table.ranks(training.id)
-    with held([trainer]):
-        said = instance.close()
-        assert f"{training.id} goes on; to stop it: slipway stop {training.id}" in said
+    with stopped([trainer]):
+        output = instance.close()
+        assert f"{training.id} goes on; to stop it: slipway stop {training.id}" in output
         assert not instance.control_plane()
         assert process_table.ranks(training.id) == [trainer]
 
@@ -85,7 +85,7 @@ def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself
     training = instance.propose(small_recipes.PAIR, "without Dagster", steps=STEPS)
     instance.materialise(training)
     begun = wait_until(lambda: process_table.of_training(training.id), "its job has begun")
-    with held(begun):
+    with stopped(begun):
         instance.crash()
         assert not steps(training)
     wait_until(training.commits, "a checkpoint is committed")
@@ -95,8 +95,8 @@ def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself
 
     instance.start()
     wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed", 240)
-    (shown,) = instance.materialisations(training_key(training), training.id)
-    assert shown.metadata["steps"].value == STEPS
+    (materialisation,) = instance.materialisations(training_key(training), training.id)
+    assert materialisation.metadata["steps"].value == STEPS
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
     (incident,) = incidents.names(training.folder)
     partition = f"{training.id}.{incident}"

@@ -92,22 +92,24 @@ def _goes_on_in_the_same_job(training: TrainingStore) -> None:
     assert causes(training) == ["first start"]
     claim = training.newest_claim()
     assert claim is not None and claim.token == Token(1, 1)
-    kept = [commit.step for commit in training.commits() if commit.token == Token(1)]
-    assert restored_from(training, 1) == kept[-1] > 0
+    committed_steps = [commit.step for commit in training.commits() if commit.token == Token(1)]
+    assert restored_from(training, 1) == committed_steps[-1] > 0
     assert set(steps(training)) == set(range(1, STEPS + 1))
-    assert steps(training)[-(STEPS - kept[-1]) :] == list(range(kept[-1] + 1, STEPS + 1))
+    assert steps(training)[-(STEPS - committed_steps[-1]) :] == list(range(committed_steps[-1] + 1, STEPS + 1))
 
 
 def _goes_on_from_the_newest_checkpoint(training: TrainingStore) -> None:
     """The second incarnation is the last one; nothing before its checkpoint was done again, nothing was left out."""
     assert len(causes(training)) == 2
-    kept = [commit.step for commit in training.commits() if commit.token.incarnation == 1]
-    assert restored_from(training, 2) == kept[-1] > 0
-    assert steps_of(training, 2) == list(range(kept[-1] + 1, STEPS + 1))
+    committed_steps = [commit.step for commit in training.commits() if commit.token.incarnation == 1]
+    assert restored_from(training, 2) == committed_steps[-1] > 0
+    assert steps_of(training, 2) == list(range(committed_steps[-1] + 1, STEPS + 1))
     assert set(steps(training)) == set(range(1, STEPS + 1))
 
 
-def _is_in_the_event_log(instance: Instance, training: TrainingStore, words: str) -> None:
-    seen = instance.observations(training_key(training), training.id)
-    (incident,) = [each for each in seen if "cause" in each.metadata]  # the others say where it stands
-    assert words in str(incident.metadata["cause"].value)
+def _is_in_the_event_log(instance: Instance, training: TrainingStore, text: str) -> None:
+    observations = instance.observations(training_key(training), training.id)
+    (incident,) = [
+        observation for observation in observations if "cause" in observation.metadata
+    ]  # the others say where it stands
+    assert text in str(incident.metadata["cause"].value)

@@ -9,7 +9,7 @@ from tests.conftest import is_asked_to_end
 from tests.drills import process_table, small_recipes
 from tests.drills.facts import restored_from, steps, steps_of
 from tests.drills.instance import Instance, tags_of, training_key
-from tests.drills.process_table import Watch, held, kill, wait_until
+from tests.drills.process_table import Watch, kill, stopped, wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -22,7 +22,7 @@ def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(insta
         first = instance.materialise(training)
         wait_until(training.commits, "a checkpoint is committed")
         (trainer,) = process_table.ranks(training.id)
-        with held([trainer]):
+        with stopped([trainer]):
             kill([instance.worker(first)])
             next_run = wait_until(lambda: instance.run_after(first, tags_of(training)), "another run is asked for")
             assert instance.worker(next_run)
@@ -52,7 +52,7 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     cancelled = instance.materialise(training)
     wait_until(training.commits, "a checkpoint is committed")
     (trainer,) = process_table.ranks(training.id)
-    with held([trainer]):
+    with stopped([trainer]):
         instance.cancel(cancelled)
         wait_until(lambda: is_asked_to_end(trainer.pid), "it is asked to end")
     ended = wait_until(training.exit, "the training has stopped")

@@ -66,8 +66,8 @@ def _is_shown(instance: Instance, training: TrainingStore) -> None:
     wait_until(lambda: instance.times_shown(training) == {1}, "its checkpoints are shown")
     last = training.commits()[-1]
     partition = keys.checkpoint_partition(training.id, last.step)
-    (shown,) = instance.materialisations(keys.key(small_recipes.SCRIPT, "checkpoint"), partition)
-    assert shown.metadata["validation_loss"].value == last.metrics["validation_loss"]
+    (materialisation,) = instance.materialisations(keys.key(small_recipes.SCRIPT, "checkpoint"), partition)
+    assert materialisation.metadata["validation_loss"].value == last.metrics["validation_loss"]
     progress = json.loads((instance.home.durable / last.folder / "progress.json").read_bytes())
     assert progress["lineage"]["snapshot"] == training.specification().snapshot
     assert progress["config"]["script"] == training.specification().script

@@ -9,7 +9,7 @@ from slipway.assets.sweeps.trials import trial_id, trials_of
 from slipway.resources.trainings.store import TrainingStore, all_trainings
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance
-from tests.drills.process_table import Process, held, kill, wait_until
+from tests.drills.process_table import Process, kill, stopped, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -22,7 +22,7 @@ def test_a_killed_sweep_run_is_replaced_and_no_trial_is_lost_or_started_twice(in
     worker = instance.worker(first)
     (sweep,) = wait_until(lambda: sweeps(instance.home.durable / "sweeps"), "the sweep is opened")
     before = wait_until(lambda: _two_trainers(sweep), "two trials train")
-    with held(before):
+    with stopped(before):
         kill([worker])
         tags = {keys.SWEEP_TAG: sweep.sweep}
         second = wait_until(lambda: instance.run_after(first, tags), "another run is asked for")
@@ -60,8 +60,8 @@ def _trainers(sweep: SweepStore) -> list[Process]:
 
 def _two_trainers(sweep: SweepStore) -> list[Process]:
     """The trainers of the first two trials, as soon as both are there."""
-    found = _trainers(sweep)
-    return found if len(found) == 2 else []
+    trainers = _trainers(sweep)
+    return trainers if len(trainers) == 2 else []
 
 
 def _training_of(instance: Instance, sweep: SweepStore) -> TrainingStore | None:

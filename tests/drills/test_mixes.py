@@ -42,12 +42,12 @@ def instance(tmp_path: Path, own_mark: dict[str, str]) -> Iterator[Instance]:
     training = training.replace("steps: 200", f"steps: {STEPS}").replace("every: 25", "every: 50")
     training = training.replace("dataset: texts", MIX).replace("-pair", "-both")
     (recipes / "trainings" / f"{BOTH}.yaml").write_text(training)
-    made = Instance(tmp_path, recipes, own_mark)
+    drill_instance = Instance(tmp_path, recipes, own_mark)
     try:
-        made.start()
-        yield made
+        drill_instance.start()
+        yield drill_instance
     finally:
-        made.dispose()
+        drill_instance.dispose()
 
 
 def build(instance: Instance, *datasets: str) -> None:
@@ -60,7 +60,7 @@ def read(training: TrainingStore) -> dict[int, dict[str, float]]:
     tokens_by_step: dict[int, dict[str, float]] = {}
     for event in training.events():
         if event["event"] == "mixed":
-            tokens = {name: each["tokens"] for name, each in event["datasets"].items()}
+            tokens = {name: dataset["tokens"] for name, dataset in event["datasets"].items()}
             assert tokens_by_step.setdefault(event["step"], tokens) == tokens
     return tokens_by_step
 
@@ -98,8 +98,8 @@ def test_a_mix_is_read_as_its_weights_say_although_a_rank_dies_and_a_dataset_is_
     samples = recipe.batch.sequences * recipe.batch.length
     texts, more = CHANGE * samples * 3 // 4, CHANGE * samples // 4 + (STEPS - CHANGE) * samples
     assert read(training)[STEPS] == {small_recipes.DATASET: texts, MORE: more}
-    shown = instance.materialisations(training_key(training), training.id)
-    assert len(shown) == 1 and f"{more:,}" in str(shown[0].metadata["datasets"].value)
+    materialisations = instance.materialisations(training_key(training), training.id)
+    assert len(materialisations) == 1 and f"{more:,}" in str(materialisations[0].metadata["datasets"].value)
 
 
 def _did_the_same_again(training: TrainingStore) -> None:
@@ -108,7 +108,7 @@ def _did_the_same_again(training: TrainingStore) -> None:
     for event in training.events():
         if event["event"] == "step":
             losses.setdefault(event["step"], []).append(event["loss"])
-    again = {step: found for step, found in losses.items() if len(found) > 1}
+    again = {step: values for step, values in losses.items() if len(values) > 1}
     assert again and set(losses) == set(range(1, STEPS + 1))
     for first, *others in again.values():
         assert others == [pytest.approx(first, rel=1e-4)] * len(others)

@@ -39,12 +39,12 @@ def narrow(tmp_path: Path, own_mark: dict[str, str], monkeypatch: pytest.MonkeyP
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(settings))
     monkeypatch.setattr(embedded, "SETTINGS", tmp_path / "dagster.yaml")
     recipes = small_recipes.write(tmp_path, TRIAL_STEPS)
-    made = Instance(tmp_path, recipes, own_mark)
+    drill_instance = Instance(tmp_path, recipes, own_mark)
     monkeypatch.setenv("SLIPWAY_RECIPES", str(recipes))
-    with embedded.running(made.home, made._port):
-        made.make_snapshot()
-        yield made
-        made.dispose()
+    with embedded.running(drill_instance.home, drill_instance._port):
+        drill_instance.make_snapshot()
+        yield drill_instance
+        drill_instance.dispose()
 
 
 def test_with_twice_as_many_trainings_as_slots_all_other_work_is_done_in_its_usual_time(narrow: Instance):

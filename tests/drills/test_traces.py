@@ -26,13 +26,13 @@ def collector() -> Iterator[Collector]:
 def traced(collector: Collector, own_mark: dict[str, str], tmp_path: Path) -> Iterator[Instance]:
     """An instance whose traces go to the collector, as `slipway dev` with OpenTelemetry's variables has them."""
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.address, "SLIPWAY_TRACE_STEPS": str(EVERY)}
-    made = Instance(tmp_path, small_recipes.write(tmp_path, TRIAL_STEPS), {**own_mark, **variables})
+    drill_instance = Instance(tmp_path, small_recipes.write(tmp_path, TRIAL_STEPS), {**own_mark, **variables})
     try:
-        made.start()
-        made.make_snapshot()
-        yield made
+        drill_instance.start()
+        drill_instance.make_snapshot()
+        yield drill_instance
     finally:
-        made.dispose()
+        drill_instance.dispose()
 
 
 def test_a_training_is_one_trace_from_the_run_of_its_asset_to_the_parts_of_each_ranks_steps(
@@ -42,7 +42,7 @@ def test_a_training_is_one_trace_from_the_run_of_its_asset_to_the_parts_of_each_
     run = traced.materialise(training)
     wait_until(lambda: traced.succeeded(run), "the training has ended", PATIENCE)
     asset = keys.key(small_recipes.PAIR, "training").to_user_string()
-    wait_until(lambda: asset in {each.name for each in collector.spans}, "its run is sent", PATIENCE)
+    wait_until(lambda: asset in {span.name for span in collector.spans}, "its run is sent", PATIENCE)
     job = f"job {training.id}-i1"
     expected: set[tuple[str, ...]] = {(asset, job, f"rank {rank}") for rank in (0, 1)}
     expected |= {(*rank, f"phase {name}") for rank in expected for name in ("starting", "staging", "training")}
@@ -54,12 +54,12 @@ def test_a_training_is_one_trace_from_the_run_of_its_asset_to_the_parts_of_each_
     }
     wait_until(lambda: expected <= paths(collector), "all of it is sent", PATIENCE)
     spans = collector.spans
-    assert len({each.trace_id for each in spans}) == 1 and len({each.span_id for each in spans}) == len(spans)
+    assert len({span.trace_id for span in spans}) == 1 and len({span.span_id for span in spans}) == len(spans)
     services = {
         attribute.value.string_value
         for request in collector.requests
-        for each in request.resource_spans
-        for attribute in each.resource.attributes
+        for resource in request.resource_spans
+        for attribute in resource.resource.attributes
         if attribute.key == "service.name"
     }
     assert services == {"slipway"}
@@ -68,7 +68,7 @@ def test_a_training_is_one_trace_from_the_run_of_its_asset_to_the_parts_of_each_
 def paths(collector: Collector) -> set[tuple[str, ...]]:
     """The names from the outermost span to each one; nothing while one is sent whose outer one is not yet."""
     spans = collector.spans
-    known = {each.span_id for each in spans}
-    if any(each.parent_span_id and each.parent_span_id not in known for each in spans):
+    known = {span.span_id for span in spans}
+    if any(span.parent_span_id and span.parent_span_id not in known for span in spans):
         return set()
-    return {tuple(above(each, spans)) for each in spans}
+    return {tuple(above(span, spans)) for span in spans}

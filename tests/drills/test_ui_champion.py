@@ -42,8 +42,8 @@ def test_a_person_promotes_rolls_back_exports_and_serves_a_champion(instance: In
     _demote(instance)
     _done(instance, "promote", {"why": "it is the newest candidate"})
     assert _champion(instance) == second
-    shown = instance.command("models", "show", MODEL)
-    assert "it repeats itself" in shown and "it is the newest candidate" in shown
+    output = instance.command("models", "show", MODEL)
+    assert "it repeats itself" in output and "it is the newest candidate" in output
     _is_exported(instance)
     _is_served(instance, first, second)
 
@@ -55,23 +55,27 @@ def _train_until_champion(instance: Instance, steps: int) -> str:
     instance.start_as_a_sensor_does(training)
 
     def version() -> str:
-        held = promotion.champion(instance.home.durable, MODEL)
-        return held.version if held is not None and held.tags[TRAINING_TAG] == training.id else ""
+        champion_version = promotion.champion(instance.home.durable, MODEL)
+        return (
+            champion_version.version
+            if champion_version is not None and champion_version.tags[TRAINING_TAG] == training.id
+            else ""
+        )
 
     return wait_until(version, f"{training.id} is the champion", PATIENCE)
 
 
 def _is_exported(instance: Instance) -> None:
     """The job of the recipe writes the champion's checkpoint in the Hugging Face layout, in the type chosen."""
-    held = promotion.champion(instance.home.durable, MODEL)
-    assert held is not None
+    champion_version = promotion.champion(instance.home.durable, MODEL)
+    assert champion_version is not None
     offered = keys.checkpoint_partitions(RECIPE).name or ""
-    step = int(Path(held.source).name.partition(".")[0])
-    checkpoint = keys.checkpoint_partition(held.tags[TRAINING_TAG], step)
+    step = int(Path(champion_version.source).name.partition(".")[0])
+    checkpoint = keys.checkpoint_partition(champion_version.tags[TRAINING_TAG], step)
     wait_until(lambda: checkpoint in instance.storage.get_dynamic_partitions(offered), "the launchpad offers it")
     config = {f"{RECIPE}_export_checkpoint": {"config": {"precision": "fp32"}}}
     _succeed(instance, f"{RECIPE}_export", checkpoint, config)
-    (written,) = (instance.home.durable / "exports").glob(f"{held.tags[TRAINING_TAG]}.*-fp32")
+    (written,) = (instance.home.durable / "exports").glob(f"{champion_version.tags[TRAINING_TAG]}.*-fp32")
     with safe_open(str(written / huggingface.WEIGHTS), "pt") as weights:
         assert {str(weights.get_tensor(name).dtype) for name in weights.keys()} == {"torch.float32"}  # noqa: SIM118
 
@@ -80,8 +84,8 @@ def _is_served(instance: Instance, first: str, second: str) -> None:
     """The champion answers, then another version, then the champion again; in the end nothing does."""
     _done(instance, "serve", {"want": "serve"})
     wait_until(lambda: _answering(instance) == [second], "the champion answers", PATIENCE)
-    said = json.loads(instance.command("models", "ask", MODEL, "the", "--tokens", "8", "--json"))
-    assert said["choices"] and said["system_fingerprint"].startswith(f"{MODEL}@{second}")
+    answer = json.loads(instance.command("models", "ask", MODEL, "the", "--tokens", "8", "--json"))
+    assert answer["choices"] and answer["system_fingerprint"].startswith(f"{MODEL}@{second}")
     _done(instance, "serve", {"want": "serve", "version": int(first)})
     wait_until(lambda: _answering(instance) == [first], "the other version answers", PATIENCE)
     _done(instance, "serve", {"want": "back"})
@@ -91,8 +95,8 @@ def _is_served(instance: Instance, first: str, second: str) -> None:
 
 
 def _champion(instance: Instance) -> str:
-    held = promotion.champion(instance.home.durable, MODEL)
-    return held.version if held is not None else ""
+    champion_version = promotion.champion(instance.home.durable, MODEL)
+    return champion_version.version if champion_version is not None else ""
 
 
 def _answering(instance: Instance) -> list[str]:
@@ -101,7 +105,7 @@ def _answering(instance: Instance) -> list[str]:
     answering = records.answering(MODEL)
     if answering is None or answering.wish != records.state(MODEL).number:
         return ["what answered before"]
-    return [each.version.number for each in answering.shares if each.ready and each.share]
+    return [share.version.number for share in answering.shares if share.ready and share.share]
 
 
 def _demote(instance: Instance) -> None:

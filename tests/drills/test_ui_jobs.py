@@ -18,8 +18,8 @@ def test_a_node_is_taken_out_of_service_and_back_for_a_reason_that_stays_on_reco
     _succeed(instance, "node_set", "node-1", {"set_node": _config("quarantine", "a new cable")})
     assert '"standing": "quarantined"' in instance.command("nodes", "list", "--json")
     _succeed(instance, "node_set", "node-1", {"set_node": _config("release", "it fits")})
-    shown = instance.command("nodes", "show", "node-1")
-    assert "a new cable" in shown and "it fits" in shown
+    output = instance.command("nodes", "show", "node-1")
+    assert "a new cable" in output and "it fits" in output
 
 
 def test_a_choice_that_is_not_on_the_list_is_refused_before_a_run_begins(instance: Instance):

@@ -93,10 +93,10 @@ class Slipway:
 
     def end_all(self) -> list[int]:
         """Kill what is left, so that a failed test leaves nothing behind; returns what was."""
-        left = self.pids()
-        for pid in left:
+        survivors = self.pids()
+        for pid in survivors:
             os.kill(pid, signal.SIGKILL)
-        return left
+        return survivors
 
 
 def interrupt(process: subprocess.Popen[str], rank: int | None = None) -> tuple[int, str, str]:
@@ -117,14 +117,14 @@ def interrupt(process: subprocess.Popen[str], rank: int | None = None) -> tuple[
 def printed_until(process: subprocess.Popen[str], text: str) -> None:
     """Read what the process prints up to the line with `text`; fail when it ends without."""
     assert process.stdout is not None
-    seen = []
+    lines = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     for line in process.stdout:
-        seen.append(line)
+        lines.append(line)
         if text in line:
             return
         assert time.monotonic() < deadline
-    raise AssertionError(f"it ended without {text!r}: {''.join(seen)}")
+    raise AssertionError(f"it ended without {text!r}: {''.join(lines)}")
 
 
 def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -142,7 +142,7 @@ def write_corpus(folder: Path) -> None:
         numbers: Iterator[tuple[int, int, int]] = (
             (line, number * line % 7, number + line % 5) for line in range(1, 21)
         )
-        (folder / f"text-{number:03d}.txt").write_text("".join(SENTENCE.format(*each) for each in numbers))
+        (folder / f"text-{number:03d}.txt").write_text("".join(SENTENCE.format(*values) for values in numbers))
 
 
 def free_port() -> int:

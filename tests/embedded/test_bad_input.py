@@ -70,10 +70,10 @@ def test_recipes_that_are_not_there(slipway: Slipway):
     assert slipway.refusal("demo").startswith(f"{slipway.recipes}: found no recipes, expected a folder with")
 
 
-@pytest.mark.parametrize("given", ["http", "0", "65536", "", "²"])
-def test_what_is_no_port_is_refused(given: str):
-    with pytest.raises(ValueError, match=f"^SLIPWAY_PORT: found {given!r}, expected a port from 1 to 65535$"):
-        port({"SLIPWAY_PORT": given})
+@pytest.mark.parametrize("text", ["http", "0", "65536", "", "²"])
+def test_what_is_no_port_is_refused(text: str):
+    with pytest.raises(ValueError, match=f"^SLIPWAY_PORT: found {text!r}, expected a port from 1 to 65535$"):
+        port({"SLIPWAY_PORT": text})
 
 
 def test_a_port_that_is_none(slipway: Slipway):

@@ -38,7 +38,7 @@ class Ended:
     code: int
     output: str
     errors: str
-    left: list[str]
+    survivors: list[str]
     """The command lines of processes that were still there."""
     logs: dict[str, int]
     """Bytes in the logs of Dagster's processes."""
@@ -105,28 +105,28 @@ def test_it_ends_with_a_champion(first: Ended):
 
 def test_its_table_names_all_that_was_made(slipway: Slipway, first: Ended):
     (store,) = started(slipway)
-    shown = table(first.output)
-    assert shown["snapshot"] == f"{store.specification().snapshot[:16]}  {TEXTS} documents of small-texts"
-    assert shown["trials"].startswith(f"{TRIALS}, ")
-    assert shown["training"] == f"{store.id}, 1 incarnation"
+    rows = table(first.output)
+    assert rows["snapshot"] == f"{store.specification().snapshot[:16]}  {TEXTS} documents of small-texts"
+    assert rows["trials"].startswith(f"{TRIALS}, ")
+    assert rows["training"] == f"{store.id}, 1 incarnation"
     (at_first, loss), *_, (at_last, last) = ledger.loss_curve(store.events())
-    assert shown["loss"] == f"{loss:.3f} at step {at_first} to {last:.3f} at step {at_last}"
+    assert rows["loss"] == f"{loss:.3f} at step {at_first} to {last:.3f} at step {at_last}"
     assert last < loss
     assert [commit.step for commit in store.commits()] == [20, 40, 60]
     for commit in store.commits():
-        figures = shown[f"checkpoint {commit.step}"]
+        figures = rows[f"checkpoint {commit.step}"]
         assert "bits per byte" in figures and figures.endswith(f"manifest {commit.manifest[:12]}")
-    assert shown["champion"] == "small-decoder version 1"
-    assert shown["its files"].startswith(f"{slipway.home.durable}/checkpoints/{store.id}/")
+    assert rows["champion"] == "small-decoder version 1"
+    assert rows["its files"].startswith(f"{slipway.home.durable}/checkpoints/{store.id}/")
     assert (slipway.home.root / "small-decoder-loss.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_it_leaves_no_process(first: Ended):
-    assert first.left == []
+    assert first.survivors == []
 
 
 def test_a_second_run_finds_all_up_to_date_and_starts_nothing(first: Ended, again: Ended):
-    assert (again.code, again.errors, again.left) == (0, "", [])
+    assert (again.code, again.errors, again.survivors) == (0, "", [])
     assert again.output.startswith("Everything is up to date; nothing to do.\n")
     assert table(again.output) == table(first.output)
     assert again.logs == first.logs
@@ -190,7 +190,7 @@ def test_everything_it_made_is_in_dagsters_event_log(slipway: Slipway, first: En
 
 
 def test_ctrl_c_ends_it_and_leaves_no_process(interrupted: Ended, stopped: tuple[int, int]):
-    assert (interrupted.code, interrupted.left) == (130, [])
+    assert (interrupted.code, interrupted.survivors) == (130, [])
     assert interrupted.errors == "\ninterrupted; everything made so far is kept, the next run goes on from there\n"
     assert stopped[0] == 1 and 30 <= stopped[1] < STEPS
 
@@ -212,7 +212,7 @@ def test_a_changed_training_keeps_the_data(slipway: Slipway, first: Ended, inter
 
 @pytest.mark.nightly
 def test_the_next_run_goes_on_from_the_checkpoint(slipway: Slipway, stopped: tuple[int, int], resumed: Ended):
-    assert (resumed.code, resumed.errors, resumed.left) == (0, "", [])
+    assert (resumed.code, resumed.errors, resumed.survivors) == (0, "", [])
     (store,), (incarnation, step) = changed(slipway), stopped
     done = [
         event["step"] for event in store.events() if event["event"] == "step" and event["incarnation"] > incarnation
@@ -229,8 +229,8 @@ def demo(slipway: Slipway) -> Ended:
 def ended(slipway: Slipway, code: int, output: str, errors: str) -> Ended:
     logs = {path.name: path.stat().st_size for path in slipway.home.dagster.glob("*.log")}
     manifests = {path: path.stat().st_mtime_ns for path in slipway.home.durable.glob("snapshots/*")}
-    left = [processes.command_line(pid) for pid in slipway.pids()]
-    return Ended(code, output, errors, left, logs, manifests)
+    command_lines = [processes.command_line(pid) for pid in slipway.pids()]
+    return Ended(code, output, errors, command_lines, logs, manifests)
 
 
 def table(output: str) -> dict[str, str]:

@@ -35,10 +35,10 @@ def test_the_environment_says_whether_and_where_the_pages_are(environ: dict[str,
     assert mlflow_pages.port(after, free, environ) == port
 
 
-@pytest.mark.parametrize(("given", "found"), [("3001", "port 3001 in use"), ("many", "'many', expected a port")])
-def test_a_port_that_cannot_be_used_is_refused_in_words(given: str, found: str):
-    with pytest.raises(ValueError, match=f"SLIPWAY_MLFLOW_PORT: found {found}"):
-        mlflow_pages.port(3000, free, {"SLIPWAY_MLFLOW_PORT": given})
+@pytest.mark.parametrize(("text", "problem"), [("3001", "port 3001 in use"), ("many", "'many', expected a port")])
+def test_a_port_that_cannot_be_used_is_refused_in_words(text: str, problem: str):
+    with pytest.raises(ValueError, match=f"SLIPWAY_MLFLOW_PORT: found {problem}"):
+        mlflow_pages.port(3000, free, {"SLIPWAY_MLFLOW_PORT": text})
 
 
 @pytest.mark.nightly
@@ -66,7 +66,7 @@ def slipway_processes(slipway: Slipway) -> list[int]:
 
 def answer(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=10) as given:
-            return str(given.read().decode())
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return str(response.read().decode())
     except (urllib.error.URLError, OSError, http.client.HTTPException):
         return ""

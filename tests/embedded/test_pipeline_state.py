@@ -62,8 +62,8 @@ def chain(tmp_path: Path) -> Chain:
         file.write_text(yaml.safe_dump(recipe, sort_keys=False))
     recipes, home = load(tmp_path / "recipes", {}), Home(tmp_path / "home")
     digits.build(recipes.datasets["digits"], home.durable)
-    [found] = MadeReader(recipes, home).read()
-    return found
+    [state] = MadeReader(recipes, home).read()
+    return state
 
 
 def test_a_sweep_on_pictures_is_read_and_its_pictures_are_counted(chain: Chain):
@@ -72,7 +72,7 @@ def test_a_sweep_on_pictures_is_read_and_its_pictures_are_counted(chain: Chain):
     assert line.startswith(f"snapshot {chain.snapshot.sha256[:12]}: train ") and line.endswith(" pictures")
 
 
-@pytest.mark.parametrize(("bits", "words"), [(1.605, "1.605 bits per byte"), (0.0, "accuracy 98.2%")])
-def test_a_checkpoint_is_reported_by_bits_per_byte_or_else_by_its_accuracy(bits: float, words: str):
+@pytest.mark.parametrize(("bits", "summary"), [(1.605, "1.605 bits per byte"), (0.0, "accuracy 98.2%")])
+def test_a_checkpoint_is_reported_by_bits_per_byte_or_else_by_its_accuracy(bits: float, summary: str):
     score = Score("000000020.000001.0000", 0.17, 1.2, bits, 0.982, 55)
-    assert report.measured(score) == words
+    assert report.measured(score) == summary

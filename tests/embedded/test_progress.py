@@ -17,8 +17,8 @@ class WatchedRun:
     """A run of work, and its clock, that a test moves."""
 
     def __init__(self) -> None:
-        self.now, self.used, self.lives = 0.0, 0.0, False
-        self.silence = Silence(self._work, lambda: self.lives, lambda: self.now)
+        self.now, self.used, self.is_alive = 0.0, 0.0, False
+        self.silence = Silence(self._work, lambda: self.is_alive, lambda: self.now)
 
     def _work(self) -> Work:
         return {1: self.used}
@@ -39,7 +39,7 @@ def test_an_evaluation_that_says_nothing_for_an_hour_is_waited_for():
 
 def test_a_job_that_lives_is_waited_for():
     run = WatchedRun()
-    run.lives = True
+    run.is_alive = True
     assert run.passes(3600.0) == 0.0
 
 

@@ -18,9 +18,9 @@ STAYS = "slipway dev"
 
 def test_the_commands_lead_from_nothing_to_a_recipe_that_fits_here(tmp_path: Path):
     [block] = [
-        each.content
-        for each in MarkdownIt().parse((ROOT / "README.md").read_text())
-        if "init my-recipes" in each.content
+        token.content
+        for token in MarkdownIt().parse((ROOT / "README.md").read_text())
+        if "init my-recipes" in token.content
     ]
     *commands, last = block.splitlines()
     assert last.startswith(STAYS)

@@ -23,10 +23,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Comple
     try:
         yield reader.types(blocks(), PATIENCE_SECONDS)
     finally:
-        left = {pid: _command(pid) for pid in processes.carrying({MARK: str(reader.folder)})}
-        for pid in left:
+        survivors = {pid: _command(pid) for pid in processes.carrying({MARK: str(reader.folder)})}
+        for pid in survivors:
             os.kill(pid, signal.SIGKILL)
-    assert left == {}, "processes left behind"
+    assert survivors == {}, "processes left behind"
 
 
 def _command(pid: int) -> str:

@@ -15,7 +15,9 @@ PAGE = ROOT / "docs" / "tutorial.md"
 
 def blocks() -> list[str]:
     """The blocks of commands, in their order: those fenced as `sh`."""
-    return [each.content for each in MarkdownIt().parse(PAGE.read_text()) if each.type == "fence" and each.info == "sh"]
+    return [
+        token.content for token in MarkdownIt().parse(PAGE.read_text()) if token.type == "fence" and token.info == "sh"
+    ]
 
 
 class Reader:

@@ -34,8 +34,8 @@ def read_step(durable: Path, data: bytes) -> None:
     folder, cache = folder_of(durable), StepCache(durable, "texts")
     cache._path("split", INPUTS).write_bytes(data)
     (folder / "steps" / "split.json").write_bytes(data)
-    found = cache.recall("split", INPUTS)
-    assert found is None or (found.inputs, found.files) == (INPUTS, {}), "none of its files is there"
+    step_record = cache.recall("split", INPUTS)
+    assert step_record is None or (step_record.inputs, step_record.files) == (INPUTS, {}), "none of its files is there"
     cache.latest("split")
 
 

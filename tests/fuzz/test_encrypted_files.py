@@ -28,17 +28,17 @@ def short_segments():
 
 
 @pytest.fixture(scope="module")
-def whole() -> bytes:
+def encrypted() -> bytes:
     return b"".join(encryption.encrypt([PLAIN], KEY))
 
 
-PLACES = st.integers(0, HEADER + 4 * (SEGMENT + TAG))
+POSITIONS = st.integers(0, HEADER + 4 * (SEGMENT + TAG))
 CHANGES = st.one_of(
-    st.tuples(st.just("turn"), PLACES, st.integers(1, 255)),
-    st.tuples(st.just("cut"), PLACES, PLACES),
-    st.tuples(st.just("repeat"), PLACES, PLACES),
-    st.tuples(st.just("end"), PLACES, st.just(0)),
-    st.tuples(st.just("more"), PLACES, st.integers(0, 255)),
+    st.tuples(st.just("turn"), POSITIONS, st.integers(1, 255)),
+    st.tuples(st.just("cut"), POSITIONS, POSITIONS),
+    st.tuples(st.just("repeat"), POSITIONS, POSITIONS),
+    st.tuples(st.just("end"), POSITIONS, st.just(0)),
+    st.tuples(st.just("more"), POSITIONS, st.integers(0, 255)),
 )
 
 
@@ -55,21 +55,21 @@ def changed(data: bytes, change: tuple[str, int, int]) -> bytes:
 
 def reads_as_it_was_or_says_what_is_wrong(path: Path, begin: int, count: int) -> None:
     try:
-        found = encryption.read(path, begin, count, KEY)
+        content = encryption.read(path, begin, count, KEY)
     except (WrongKey, DamagedCheckpoint, ValueError) as error:
         assert str(error).startswith(str(path))
     else:
-        assert found == PLAIN[begin : begin + count]
+        assert content == PLAIN[begin : begin + count]
 
 
 @MANY
 @given(st.lists(CHANGES, min_size=1, max_size=3), st.integers(0, len(PLAIN)), st.integers(0, len(PLAIN)))
 def test_a_file_whose_bytes_were_changed_gives_what_was_encrypted_or_its_clear_error(
-    tmp_path: Path, whole: bytes, changes: list[tuple[str, int, int]], begin: int, count: int
+    tmp_path: Path, encrypted: bytes, changes: list[tuple[str, int, int]], begin: int, count: int
 ):
     for change in changes:
-        whole = changed(whole, change)
-    (tmp_path / "model").write_bytes(whole)
+        encrypted = changed(encrypted, change)
+    (tmp_path / "model").write_bytes(encrypted)
     reads_as_it_was_or_says_what_is_wrong(tmp_path / "model", begin, min(count, len(PLAIN) - begin))
 
 
@@ -81,8 +81,8 @@ def test_bytes_of_others_open_nothing(tmp_path: Path, data: bytes, seems_ours: b
         encryption.read(tmp_path / "model", 0, 1, KEY)
 
 
-@pytest.mark.parametrize("left", range(0, HEADER + 4 * (SEGMENT + TAG), 7))
-def test_a_file_that_was_cut_off_anywhere_does_not_give_its_later_bytes(tmp_path: Path, whole: bytes, left: int):
-    (tmp_path / "model").write_bytes(whole[: min(left, len(whole) - 1)])
+@pytest.mark.parametrize("length", range(0, HEADER + 4 * (SEGMENT + TAG), 7))
+def test_a_file_that_was_cut_off_anywhere_does_not_give_its_later_bytes(tmp_path: Path, encrypted: bytes, length: int):
+    (tmp_path / "model").write_bytes(encrypted[: min(length, len(encrypted) - 1)])
     with pytest.raises((DamagedCheckpoint, ValueError), match=str(tmp_path / "model")):
         encryption.read(tmp_path / "model", len(PLAIN) - 1, 1, KEY)

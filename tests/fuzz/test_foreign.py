@@ -70,13 +70,13 @@ def read_recipe(data: bytes) -> None:
         try:
             load(Path(folder), {})
         except InvalidRecipes as refused:
-            assert all(each.location.file.endswith("texts.yaml") and str(each) for each in refused.problems)
+            assert all(problem.location.file.endswith("texts.yaml") and str(problem) for problem in refused.problems)
 
 
 def read_images(data: bytes) -> None:
     def opened() -> None:
-        found = images.parse_manifest(data, digest.sha256(data), "snapshots/x.json")
-        for split in found.splits.values():
+        manifest = images.parse_manifest(data, digest.sha256(data), "snapshots/x.json")
+        for split in manifest.splits.values():
             for shard in split.shards:
                 images.open_images(Path("/nonexistent"), shard, images.ImageShape(2, 2, 1))
 

@@ -119,7 +119,9 @@ def piece(text: bytes, score: bytes, kind: int) -> bytes:
 PIECES = st.lists(
     st.builds(piece, st.binary(max_size=9), st.binary(min_size=4, max_size=4), st.integers(0, 9)), max_size=6
 )
-MODELS = PIECES.map(lambda found: b"".join(b"\x0a" + bytes([len(each)]) + each for each in found))
+MODELS = PIECES.map(
+    lambda pieces: b"".join(b"\x0a" + bytes([len(piece_bytes)]) + piece_bytes for piece_bytes in pieces)
+)
 
 
 @pytest.mark.nightly
@@ -134,6 +136,6 @@ def truncated(data: bytes) -> Iterator[bytes]:
 
 
 def test_a_model_of_pieces_that_breaks_off_is_refused_and_read_in_no_more_bytes_than_it_has():
-    whole = b"\x0a\x0f" + piece(b"<unk>", bytes(4), 2)[:15]
-    for data in (*truncated(whole), b"\x0a" + b"\xff" * 9 + b"\x01", b"\xff" * 64):
+    model = b"\x0a\x0f" + piece(b"<unk>", bytes(4), 2)[:15]
+    for data in (*truncated(model), b"\x0a" + b"\xff" * 9 + b"\x01", b"\xff" * 64):
         gives_or_refuses(lambda data=data: sentence_pieces.converted(data))  # type: ignore[misc]

@@ -73,7 +73,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.answer = b""
-        self.asked = 0
+        self.n_requests = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -89,7 +89,7 @@ class Peer:
             except OSError:
                 return
             with connection:
-                self.asked += 1
+                self.n_requests += 1
                 try:
                     connection.recv(65536)
                     connection.sendall(self.answer)
@@ -100,9 +100,9 @@ class Peer:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     monkeypatch.setattr(peer, "PATIENCE_SECONDS", 0.0)  # each answer would be asked for again
-    found = Peer()
-    yield found
-    found.close()
+    peer_server = Peer()
+    yield peer_server
+    peer_server.close()
 
 
 def read(server: Peer, offset: int = 0) -> bytes:
@@ -151,12 +151,12 @@ def test_a_count_too_long_to_be_one_is_no_count(server: Peer):
 
 
 def test_a_peer_sends_nobody_to_another_address(server: Peer):
-    elsewhere = Peer()
-    server.answer = f"HTTP/1.1 302 Found\r\nLocation: {elsewhere.url}/secret\r\nContent-Length: 0\r\n\r\n".encode()
+    other_server = Peer()
+    server.answer = f"HTTP/1.1 302 Found\r\nLocation: {other_server.url}/secret\r\nContent-Length: 0\r\n\r\n".encode()
     with pytest.raises(Unreachable, match="status 302"):
         PeerOrigin(server.url).open(NAME)
-    assert elsewhere.asked == 0
-    elsewhere.close()
+    assert other_server.n_requests == 0
+    other_server.close()
 
 
 def test_a_manifest_without_an_end_is_refused_in_bounded_memory():

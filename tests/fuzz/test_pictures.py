@@ -20,7 +20,7 @@ from slipway.recipes.dataset import ImagesSection
 
 FEW = settings(max_examples=100, deadline=None)
 MANY = settings(max_examples=5000, deadline=None)
-ASKED = ImagesSection(height=3, width=4, channels=3, largest_megapixels=0.01)
+SECTION = ImagesSection(height=3, width=4, channels=3, largest_megapixels=0.01)
 REASONS = ("not an image", "damaged image", "larger than the limit")
 PIXELS = np.arange(12 * 9 * 3, dtype=np.uint8).reshape(9, 12, 3)
 
@@ -41,7 +41,7 @@ def png(width: int, height: int, *parts: bytes, depth: int = 8, colour: int = 2,
     return b"\x89PNG\r\n\x1a\n" + b"".join([chunk(b"IHDR", header), *parts, chunk(b"IEND", b"")])
 
 
-WHOLE = [image("PNG"), image("JPEG"), image("JPEG", progressive=True, exif=b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0")]
+PICTURES = [image("PNG"), image("JPEG"), image("JPEG", progressive=True, exif=b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0")]
 CHANGES = st.lists(st.tuples(st.integers(0, 2**16), st.integers(1, 255)), max_size=6)
 CHUNKS = st.builds(
     chunk,
@@ -72,22 +72,22 @@ def turned(data: bytes, changes: list[tuple[int, int]], end: int) -> bytes:
     return bytes(changed)
 
 
-DAMAGED = st.builds(turned, st.sampled_from(WHOLE), CHANGES, st.integers(0, 2**16))
+DAMAGED = st.builds(turned, st.sampled_from(PICTURES), CHANGES, st.integers(0, 2**16))
 
 
 def has_its_pixels_or_a_reason(data: bytes) -> None:
     try:
-        found = pictures.decoded(data, ASKED)
+        pixels = pictures.decoded(data, SECTION)
     except UnreadablePicture as unfit:
         assert unfit.reason in REASONS
     else:
-        assert len(found) == ASKED.height * ASKED.width * ASKED.channels
+        assert len(pixels) == SECTION.height * SECTION.width * SECTION.channels
 
 
 @FEW
 @given(DAMAGED | PNGS | st.binary(max_size=64))
-@example(WHOLE[0])
-@example(WHOLE[2])
+@example(PICTURES[0])
+@example(PICTURES[2])
 def test_an_image_has_the_pixels_of_the_recipe_or_a_reason(data: bytes):
     has_its_pixels_or_a_reason(data)
 
@@ -99,9 +99,9 @@ def test_an_image_has_the_pixels_of_the_recipe_or_a_reason_for_thousands(data: b
     has_its_pixels_or_a_reason(data)
 
 
-@pytest.mark.parametrize("data", WHOLE)
+@pytest.mark.parametrize("data", PICTURES)
 def test_what_is_damaged_above_is_whole_before_that(data: bytes):
-    assert len(pictures.decoded(data, ASKED)) == 36
+    assert len(pictures.decoded(data, SECTION)) == 36
 
 
 @pytest.mark.parametrize(

@@ -83,12 +83,12 @@ READINGS = (None, WorkloadReading(JobState.RUNNING), WorkloadReading(JobState.FA
 
 def read(pods: list[dict[str, Any]]) -> None:
     facts = [pod_facts.of(pod) for pod in pods]
-    assert all(each.index >= -1 and isinstance(each.explanation, str) for each in facts)
+    assert all(pod.index >= -1 and isinstance(pod.explanation, str) for pod in facts)
     assert all(isinstance(pod_facts.last_output(pod), str) for pod in pods)
     wait_by_pods(facts)
     for reading in READINGS:
-        found = status.of(ORDER, reading, facts, {"node-0"}, 2e9)
-        assert found.state in JobState and isinstance(found.reason, str)
+        job_status = status.of(ORDER, reading, facts, {"node-0"}, 2e9)
+        assert job_status.state in JobState and isinstance(job_status.reason, str)
 
 
 def test_whatever_is_written_on_pods_their_job_has_a_status():

@@ -52,11 +52,13 @@ SWEEP_LOG = [
 
 def damaged(value: Any) -> st.SearchStrategy[Any]:
     """A JSON value with one of its parts replaced by another value, or missing."""
-    places: list[Any] = sorted(value) if isinstance(value, dict) else list(range(len(value) if _is_list(value) else 0))
-    if not places:
+    positions: list[Any] = (
+        sorted(value) if isinstance(value, dict) else list(range(len(value) if _is_list(value) else 0))
+    )
+    if not positions:
         return VALUES
-    place = st.sampled_from(places)
-    return place.flatmap(lambda at: damaged(value[at]).map(lambda new: _with(value, at, [new]))) | place.map(
+    position = st.sampled_from(positions)
+    return position.flatmap(lambda at: damaged(value[at]).map(lambda new: _with(value, at, [new]))) | position.map(
         lambda at: _with(value, at, [])
     )
 
@@ -129,11 +131,11 @@ def test_a_reader_gives_a_value_or_its_clear_error_for_thousands(name: str):
 def test_no_name_in_a_manifest_leads_out_of_its_folder(name: str):
     data = as_bytes({**MANIFEST, "files": {name: {"bytes": 1, "blake3": "0" * 64}}})
     try:
-        [found] = manifest.decode(data).files
+        [file_name] = manifest.decode(data).files
     except ValueError as error:
         assert "expected a name below the manifest's folder" in str(error)
     else:
-        assert not PurePosixPath(found).is_absolute() and ".." not in found.split("/")
+        assert not PurePosixPath(file_name).is_absolute() and ".." not in file_name.split("/")
 
 
 @pytest.mark.parametrize("read", [read_manifest, read_snapshot, read_record])

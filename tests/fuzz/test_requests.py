@@ -48,8 +48,8 @@ def test_whatever_is_asked_is_understood_or_refused_in_a_short_sentence_for_thou
 
 def test_what_was_damaged_is_what_would_be_understood():
     assert parse(COMPLETION, chat=False).prompt == "a text"
-    said = parse(CHAT, chat=True).prompt[1]
-    assert isinstance(said, Message) and said.content == "hellothere"
+    message = parse(CHAT, chat=True).prompt[1]
+    assert isinstance(message, Message) and message.content == "hellothere"
 
 
 FIELDS = ["n", "best_of", "stream", "seed", "temperature", "stream_options", "stop", "logprobs", "prompt"]

@@ -47,7 +47,7 @@ SETTINGS = {
     },
 }
 SPOILT = st.lists(
-    st.sampled_from([SECRET, b"\xef\xbb\xbf", b"\xff", b"://", *(bytes([each]) for each in b"\n\r \0@:[]=%#")])
+    st.sampled_from([SECRET, b"\xef\xbb\xbf", b"\xff", b"://", *(bytes([number]) for number in b"\n\r \0@:[]=%#")])
     | st.binary(max_size=4),
     max_size=12,
 ).map(b"".join)
@@ -58,16 +58,16 @@ def spans_with(file: Path) -> None:
     """The secret in the environment, as OpenTelemetry has it."""
     text = file.read_bytes().decode("latin-1").replace("\0", "")
     environ = {f"{target.PREFIX}ENDPOINT": NOBODY, f"{target.PREFIX}HEADERS": f"authorization={text}"}
-    made = target.of(environ)
-    assert made is not None
-    made.send([TraceSpan("ab" * 16, "cd" * 8, "", "a step", 1.0, 2.0, {}, "")])
+    exporter = target.of(environ)
+    assert exporter is not None
+    exporter.send([TraceSpan("ab" * 16, "cd" * 8, "", "a step", 1.0, 2.0, {}, "")])
 
 
 SECRETS: dict[str, Callable[[Path], Any]] = {
     "token of the webserver": credentials.token,
     "key of checkpoints": encryption.read_key,
     "address of MLflow": credentials.read_address,
-    "addresses of notifications": lambda file: [repr(each) + each.name for each in endpoints.read(file)],
+    "addresses of notifications": lambda file: [repr(endpoint) + endpoint.name for endpoint in endpoints.read(file)],
     "services of PostgreSQL": lambda file: postgresql.sections({postgresql.SERVICE_FILE: str(file)}),
     "key of OpenLineage": lambda file: OpenLineage(url=NOBODY, key_file=str(file)).send({}),
     "headers of OpenTelemetry": spans_with,
@@ -85,7 +85,7 @@ def read_secret(name: str, data: bytes) -> None:
             message = f"{error} {error!r}"
             assert SECRET.decode() not in message, message
             named = (file, target.PREFIX) if isinstance(error, ValueError) else ("",)
-            assert any(str(each) in str(error) for each in named), message
+            assert any(str(text_expected) in str(error) for text_expected in named), message
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -110,7 +110,7 @@ def read_settings(data: bytes) -> None:
         try:
             platform.load(file)
         except InvalidRecipes as refused:
-            assert all(each.location.file == str(file) and str(each) for each in refused.problems)
+            assert all(problem.location.file == str(file) and str(problem) for problem in refused.problems)
 
 
 def test_the_platforms_settings_are_read_or_refused_with_their_file():

@@ -122,7 +122,7 @@ class RealGround:
         return self.live.cluster
 
     def folder(self) -> Path:
-        folder = Path(_said("SLIPWAY_TEST_SHARED", "a folder that all pods see")) / uuid.uuid4().hex
+        folder = Path(_required("SLIPWAY_TEST_SHARED", "a folder that all pods see")) / uuid.uuid4().hex
         folder.mkdir()
         folder.chmod(0o777)
         return folder
@@ -156,15 +156,15 @@ class RealGround:
         until(lambda: node in self.live.ready_nodes(), f"node {node} to be ready", seconds=600)
 
 
-def _said(variable: str, what: str) -> str:
-    said = os.environ.get(variable)
-    if not said:
+def _required(variable: str, what: str) -> str:
+    value = os.environ.get(variable)
+    if not value:
         pytest.skip(f"{variable} does not name {what}")
-    return said
+    return value
 
 
-def _run(variable: str, *words: str) -> None:
-    command = _said(variable, "the command that does this to the cluster")
+def _run(variable: str, *arguments: str) -> None:
+    command = _required(variable, "the command that does this to the cluster")
     # Its processes belong to the cluster: with the test's mark they would be ended with the test.
     unmarked = {name: value for name, value in os.environ.items() if name != MARK}
-    subprocess.run([*shlex.split(command), *words], check=True, stdout=subprocess.DEVNULL, env=unmarked)
+    subprocess.run([*shlex.split(command), *arguments], check=True, stdout=subprocess.DEVNULL, env=unmarked)

@@ -54,17 +54,17 @@ def skip_without_what_it_needs() -> None:
         pytest.skip(f"nothing to install on: {', '.join(missing)} not set", allow_module_level=True)
 
 
-def kubectl(*words: str, text: str = "") -> str:
+def kubectl(*arguments: str, text: str = "") -> str:
     """What kubectl prints. Raises CalledProcessError."""
-    return subprocess.run(["kubectl", *words], input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(["kubectl", *arguments], input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def pods(namespace: str, selector: str) -> list[KubernetesObject]:
     """The pods of a namespace that carry the labels."""
-    found: list[KubernetesObject] = json.loads(kubectl("-n", namespace, "get", "pods", "-l", selector, "-o", "json"))[
-        "items"
-    ]
-    return found
+    documents: list[KubernetesObject] = json.loads(
+        kubectl("-n", namespace, "get", "pods", "-l", selector, "-o", "json")
+    )["items"]
+    return documents
 
 
 @dataclass
@@ -102,9 +102,9 @@ class Installation:
             try:
                 assert process.stdout
                 line = process.stdout.readline()
-                found = re.search(r"127\.0\.0\.1:(\d+)", line)
-                assert found, line
-                self.url = f"http://127.0.0.1:{found[1]}"
+                match = re.search(r"127\.0\.0\.1:(\d+)", line)
+                assert match, line
+                self.url = f"http://127.0.0.1:{match[1]}"
                 self.until(lambda: self._knows(STAGED), "the webserver to know the code location")
                 yield
             finally:
@@ -114,8 +114,8 @@ class Installation:
         """Ask for a run that materialises assets; returns its id."""
         selection = [{"path": list(key.path)} for key in assets]
         tags = [{"key": "dagster/partition", "value": partition}] if partition else []
-        found = self._launched(OPERATOR, {"jobName": "__ASSET_JOB", "assetSelection": selection}, {}, tags)
-        return str(found["run"]["runId"])
+        answer = self._launched(OPERATOR, {"jobName": "__ASSET_JOB", "assetSelection": selection}, {}, tags)
+        return str(answer["run"]["runId"])
 
     def launched(self, person: str, job: str, ops: Mapping[str, Any]) -> dict[str, Any]:
         """What the webserver answers a person who launches a job."""
@@ -127,19 +127,19 @@ class Installation:
     def until(self, condition: Callable[[], Value], what: str) -> Value:
         """The first true value of what is asked of the webserver, in steps that leave a small one time to work."""
 
-        def asked() -> Value | None:
+        def attempt() -> Value | None:
             time.sleep(STEP)
             with contextlib.suppress(OSError):  # it does not listen yet, or is too busy to answer
                 return condition()
             return None
 
-        found = until(asked, what, PATIENCE)
-        assert found
-        return found
+        value = until(attempt, what, PATIENCE)
+        assert value
+        return value
 
     def end(self, run: str) -> str:
         """Wait for the end of a run; its status."""
-        return self.until(lambda: (found := self.status(run)) in ENDS and found, f"the end of run {run}") or ""
+        return self.until(lambda: (status := self.status(run)) in ENDS and status, f"the end of run {run}") or ""
 
     def until_succeeded(self, run: str) -> None:
         """Wait for the end of a run. Fails when it does not succeed."""
@@ -151,27 +151,27 @@ class Installation:
 
     def materialised(self, asset: dg.AssetKey) -> list[str]:
         """The partitions of an asset's materialisations, the newest first."""
-        return [each["partition"] for each in self._asset(asset)["assetMaterializations"]]
+        return [materialisation["partition"] for materialisation in self._asset(asset)["assetMaterializations"]]
 
     def _knows(self, asset: dg.AssetKey) -> bool:
         return "partitionKeys" in self._asset(asset)
 
     def _asset(self, asset: dg.AssetKey) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask(OPERATOR, _ASSET, {"key": {"path": list(asset.path)}})["assetNodeOrError"]
-        return found
+        node: dict[str, Any] = self._ask(OPERATOR, _ASSET, {"key": {"path": list(asset.path)}})["assetNodeOrError"]
+        return node
 
     def _launched(self, person: str, job: Mapping[str, Any], config: Mapping[str, Any], tags: Any) -> dict[str, Any]:
         selector = {"repositoryLocationName": "slipway", "repositoryName": "__repository__", **job}
         params = {"selector": selector, "runConfigData": config, "executionMetadata": {"tags": tags}}
-        found: dict[str, Any] = self._ask(person, LAUNCH, {"params": params})
-        return dict(found.get("launchRun") or {"__typename": REFUSED})
+        payload: dict[str, Any] = self._ask(person, LAUNCH, {"params": params})
+        return dict(payload.get("launchRun") or {"__typename": REFUSED})
 
     def _ask(self, person: str, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps({"query": query, "variables": variables}).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}", HEADER: person}
         with urllib.request.urlopen(urllib.request.Request(f"{self.url}/graphql", body, headers), timeout=60) as answer:
-            found: dict[str, Any] | None = json.load(answer)["data"]
-        return found or {}
+            data: dict[str, Any] | None = json.load(answer)["data"]
+        return data or {}
 
 
 def remove() -> None:

@@ -66,7 +66,7 @@ class Live:
 def allow_names(client: Client) -> None:
     """Let jobs' pods ask the DNS, as the chart does: a job's own policy leaves only its pods to one another."""
     port: KubernetesObject = {"port": 53}
-    egress = [{"ports": [{**port, "protocol": each} for each in ("UDP", "TCP")]}]
+    egress = [{"ports": [{**port, "protocol": protocol} for protocol in ("UDP", "TCP")]}]
     own = {"matchExpressions": [{"key": JOB, "operator": "Exists"}]}
     spec = {"podSelector": own, "policyTypes": ["Egress"], "egress": egress}
     if client.get(NETWORK_POLICIES, "dns") is None:
@@ -93,25 +93,29 @@ def connected() -> Live:
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     """The cluster, with the namespace and the objects that trainings' pods need in it."""
-    with furnished(connected()) as found:
-        yield found
-    name = found.client.namespace
-    until(lambda: found.client.get(NAMESPACES, name) is None, f"namespace {name} to go")
+    with furnished(connected()) as cluster_under_test:
+        yield cluster_under_test
+    name = cluster_under_test.client.namespace
+    until(lambda: cluster_under_test.client.get(NAMESPACES, name) is None, f"namespace {name} to go")
 
 
 @contextlib.contextmanager
-def furnished(found: Live) -> Iterator[Live]:
+def furnished(cluster_under_test: Live) -> Iterator[Live]:
     """Make the namespace and the objects that pods need in it; remove it afterwards."""
-    name = found.client.namespace
+    name = cluster_under_test.client.namespace
     # Slipway's pods pass "restricted"; a patch that mounts an image's missing files (hostPath) may not.
-    level = "privileged" if found.cluster.patch else "restricted"
+    level = "privileged" if cluster_under_test.cluster.patch else "restricted"
     labels = {"pod-security.kubernetes.io/enforce": level}
-    found.client.create(NAMESPACES, _named(NAMESPACES, name) | {"metadata": {"name": name, "labels": labels}})
+    cluster_under_test.client.create(
+        NAMESPACES, _named(NAMESPACES, name) | {"metadata": {"name": name, "labels": labels}}
+    )
     try:
-        found.client.create(SERVICE_ACCOUNTS, _named(SERVICE_ACCOUNTS, found.cluster.service_account))
-        yield found
+        cluster_under_test.client.create(
+            SERVICE_ACCOUNTS, _named(SERVICE_ACCOUNTS, cluster_under_test.cluster.service_account)
+        )
+        yield cluster_under_test
     finally:
-        found.client.delete(NAMESPACES, name)
+        cluster_under_test.client.delete(NAMESPACES, name)
 
 
 def _named(resource: Resource, name: str) -> KubernetesObject:
@@ -119,6 +123,6 @@ def _named(resource: Resource, name: str) -> KubernetesObject:
 
 
 def _patch() -> dict[str, Any]:
-    said = os.environ.get("SLIPWAY_TEST_POD_PATCH", "{}")
-    patch: dict[str, Any] = json.loads(said if said.lstrip().startswith("{") else Path(said).read_text())
+    text = os.environ.get("SLIPWAY_TEST_POD_PATCH", "{}")
+    patch: dict[str, Any] = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
     return patch

@@ -25,13 +25,13 @@ from tests.kubernetes.lab import ClusterLab
 
 def described(lab: ClusterLab, store: TrainingStore, home: Path) -> dict[str, Any]:
     """The content of the file for a training of the lab."""
-    given, client = lab.ground.cluster, lab.ground.client
+    lab_cluster, client = lab.ground.cluster, lab.ground.client
     cluster = {
-        "image": given.image,
-        "namespace": given.namespace,
-        "pull_policy": given.pull_policy,
-        "grace_seconds": given.grace_seconds,
-        "patch": dict(given.patch),
+        "image": lab_cluster.image,
+        "namespace": lab_cluster.namespace,
+        "pull_policy": lab_cluster.pull_policy,
+        "grace_seconds": lab_cluster.grace_seconds,
+        "patch": dict(lab_cluster.patch),
     }
     assert isinstance(lab.on_pods.workload, JobSet)
     return {

@@ -59,9 +59,9 @@ def test_the_message_about_a_kind_that_is_not_served_says_what_installs_it():
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_kind_makes_nothing_that_it_does_not_declare(kind: Workload):
-    made = [kind.resource_of(part) for part in kind.objects("job-1", RICH, SMALL)]
-    assert made == [SERVICES, PODS, *kind.parts, kind.resource]
-    assert set(made) <= {*access.created_kinds(), PODS}
+    resources = [kind.resource_of(part) for part in kind.objects("job-1", RICH, SMALL)]
+    assert resources == [SERVICES, PODS, *kind.parts, kind.resource]
+    assert set(resources) <= {*access.created_kinds(), PODS}
 
 
 def test_the_values_of_the_chart_accept_every_kind():

@@ -34,7 +34,7 @@ def test_without_apply_the_faults_are_those_that_can_be_done_on_a_cluster(
     durable: Home, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["chaos", "--minutes", "60", "--json"]) == 0
-    planned = {each["fault"] for each in json.loads(capsys.readouterr().out)}
+    planned = {fault["fault"] for fault in json.loads(capsys.readouterr().out)}
     assert planned <= set(possible(on_cluster=True)) and {"pod-deleted", "rank-killed"} <= planned
 
 
@@ -72,10 +72,10 @@ def lab(
     "fault", ["pod-deleted", "rank-killed", "rank-stopped", "gradients-not-finite", "node-asked", "node-cordoned"]
 )
 def test_a_fault_on_a_cluster_gets_its_cause_and_the_training_goes_on(lab: ClusterLab, fault: str):
-    store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
-    terms = store.run_policy()
-    asked = {**terms.operation, "recovery": {"drills": True}}
-    store.change_run_policy(dataclasses.replace(terms, operation=asked, hang_seconds=10.0), BY)
+    store = lab.start_training(numbers(ENDLESS, every=200), nodes=2)
+    policy = store.run_policy()
+    operation = {**policy.operation, "recovery": {"drills": True}}
+    store.change_run_policy(dataclasses.replace(policy, operation=operation, hang_seconds=10.0), BY)
     lab.until_committed(store, incarnation=1)
     control, record = lab.cluster_control(), lab.root / "chaos.jsonl"
 
@@ -87,14 +87,14 @@ def test_a_fault_on_a_cluster_gets_its_cause_and_the_training_goes_on(lab: Clust
 
     [done] = course.bring_about([PlannedFault(0.0, fault, 0.9)], targets, record)
 
-    def seen() -> bool:
+    def has_incident() -> bool:
         return bool(incidents.names(store.folder))
 
     if FAULTS[fault].kinds:
-        lab.until(seen, "the incident", store)
-    found = [incidents.read(store.folder, id) for id in incidents.names(store.folder)]
-    [result] = judged([done], {store.id: found}, {}).results
-    assert result.right, f"{found}, expected one of {FAULTS[fault].kinds}"
+        lab.until(has_incident, "the incident", store)
+    records = [incidents.read(store.folder, id) for id in incidents.names(store.folder)]
+    [result] = judged([done], {store.id: records}, {}).results
+    assert result.right, f"{records}, expected one of {FAULTS[fault].kinds}"
     before = max(event["step"] for event in happened(store, "step"))
     lab.until(lambda: happened(store, "step")[-1]["step"] > before + 200, "new steps", store)
     lab.until_stopped(store)

@@ -30,8 +30,8 @@ def client(simulated: Cluster, namespace: str) -> Client:
 
 
 def test_an_object_is_created_once_and_then_found(client: Client):
-    made = client.create(CONFIG_MAPS, config_map("one"))
-    assert made is not None and made == client.get(CONFIG_MAPS, "one")
+    config_map_object = client.create(CONFIG_MAPS, config_map("one"))
+    assert config_map_object is not None and config_map_object == client.get(CONFIG_MAPS, "one")
     assert client.create(CONFIG_MAPS, config_map("one")) is None
 
 
@@ -47,15 +47,18 @@ def test_a_list_has_all_pages(client: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(client_module, "PAGE", 2)
     for number in range(5):
         client.create(CONFIG_MAPS, config_map(f"map-{number}", parity=str(number % 2)))
-    assert {found["metadata"]["name"] for found in client.list(CONFIG_MAPS, {})} >= {f"map-{n}" for n in range(5)}
-    assert [found["metadata"]["name"] for found in client.list(CONFIG_MAPS, {"parity": "1"})] == ["map-1", "map-3"]
+    assert {document["metadata"]["name"] for document in client.list(CONFIG_MAPS, {})} >= {f"map-{n}" for n in range(5)}
+    assert [document["metadata"]["name"] for document in client.list(CONFIG_MAPS, {"parity": "1"})] == [
+        "map-1",
+        "map-3",
+    ]
     assert client.requests["list configmaps"] > 2
 
 
 def test_a_change_to_an_object_that_has_changed_meanwhile_is_a_conflict(client: Client):
-    made = client.create(CONFIG_MAPS, config_map("one"))
-    assert made is not None
-    version = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
+    config_map_object = client.create(CONFIG_MAPS, config_map("one"))
+    assert config_map_object is not None
+    version = {"metadata": {"resourceVersion": config_map_object["metadata"]["resourceVersion"]}}
     changed = client.patch(CONFIG_MAPS, "one", {"data": {"a": "b"}, **version})
     assert changed["data"] == {"a": "b"}
     with pytest.raises(ObjectConflict, match="ConfigMap one"):
@@ -63,10 +66,10 @@ def test_a_change_to_an_object_that_has_changed_meanwhile_is_a_conflict(client: 
 
 
 def test_another_object_that_has_taken_the_name_is_not_deleted(client: Client):
-    made = client.create(CONFIG_MAPS, config_map("one"))
-    assert made is not None
+    config_map_object = client.create(CONFIG_MAPS, config_map("one"))
+    assert config_map_object is not None
     assert not client.delete(CONFIG_MAPS, "one", uid="another")
-    assert client.delete(CONFIG_MAPS, "one", uid=made["metadata"]["uid"])
+    assert client.delete(CONFIG_MAPS, "one", uid=config_map_object["metadata"]["uid"])
     assert client.get(CONFIG_MAPS, "one") is None
 
 
@@ -123,7 +126,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
-        self.asked = 0
+        self.n_calls = 0
 
     def says(
         self, status: int, message: str = "", headers: dict[str, str] | None = None, **status_fields: object
@@ -132,7 +135,7 @@ class Scripted:
         self.answers.append((status, headers or {}, json.dumps(document).encode()))
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
-        self.asked += 1
+        self.n_calls += 1
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
@@ -194,8 +197,8 @@ def test_an_error_that_time_or_an_operator_mends_raises_unavailable(scripted: Sc
 def test_a_call_is_repeated_when_the_server_says_so(scripted: Scripted, stranger: Client):
     scripted.says(429, "too many requests", {"Retry-After": "0"})
     scripted.says(201, "made")
-    made = stranger.create(CONFIG_MAPS, config_map("one"))
-    assert made is not None and made["message"] == "made" and scripted.asked == 2
+    answer = stranger.create(CONFIG_MAPS, config_map("one"))
+    assert answer is not None and answer["message"] == "made" and scripted.n_calls == 2
 
 
 def test_an_answer_that_is_not_json_raises_unavailable(scripted: Scripted, stranger: Client):

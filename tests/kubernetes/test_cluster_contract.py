@@ -20,9 +20,9 @@ skip_without_a_cluster()
 @pytest.fixture
 def live() -> Iterator[Live]:
     """A namespace for each test: controllers remember names for a while, and names of jobs are unique."""
-    with furnished(connected()) as found:
-        allow_names(found.client)
-        yield found
+    with furnished(connected()) as cluster_under_test:
+        allow_names(cluster_under_test.client)
+        yield cluster_under_test
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def durable(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Home(tmp_path)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     code = main(list(arguments))
     printed = capsys.readouterr()
     assert code == 0, printed.err
@@ -44,16 +44,16 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_the_nodes_are_those_of_the_cluster(durable: Home, capsys: pytest.CaptureFixture[str]):
-    listed = json.loads(said(capsys, "nodes", "list", "--json"))
-    assert [each["name"] for each in listed] == ["node-0", "node-1"]
+    listed = json.loads(output_of(capsys, "nodes", "list", "--json"))
+    assert [node["name"] for node in listed] == ["node-0", "node-1"]
 
 
 def test_a_training_is_listed_shown_and_stopped(durable: Home, capsys: pytest.CaptureFixture[str]):
     store = homes.running(durable, "tiny", 50)
-    [listed] = json.loads(said(capsys, "ls", "--json"))
+    [listed] = json.loads(output_of(capsys, "ls", "--json"))
     assert (listed["id"], listed["state"], listed["checkpoint"]) == (store.id, "missing", 50)
-    assert said(capsys, "checkpoints", "verify", "tiny").startswith(f"{store.id}@50 is whole on the durable tier")
-    assert said(capsys, "stop", "tiny").startswith(f"{store.id} is stopped at step 50")
+    assert output_of(capsys, "checkpoints", "verify", "tiny").startswith(f"{store.id}@50 is whole on the durable tier")
+    assert output_of(capsys, "stop", "tiny").startswith(f"{store.id} is stopped at step 50")
     ended = store.exit()
     assert ended is not None and ended.outcome == "stopped"
 
@@ -64,16 +64,18 @@ def test_who_is_no_operator_looks_and_changes_nothing(
     store = homes.running(durable, "tiny", 50)
     file = tmp_path / "platform.yaml"
     file.write_text(f"{file.read_text()}user_header: X-Forwarded-Email\noperators: [oda@x.example]\n")
-    assert store.id in said(capsys, "ls", "--json")
+    assert store.id in output_of(capsys, "ls", "--json")
     for verb in (["stop", "tiny"], ["nodes", "cordon", "node-0", "--why", "a test", "--apply"]):
         assert main(verb) == 1
         refused = capsys.readouterr().err
         assert "operators: found " in refused and "expected one of the platform's operators: oda@x.example" in refused
     assert store.exit() is None
-    assert "node-0" in said(capsys, "nodes", "cordon", "node-0", "--why", "a test"), "without --apply it only looks"
+    assert "node-0" in output_of(capsys, "nodes", "cordon", "node-0", "--why", "a test"), (
+        "without --apply it only looks"
+    )
     assert main(["nodes", "uncordon", "node-0", "--why", "a test"]) == 1
     assert "found it not cordoned" in capsys.readouterr().err
-    assert said(capsys, "upgrade", "--dry-run").endswith("would be migrated\n")
+    assert output_of(capsys, "upgrade", "--dry-run").endswith("would be migrated\n")
 
 
 def test_what_is_for_the_embedded_instance_alone_says_so(durable: Home, capsys: pytest.CaptureFixture[str]):

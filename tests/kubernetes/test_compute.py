@@ -20,29 +20,29 @@ def compute() -> KubernetesCompute:
 
 
 def test_sensors_read_through_one_mirror(compute: KubernetesCompute):
-    seen: list[KubernetesLauncher] = []
+    launchers: list[KubernetesLauncher] = []
 
     @dg.sensor(name="looks", target="*")
     def looks(context: dg.SensorEvaluationContext, compute: KubernetesCompute) -> dg.SkipReason:
-        seen.append(compute.launcher())
+        launchers.append(compute.launcher())
         return dg.SkipReason("it has looked")
 
     for _ in range(2):
         with dg.build_sensor_context(resources={"compute": compute}) as context:
             looks(context)
-    [first, second] = seen
+    [first, second] = launchers
     assert first.mirror is not None and first.mirror is second.mirror
 
 
 def test_a_run_asks_the_cluster_itself(compute: KubernetesCompute):
-    seen: list[KubernetesLauncher] = []
+    launchers: list[KubernetesLauncher] = []
 
     @dg.asset
     def looks(compute: KubernetesCompute) -> None:
-        seen.append(compute.launcher())
+        launchers.append(compute.launcher())
 
     assert dg.materialize([looks], resources={"compute": compute}).success
-    assert [launcher.mirror for launcher in seen] == [None]
+    assert [launcher.mirror for launcher in launchers] == [None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,12 +66,12 @@ def test_pods_of_node_tasks_take_no_gpu_and_wait_in_no_queue():
         scheduler="volcano",
         priority="production",
     )
-    given = node_task_cluster(
+    cluster = node_task_cluster(
         of_trainings, NodeTaskSettings(resources={"cpu": "2", "memory": "1Gi"}, priority="upkeep")
     )
-    assert (given.resources, given.priority) == ({"cpu": "2", "memory": "1Gi"}, "upkeep")
-    assert (given.queue, given.scheduler, given.networks) == ("", "", ())
-    assert given.volumes == of_trainings.volumes and given.tolerations == of_trainings.tolerations
+    assert (cluster.resources, cluster.priority) == ({"cpu": "2", "memory": "1Gi"}, "upkeep")
+    assert (cluster.queue, cluster.scheduler, cluster.networks) == ("", "", ())
+    assert cluster.volumes == of_trainings.volumes and cluster.tolerations == of_trainings.tolerations
 
 
 def test_a_drill_of_the_nodes_own_disks_says_that_they_cannot_be_seen_from_here(compute: KubernetesCompute, tmp_path):

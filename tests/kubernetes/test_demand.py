@@ -33,7 +33,7 @@ from tests.schemas import problems
 NONE = Recipes()
 SAMPLES = Path(__file__).parent.parent / "recipes" / "samples"
 LABELS = {"slipway/fleet": "h200"}
-GIVEN = {
+CLUSTER_SETTINGS = {
     "image": "trainer",
     "service_account": "default",
     "node_selector": LABELS,
@@ -59,8 +59,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def platform(cluster: Cluster, tmp_path: Path, **more: object) -> tuple[Tiers, KubernetesCompute]:
-    given = {**GIVEN, "demand_priority": "slipway-demand", **more}
-    compute = settings(kubeconfig=str(cluster.kubeconfig), launcher="job", cluster=given)["compute"]
+    cluster_settings = {**CLUSTER_SETTINGS, "demand_priority": "slipway-demand", **more}
+    compute = settings(kubeconfig=str(cluster.kubeconfig), launcher="job", cluster=cluster_settings)["compute"]
     return Tiers(durable=str(Home(tmp_path).durable), nvme="/mnt/nvme"), KubernetesCompute(settings=compute)
 
 
@@ -81,16 +81,16 @@ def placeholders(compute: KubernetesCompute) -> list[int]:
 def until_shown(tiers: Tiers, compute: KubernetesCompute, expected: list[int], recipes: Recipes = NONE) -> None:
     """Evaluate the sensor until so many placeholders are there; at first it finds the mirror of the nodes empty."""
 
-    def shown() -> bool:
+    def is_as_expected() -> bool:
         tick(tiers, compute, recipes)
         return placeholders(compute) == expected
 
-    until(shown, f"placeholders: {expected}")
+    until(is_as_expected, f"placeholders: {expected}")
 
 
 def test_a_training_without_nodes_shows_its_demand_until_an_autoscaler_has_added_them(cluster: Cluster, tmp_path: Path):
     tiers, compute = platform(cluster, tmp_path)
-    store = homes.wanted(Home(tmp_path), "tiny")
+    store = homes.started(Home(tmp_path), "tiny")
     control = compute.control(tiers)
     assert control.advance(store, "test") is Action.WAIT, "a fleet without nodes is no mistake here"
 
@@ -124,7 +124,7 @@ def test_a_sweep_without_nodes_shows_the_demand_of_all_trials_that_are_to_begin(
 
 def test_placeholders_go_with_the_wish(cluster: Cluster, tmp_path: Path):
     tiers, compute = platform(cluster, tmp_path)
-    store = homes.wanted(Home(tmp_path), "tiny")
+    store = homes.started(Home(tmp_path), "tiny")
     until_shown(tiers, compute, [2])
     store.want("stop", "test", "it is enough")
     until_shown(tiers, compute, [])
@@ -137,20 +137,20 @@ def test_no_placeholder_is_made_where_no_autoscaler_changes_the_fleet(cluster: C
 
 def test_a_training_that_could_not_be_looked_at_keeps_its_placeholders(cluster: Cluster, tmp_path: Path):
     _, compute = platform(cluster, tmp_path)
-    shown = compute.node_demand()
-    assert shown is not None
-    shown.bring_to({"a": Lack(1, {}), "b": Lack(2, {})})
-    shown.bring_to({}, unknown={"b"})
+    demand_manager = compute.node_demand()
+    assert demand_manager is not None
+    demand_manager.bring_to({"a": Lack(1, {}), "b": Lack(2, {})})
+    demand_manager.bring_to({}, unknown={"b"})
     assert placeholders(compute) == [2]
-    shown.bring_to({"b": Lack(3, {})})
-    shown.bring_to({"b": Lack(3, {})})
+    demand_manager.bring_to({"b": Lack(3, {})})
+    demand_manager.bring_to({"b": Lack(3, {})})
     assert placeholders(compute) == [3], "as many as are lacking now"
 
 
 def test_a_placeholder_asks_for_what_a_pod_of_the_training_asks_for_and_has_no_privilege():
-    made = demand.job("llama-5d54", Lack(4, {}), RICH)
-    spec = made["spec"]["template"]["spec"]
-    assert problems(made) == [] and violations(spec) == []
+    placeholder_job = demand.job("llama-5d54", Lack(4, {}), RICH)
+    spec = placeholder_job["spec"]["template"]["spec"]
+    assert problems(placeholder_job) == [] and violations(spec) == []
     assert spec["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8", "cpu": "120"}
     [apart] = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert apart["topologyKey"] == placement.HOST
@@ -161,7 +161,7 @@ def test_a_placeholder_asks_for_what_a_pod_of_the_training_asks_for_and_has_no_p
 def test_nodes_that_are_being_measured_are_not_asked_for_again(cluster: Cluster, tmp_path: Path):
     tiers, compute = platform(cluster, tmp_path)
     compute = KubernetesCompute(settings={**compute.settings, "quarantine": {"preflight_joining": True}})
-    homes.wanted(Home(tmp_path), "tiny")
+    homes.started(Home(tmp_path), "tiny")
     until_shown(tiers, compute, [2])
     cluster.add_nodes("node-0", labels=LABELS)
     until_shown(tiers, compute, [1])

@@ -38,11 +38,11 @@ on_a_real_cluster = pytest.mark.parametrize("ground", [REAL], indirect=True)
 
 @pytest.fixture(params=["simulated", REAL])
 def ground(request: pytest.FixtureRequest, marked: Marked, tmp_path: Path) -> Iterator[Ground]:
-    found = grounds.asked_for(request, tmp_path, grace_seconds=GRACE_SECONDS)
+    test_ground = grounds.asked_for(request, tmp_path, grace_seconds=GRACE_SECONDS)
     if request.param == "real":
-        allow_names(found.client)
-    yield found
-    found.clear()
+        allow_names(test_ground.client)
+    yield test_ground
+    test_ground.clear()
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def lab(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterLab]
 
 def on_two_nodes(lab: ClusterLab) -> TrainingStore:
     """A training that has committed, on two nodes if the cluster has two, else on one."""
-    store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
+    store = lab.start_training(numbers(ENDLESS, every=200), nodes=2)
     lab.until_committed(store, incarnation=1)
     assert len(nodes(lab, store, 1)) == 2
     return store
@@ -106,7 +106,7 @@ def first_end(store: TrainingStore) -> fence.Exit:
 
 
 def test_a_training_runs_to_its_end(lab: ClusterLab) -> None:
-    store = lab.wanted(numbers(20), nodes=2)
+    store = lab.start_training(numbers(20), nodes=2)
     lab.until(lambda: store.exit() is not None, "its end", store)
     ended = store.exit()
     assert ended is not None and (ended.outcome, ended.step, ended.incarnation) == ("succeeded", 20, 1)
@@ -205,7 +205,7 @@ def test_two_requests_for_one_training_start_one_job(lab: ClusterLab) -> None:
 @pytest.mark.nightly
 def test_a_run_that_is_killed_leaves_the_job_alone_and_the_next_one_adopts_it(lab: ClusterLab, tmp_path: Path) -> None:
     """The pod of a run is evicted; the training that it waited for goes on."""
-    store = lab.wanted(numbers(LONG, every=200))
+    store = lab.start_training(numbers(LONG, every=200))
     order = tmp_path / "run.json"
     order.write_text(json.dumps(run.described(lab, store, tmp_path)))
     first = subprocess.Popen([sys.executable, "-m", "tests.kubernetes.run", str(order)])

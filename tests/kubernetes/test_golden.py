@@ -20,13 +20,13 @@ from tests.schemas import problems
 pytestmark = pytest.mark.pure
 
 
-def pod_templates(found: Any) -> list[KubernetesObject]:
+def pod_templates(value: Any) -> list[KubernetesObject]:
     """The pod templates anywhere in an object."""
-    if isinstance(found, list):
-        return [template for item in found for template in pod_templates(item)]
-    if not isinstance(found, dict):
+    if isinstance(value, list):
+        return [template for item in value for template in pod_templates(item)]
+    if not isinstance(value, dict):
         return []
-    return [found] if "containers" in found.get("spec", {}) else pod_templates(list(found.values()))
+    return [value] if "containers" in value.get("spec", {}) else pod_templates(list(value.values()))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -41,7 +41,7 @@ def test_there_is_no_file_without_a_case():
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_versions_of_kubernetes_accept_it(name: str):
-    assert [problem for each in objects(name) for problem in problems(each)] == []
+    assert [problem for document in objects(name) for problem in problems(document)] == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -54,11 +54,11 @@ def test_every_pod_passes_the_restricted_pod_security_standard(name: str):
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_object_has_the_name_of_the_job_and_its_label(name: str):
-    found = objects(name)
-    labels = [each["metadata"]["labels"] for each in (*found, *pod_templates(found))]
-    job = found[-1]["metadata"]["name"]
-    assert {each[JOB] for each in labels} <= {job, store.name_of(job)}
-    assert all(each["metadata"]["name"] == each["metadata"]["labels"][JOB] for each in found)
+    documents = objects(name)
+    labels = [document["metadata"]["labels"] for document in (*documents, *pod_templates(documents))]
+    job = documents[-1]["metadata"]["name"]
+    assert {label[JOB] for label in labels} <= {job, store.name_of(job)}
+    assert all(document["metadata"]["name"] == document["metadata"]["labels"][JOB] for document in documents)
 
 
 @pytest.mark.parametrize("kind", KINDS)

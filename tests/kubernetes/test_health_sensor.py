@@ -34,8 +34,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def platform(cluster: Cluster, tmp_path: Path, apply: bool) -> tuple[Tiers, KubernetesCompute]:
-    given = {"image": "trainer", "node_selector": LABELS}
-    compute = settings(kubeconfig=str(cluster.kubeconfig), cluster=given, quarantine={"apply": apply})["compute"]
+    cluster_settings = {"image": "trainer", "node_selector": LABELS}
+    compute = settings(kubeconfig=str(cluster.kubeconfig), cluster=cluster_settings, quarantine={"apply": apply})[
+        "compute"
+    ]
     return Tiers(durable=str(Home(tmp_path).durable), nvme="/mnt/nvme"), KubernetesCompute(settings=compute)
 
 

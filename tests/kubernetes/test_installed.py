@@ -30,11 +30,11 @@ TRAININGS, CHAMPION = dg.AssetKey([RECIPE, "training"]), dg.AssetKey([RECIPE, "c
 
 @pytest.fixture(scope="module")
 def installed() -> Iterator[Installation]:
-    made = Installation()
-    made.prepare()
+    deployed = Installation()
+    deployed.prepare()
     try:
-        made.apply()
-        yield made
+        deployed.apply()
+        yield deployed
     finally:
         installation.remove()
 
@@ -43,7 +43,7 @@ def installed() -> Iterator[Installation]:
 def champion(installed: Installation) -> str:
     """The training that the demo's lane has led to, from documents to a champion; its id."""
     with installed.reached():
-        dataset = [dg.AssetKey([DATASET, each]) for each in ("documents", "tokenizer", "snapshot", "suite")]
+        dataset = [dg.AssetKey([DATASET, name]) for name in ("documents", "tokenizer", "snapshot", "suite")]
         installed.until_succeeded(installed.materialise(dataset))
         training = start(installed)
         installed.until(lambda: installed.materialised(CHAMPION), f"{training} to become the champion")
@@ -104,15 +104,15 @@ def of_training(training: str) -> list[KubernetesObject]:
 
 def running(training: str) -> list[KubernetesObject]:
     """The pods of a training, all of which run; none where some do not."""
-    found = of_training(training)
-    return found if all(pod["status"]["phase"] == "Running" for pod in found) else []
+    training_pods = of_training(training)
+    return training_pods if all(pod["status"]["phase"] == "Running" for pod in training_pods) else []
 
 
 def control_plane() -> list[KubernetesObject]:
     """The deployments' pods that do not end."""
-    found = pods(CONTROL, "slipway/component in (code,daemon,mlflow,webserver)")
-    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    control_pods = pods(CONTROL, "slipway/component in (code,daemon,mlflow,webserver)")
+    return [pod for pod in control_pods if "deletionTimestamp" not in pod["metadata"]]
 
 
-def uids(found: list[KubernetesObject]) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in found}
+def uids(pod_objects: list[KubernetesObject]) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in pod_objects}

@@ -42,9 +42,9 @@ raise SystemExit(7)
 
 @pytest.fixture(params=["simulated", REAL])
 def ground(request: pytest.FixtureRequest, marked: Marked, tmp_path: Path) -> Iterator[Ground]:
-    found = grounds.asked_for(request, tmp_path, grace_seconds=1)
-    yield found
-    found.clear()
+    test_ground = grounds.asked_for(request, tmp_path, grace_seconds=1)
+    yield test_ground
+    test_ground.clear()
 
 
 def launcher(ground: Ground, *, alone: bool) -> KubernetesLauncher:
@@ -64,8 +64,8 @@ def listening(ground: Ground, port: int, *, alone: bool) -> str:
     job = submitted(ground, LISTEN.format(port=port), alone=alone)
 
     def address() -> str:
-        found = ground.client.list(PODS, {JOB: names.object_name(job.name)})
-        running = [pod["status"] for pod in found if pod["status"].get("phase") == "Running"]
+        job_pods = ground.client.list(PODS, {JOB: names.object_name(job.name)})
+        running = [pod["status"] for pod in job_pods if pod["status"].get("phase") == "Running"]
         return str(running[0].get("podIP", "")) if running else ""
 
     return until(address, f"the pod of {job.name} to run")

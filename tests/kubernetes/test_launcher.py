@@ -21,7 +21,7 @@ from tests.conftest import Marked
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
 from tests.resources.launchers.contract import LauncherContract, Nodes, Survivors, ended, job
-from tests.resources.launchers.notes import Notes
+from tests.resources.launchers.rank_records import RankRecords
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ class TestJobSet(OnASimulatedCluster):
 
     @pytest.mark.slow
     def test_a_job_whose_rendezvous_store_died_fails(
-        self, launcher: KubernetesLauncher, nodes: Nodes, notes: Notes, survivors: Survivors
+        self, launcher: KubernetesLauncher, nodes: Nodes, rank_records: RankRecords, survivors: Survivors
     ):
-        launcher.submit(job("waits", *nodes))
-        notes.until("pid", count=2)
+        launcher.submit(job("runs", *nodes))
+        rank_records.until("pid", count=2)
         launcher.client.delete(PODS, "job-1-store", grace_seconds=1)
         assert ended(launcher).state is JobState.FAILED
         survivors.until_gone()

@@ -13,7 +13,7 @@ from slipway.resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster
 
-HELD = {CONFIG_MAPS: JOB, NODES: "", PODS: JOB}
+MIRRORED = {CONFIG_MAPS: JOB, NODES: "", PODS: JOB}
 
 
 def order(name: str) -> KubernetesObject:
@@ -28,15 +28,15 @@ def client(simulated: Cluster, namespace: str) -> Client:
 @pytest.fixture
 def mirror(client: Client) -> Iterator[Mirror]:
     """A mirror with a client of its own: other clients change the cluster."""
-    mirror = Mirror(pickle.loads(pickle.dumps(client)), HELD)
+    mirror = Mirror(pickle.loads(pickle.dumps(client)), MIRRORED)
     yield mirror
     mirror.close()
 
 
 def test_the_first_read_finds_what_exists(client: Client, mirror: Mirror):
     client.create(CONFIG_MAPS, order("one"))
-    found = mirror.get(CONFIG_MAPS, "one")
-    assert found is not None and found["metadata"]["labels"] == {JOB: "one"}
+    document = mirror.get(CONFIG_MAPS, "one")
+    assert document is not None and document["metadata"]["labels"] == {JOB: "one"}
     assert {node["metadata"]["name"] for node in mirror.list(NODES, {})} == {"node-0", "node-1"}
     assert mirror.list(PODS, {JOB: "one"}) == []
 
@@ -68,7 +68,7 @@ def test_other_kinds_are_read_from_the_api_server(client: Client, mirror: Mirror
     unlabelled = order("two")
     unlabelled["metadata"]["labels"] = {"another": "label"}
     client.create(CONFIG_MAPS, unlabelled)
-    assert [found["metadata"]["name"] for found in mirror.list(CONFIG_MAPS, {"another": "label"})] == ["two"]
+    assert [document["metadata"]["name"] for document in mirror.list(CONFIG_MAPS, {"another": "label"})] == ["two"]
 
 
 def test_one_request_answers_many_equal_questions(client: Client, mirror: Mirror):
@@ -102,4 +102,4 @@ def test_a_mirror_that_has_heard_nothing_for_too_long_does_not_answer_until_it_h
 
 def test_a_mirror_of_a_cluster_that_does_not_answer_says_why():
     with pytest.raises(Unavailable, match=r"still empty: .*nowhere"):
-        Mirror(Client("/nowhere", timeout_seconds=0.5), HELD).get(CONFIG_MAPS, "one")
+        Mirror(Client("/nowhere", timeout_seconds=0.5), MIRRORED).get(CONFIG_MAPS, "one")

@@ -39,9 +39,12 @@ def test_another_name_keeps_its_fitting_characters_and_gets_a_hash(name: str, re
 
 @given(TEXT)
 def test_kubernetes_accepts_every_name_also_for_the_objects_named_after_it(name: str):
-    made = object_name(name)
-    assert RFC_1035.fullmatch(made) and len(made) <= 40
-    assert RFC_1035.fullmatch(f"{made}-node-0-99999-abcde") and len(f"{made}-node-0-99999-abcde") <= 63
+    kubernetes_name = object_name(name)
+    assert RFC_1035.fullmatch(kubernetes_name) and len(kubernetes_name) <= 40
+    assert (
+        RFC_1035.fullmatch(f"{kubernetes_name}-node-0-99999-abcde")
+        and len(f"{kubernetes_name}-node-0-99999-abcde") <= 63
+    )
 
 
 @given(st.lists(TEXT, unique=True, max_size=20))

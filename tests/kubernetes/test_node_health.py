@@ -22,11 +22,11 @@ def condition(type: str, status: str, at: str = BOOTED, reason: str = "", messag
 
 def node(*conditions: KubernetesObject, taints: list[KubernetesObject] | None = None, **spec: Any) -> KubernetesObject:
     """A node that has been ready since it booted, apart from the given conditions, taints and fields."""
-    said = {each["type"]: each for each in (condition("Ready", "True"), *conditions)}
+    conditions_by_type = {entry["type"]: entry for entry in (condition("Ready", "True"), *conditions)}
     return {
         "metadata": {"name": "node-7"},
         "spec": {"taints": taints or [], **spec},
-        "status": {"conditions": list(said.values())},
+        "status": {"conditions": list(conditions_by_type.values())},
     }
 
 
@@ -44,9 +44,9 @@ def test_a_node_without_findings_is_ready():
 
 def test_a_node_whose_kubelet_is_silent_is_lost():
     silent = condition("Ready", "Unknown", NOW, "NodeStatusUnknown", "Kubelet stopped posting node status.")
-    found = read(node(silent))
-    assert found.lost and found.since == AT_NOON
-    assert found.reason == "Ready is Unknown: NodeStatusUnknown: Kubelet stopped posting node status."
+    reading = read(node(silent))
+    assert reading.lost and reading.since == AT_NOON
+    assert reading.reason == "Ready is Unknown: NodeStatusUnknown: Kubelet stopped posting node status."
 
 
 def test_a_kubelet_may_be_not_ready_for_as_long_as_its_pods_tolerate_it():
@@ -62,8 +62,8 @@ def test_a_node_that_has_never_reported_is_not_ready():
 
 def test_a_cordoned_node_takes_no_new_work_and_keeps_its_processes():
     unschedulable = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-    found = read(node(unschedulable=True, taints=[unschedulable]))
-    assert (found.ready, found.lost, found.reason) == (False, False, "it is cordoned")
+    reading = read(node(unschedulable=True, taints=[unschedulable]))
+    assert (reading.ready, reading.lost, reading.reason) == (False, False, "it is cordoned")
 
 
 def test_a_node_that_is_being_deleted_is_lost():
@@ -84,9 +84,9 @@ def test_a_node_that_is_being_deleted_is_lost():
     ],
 )
 def test_only_taints_count_that_trainings_do_not_tolerate(taint: KubernetesObject, ready: bool, lost: bool):
-    found = read(node(taints=[taint]))
-    assert (found.ready, found.lost) == (ready, lost)
-    assert ready or f"its taint {taint['key']}" in found.reason
+    reading = read(node(taints=[taint]))
+    assert (reading.ready, reading.lost) == (ready, lost)
+    assert ready or f"its taint {taint['key']}" in reading.reason
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_tolerations_match_as_those_of_pods_do(toleration: dict[str, str], toler
 
 def test_a_problem_that_an_agent_found_with_a_gpu_makes_its_node_lost():
     message = "ErrorCode:79 PCI:0000:3b:00 Xid error Recommended Action=RESTART_BM;"
-    found = read(node(condition("SysLogsXIDError", "True", NOW, "SysLogsXIDErrorIsNotHealthy", message)))
-    assert found.lost and found.since == AT_NOON
-    assert found.reason == f"SysLogsXIDError is True: SysLogsXIDErrorIsNotHealthy: {message}"
+    reading = read(node(condition("SysLogsXIDError", "True", NOW, "SysLogsXIDErrorIsNotHealthy", message)))
+    assert reading.lost and reading.since == AT_NOON
+    assert reading.reason == f"SysLogsXIDError is True: SysLogsXIDErrorIsNotHealthy: {message}"
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_the_fleet_chooses_which_conditions_are_problems():
 
 
 def test_an_xid_of_the_machine_among_the_events_makes_its_node_lost():
-    found = read(node(), warning("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."))
-    assert found.lost and found.reason.startswith("Xid 79 (RESTART_BM): NVRM:")
-    assert found.since == time_seconds("2026-11-21T11:00:00Z")
+    reading = read(node(), warning("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."))
+    assert reading.lost and reading.reason.startswith("Xid 79 (RESTART_BM): NVRM:")
+    assert reading.since == time_seconds("2026-11-21T11:00:00Z")
 
 
 def test_an_xid_of_the_application_does_not():
@@ -145,8 +145,8 @@ def test_an_xid_from_before_the_last_boot_does_not_count():
 
 def test_the_reason_names_what_ends_work_and_not_what_only_keeps_new_work_away():
     taints = [{"key": "quarantine", "effect": "NoSchedule"}, {"key": "gone", "effect": "NoExecute"}]
-    found = read(node(condition("GPUMissing", "True"), taints=taints, unschedulable=True))
-    assert found.reason == "GPUMissing is True; its taint gone:NoExecute is not tolerated"
+    reading = read(node(condition("GPUMissing", "True"), taints=taints, unschedulable=True))
+    assert reading.reason == "GPUMissing is True; its taint gone:NoExecute is not tolerated"
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_codes_of_the_application_and_those_to_be_ignored(code: int):
     assert xid.machine_codes(f"Xid (PCI:0000:3b:00): {code}, …") == []
 
 
-@pytest.mark.parametrize(("wanted", "counts"), [("None", False), ("GPU Reset Required", True), ("OS Reboot", True)])
-def test_code_154_counts_by_the_action_in_its_message(wanted: str, counts: bool):
-    message = f"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 ({wanted})"
+@pytest.mark.parametrize(("action", "counts"), [("None", False), ("GPU Reset Required", True), ("OS Reboot", True)])
+def test_code_154_counts_by_the_action_in_its_message(action: str, counts: bool):
+    message = f"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 ({action})"
     assert xid.machine_codes(message) == ([154] if counts else [])
 
 

@@ -48,17 +48,17 @@ def kind(request: pytest.FixtureRequest) -> str:
 def launcher(marked: Marked, simulated: Simulated, namespace: str, kind: str) -> Iterator[KubernetesLauncher]:
     """This version's launcher, on a cluster on which 0.1 has submitted the job."""
     client = Client(str(simulated.kubeconfig), namespace=namespace)
-    found = KubernetesLauncher(
+    kubernetes_launcher = KubernetesLauncher(
         client, Cluster(image="slipway-trainer:now", namespace=namespace, grace_seconds=5), KINDS[kind]
     )
     order, *parts = written(kind)
-    made = client.create(CONFIG_MAPS, order)
-    assert made is not None
-    kinds = {each.kind: each for each in access.created_kinds()}
+    order_object = client.create(CONFIG_MAPS, order)
+    assert order_object is not None
+    kinds = {object_kind.kind: object_kind for object_kind in access.created_kinds()}
     for part in parts:
-        assert client.create(kinds[part["kind"]], orders.owned(part, orders.read(made)))
-    yield found
-    Live(client, found.cluster).clear()
+        assert client.create(kinds[part["kind"]], orders.owned(part, orders.read(order_object)))
+    yield kubernetes_launcher
+    Live(client, kubernetes_launcher.cluster).clear()
 
 
 def written(kind: str) -> list[dict[str, Any]]:
@@ -100,5 +100,5 @@ def test_another_job_does_not_take_the_name_of_an_older_one(launcher: Kubernetes
 @pytest.mark.pure
 def test_the_order_of_an_older_job_is_the_job_with_defaults_for_what_is_new(kind: str):
     order, *_ = written(kind)
-    found = document.job(parsing.value(order["data"][orders.JOB_FILE]))
-    assert found == dataclasses.replace(AS_WANTED_NOW, environment={"SLIPWAY_INCARNATION": "2"}, warm=False)
+    order_job = document.job(parsing.value(order["data"][orders.JOB_FILE]))
+    assert order_job == dataclasses.replace(AS_WANTED_NOW, environment={"SLIPWAY_INCARNATION": "2"}, warm=False)

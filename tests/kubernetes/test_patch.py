@@ -43,7 +43,7 @@ def test_containers_and_their_environment_merge_by_name():
     before = TEMPLATE["spec"]["containers"][0]
     more = {"name": "trainer", "env": [{"name": "NCCL_IB_HCA", "value": "mlx5_0"}]}
     [trainer] = patched(containers=[more])["containers"]
-    values = {each["name"]: each.get("value") for each in trainer["env"]}
+    values = {variable["name"]: variable.get("value") for variable in trainer["env"]}
     assert values["NCCL_IB_HCA"] == "mlx5_0" and len(trainer["env"]) == len(before["env"])
     assert {**trainer, "env": None} == {**before, "env": None}
 
@@ -62,7 +62,12 @@ def test_new_items_of_a_merged_list_come_last():
 def test_an_item_can_be_taken_out_of_a_merged_list_and_a_mapping_replaced():
     shared = {"name": "shared-memory", "$patch": "delete"}
     spec = patched(volumes=[shared], securityContext={"$patch": "replace", "runAsNonRoot": True})
-    assert [each["name"] for each in spec["volumes"]] == ["config", "claim-checkpoints", "claim-lustre", "claim-nvme"]
+    assert [volume["name"] for volume in spec["volumes"]] == [
+        "config",
+        "claim-checkpoints",
+        "claim-lustre",
+        "claim-nvme",
+    ]
     assert spec["securityContext"] == {"runAsNonRoot": True}
 
 
@@ -71,11 +76,11 @@ def test_other_lists_are_replaced_whole():
 
 
 def test_the_template_and_the_patch_stay_as_they_are():
-    before, wanted = copy.deepcopy(TEMPLATE), {"spec": {"tolerations": [{"operator": "Exists"}]}}
-    patched = patch.apply(TEMPLATE, wanted, "patch")
+    before, change = copy.deepcopy(TEMPLATE), {"spec": {"tolerations": [{"operator": "Exists"}]}}
+    patched = patch.apply(TEMPLATE, change, "patch")
     patched["spec"]["tolerations"].append({})
     patched["spec"]["containers"][0]["env"].append({})
-    assert before == TEMPLATE and wanted == {"spec": {"tolerations": [{"operator": "Exists"}]}}
+    assert before == TEMPLATE and change == {"spec": {"tolerations": [{"operator": "Exists"}]}}
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -126,28 +131,28 @@ def test_the_message_says_whose_patch_does_not_fit():
         pods.template("job-1", RICH, replace(LARGE, patch={"spec": {"nodeSelectors": {}}}))
 
 
-def lists_below(definitions: dict[str, Any], name: str, seen: set[str]) -> Iterator[tuple[str, str | None]]:
+def lists_below(definitions: dict[str, Any], name: str, visited: set[str]) -> Iterator[tuple[str, str | None]]:
     """The lists of mappings below a definition, each with the API's merge key."""
-    if name in seen:
+    if name in visited:
         return
-    seen.add(name)
+    visited.add(name)
     for field, schema in definitions[name].get("properties", {}).items():
         references = [schema.get("$ref"), schema.get("items", {}).get("$ref")]
         if schema.get("items", {}).get("$ref"):
             strategy = schema.get("x-kubernetes-patch-strategy", "")
             yield field, schema.get("x-kubernetes-patch-merge-key") if "merge" in strategy else None
         for reference in filter(None, references):
-            yield from lists_below(definitions, reference.rpartition("/")[2], seen)
+            yield from lists_below(definitions, reference.rpartition("/")[2], visited)
 
 
 def test_lists_merge_by_the_keys_of_the_api():
-    found: set[tuple[str, str | None]] = set()
+    lists: set[tuple[str, str | None]] = set()
     for version in VERSIONS:
         package = resources.files("kubernetes_validate") / f"kubernetes-json-schema/v{version}.0-local-strict"
         definitions = json.loads((package / "_definitions.json").read_text())["$defs"]
-        found |= set(lists_below(definitions, "io.k8s.api.core.v1.PodTemplateSpec", set()))
-    assert {(field, key) for field, key in found if key} == set(patch.MERGE_KEYS.items())
-    assert {field for field, key in found if not key}.isdisjoint(patch.MERGE_KEYS)
+        lists |= set(lists_below(definitions, "io.k8s.api.core.v1.PodTemplateSpec", set()))
+    assert {(field, key) for field, key in lists if key} == set(patch.MERGE_KEYS.items())
+    assert {field for field, key in lists if not key}.isdisjoint(patch.MERGE_KEYS)
 
 
 def test_a_claim_of_dynamic_resource_allocation_takes_the_place_of_a_count_of_gpus():
@@ -157,8 +162,8 @@ def test_a_claim_of_dynamic_resource_allocation_takes_the_place_of_a_count_of_gp
     template = patch.apply(
         pods.template("job-1", RICH, cluster), {"spec": {"resourceClaims": [claim], "containers": [trainer]}}, "patch"
     )
-    [found] = template["spec"]["containers"]
-    assert found["resources"]["claims"] == [{"name": "gpus"}] and found["resources"]["limits"]
-    assert not [name for name in found["resources"]["limits"] if "gpu" in name]
+    [trainer_container] = template["spec"]["containers"]
+    assert trainer_container["resources"]["claims"] == [{"name": "gpus"}] and trainer_container["resources"]["limits"]
+    assert not [name for name in trainer_container["resources"]["limits"] if "gpu" in name]
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "job-1-0"}}
     assert problems(pod) == []

@@ -26,7 +26,10 @@ def container(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
 
 
 def environment(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(job, cluster)["env"]}
+    return {
+        variable["name"]: variable.get("value", variable.get("valueFrom"))
+        for variable in container(job, cluster)["env"]
+    }
 
 
 def test_several_nodes_meet_at_the_jobs_own_store():
@@ -76,10 +79,14 @@ def test_a_given_number_of_threads_is_left_alone_and_without_cores_none_is_given
 
 def test_the_job_overrides_the_cluster_but_not_the_place_of_the_pod():
     pretends = {"NCCL_IB_HCA": "mlx5_7", "SLIPWAY_NODE": "other", "SLIPWAY_JOB": "other", "SLIPWAY_ADDRESS": "other"}
-    seen = environment(replace(RICH, environment=pretends))
-    assert (seen["NCCL_IB_HCA"], seen["NCCL_SOCKET_IFNAME"], seen["SLIPWAY_JOB"]) == ("mlx5_7", "ib0", "llama-70b-2")
-    assert seen["SLIPWAY_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    assert seen["SLIPWAY_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    variables = environment(replace(RICH, environment=pretends))
+    assert (variables["NCCL_IB_HCA"], variables["NCCL_SOCKET_IFNAME"], variables["SLIPWAY_JOB"]) == (
+        "mlx5_7",
+        "ib0",
+        "llama-70b-2",
+    )
+    assert variables["SLIPWAY_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert variables["SLIPWAY_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
 def test_requests_and_limits_are_equal_for_gpus_and_rdma():
@@ -89,8 +96,8 @@ def test_requests_and_limits_are_equal_for_gpus_and_rdma():
 
 
 def test_shared_memory_the_config_and_the_claims_are_mounted():
-    mounts = {each["mountPath"]: each["name"] for each in container()["volumeMounts"]}
-    volumes = {each["name"]: each for each in template()["spec"]["volumes"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in container()["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in template()["spec"]["volumes"]}
     assert volumes[mounts["/dev/shm"]]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Gi"}
     assert volumes[mounts["/etc/slipway"]]["configMap"]["name"] == "job-1"
     assert volumes[mounts["/nvme"]]["persistentVolumeClaim"] == {"claimName": "nvme"}
@@ -99,7 +106,9 @@ def test_shared_memory_the_config_and_the_claims_are_mounted():
 
 def test_one_claim_can_be_mounted_twice():
     twice = replace(SMALL, volumes={"/a": "team.claim", "/b": "team.claim"})
-    assert len([each for each in template(RICH, twice)["spec"]["volumes"] if "persistentVolumeClaim" in each]) == 1
+    assert (
+        len([volume for volume in template(RICH, twice)["spec"]["volumes"] if "persistentVolumeClaim" in volume]) == 1
+    )
 
 
 def test_a_pod_runs_only_on_nodes_of_its_job_and_prefers_those_with_its_data():
@@ -138,7 +147,7 @@ def test_pods_spread_where_the_settings_say_so():
 
 
 def test_pods_of_a_dead_node_are_given_up_soon_and_spot_nodes_are_tolerated_on_demand():
-    tolerated = {each["key"]: each for each in template()["spec"]["tolerations"]}
+    tolerated = {toleration["key"]: toleration for toleration in template()["spec"]["tolerations"]}
     assert set(tolerated) == {
         *("nvidia.com/gpu", "example.org/spot"),
         *("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"),
@@ -169,8 +178,8 @@ def test_the_recipes_patch_comes_last():
         "resources": {"cpu": "4"},
         "patch": {"spec": {"priorityClassName": "mine", "schedulerName": "mine"}},
     }
-    wanted = dataclasses.replace(LARGE, patch={"spec": {"priorityClassName": "theirs"}}).with_recipe(recipe)
-    spec = template(RICH, wanted)["spec"]
+    cluster = dataclasses.replace(LARGE, patch={"spec": {"priorityClassName": "theirs"}}).with_recipe(recipe)
+    spec = template(RICH, cluster)["spec"]
     assert (spec["containers"][0]["image"], spec["priorityClassName"]) == ("mine:1", "mine")
     assert spec["containers"][0]["resources"]["limits"] == {"cpu": "4"} and "topologySpreadConstraints" in spec
 

@@ -42,7 +42,7 @@ def some_job() -> None:
     nothing()
 
 
-class Place:
+class ClusterDagster:
     """An instance of Dagster on the simulated cluster, with the settings of the chart that matter here."""
 
     def __init__(self, instance: dg.DagsterInstance, client: Client) -> None:
@@ -67,25 +67,27 @@ class Place:
     def monitor(self) -> list[str]:
         """One round of Dagster's run monitoring; the errors that it noted."""
         with create_test_daemon_workspace_context(EmptyWorkspaceTarget(), self.instance) as context:
-            found = list(execute_run_monitoring_iteration(context, logging.getLogger("monitoring")))
-        return [error.message for error in found if error]
+            errors = list(execute_run_monitoring_iteration(context, logging.getLogger("monitoring")))
+        return [error.message for error in errors if error]
 
     def status(self, run: str) -> DagsterRunStatus:
-        found = self.instance.get_run_by_id(run)
-        assert found is not None
-        return found.status
+        dagster_run = self.instance.get_run_by_id(run)
+        assert dagster_run is not None
+        return dagster_run.status
 
     def job(self, run: str) -> str:
-        found = self.instance.get_run_by_id(run)
-        assert found is not None
-        return run_launcher.job_name(found)
+        dagster_run = self.instance.get_run_by_id(run)
+        assert dagster_run is not None
+        return run_launcher.job_name(dagster_run)
 
     def jobs(self) -> set[str]:
         return {job["metadata"]["name"] for job in self.client.list(JOBS, {})}
 
 
 @pytest.fixture
-def place(simulated: Simulated, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def cluster_dagster(
+    simulated: Simulated, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ClusterDagster]:
     monkeypatch.setattr(run_launcher, "AWAY_SECONDS", 0.0)
     launcher: dict[str, Any] = {
         "module": "slipway.resources.kubernetes.run_launcher",
@@ -112,7 +114,7 @@ def place(simulated: Simulated, namespace: str, tmp_path: Path, monkeypatch: pyt
         "run_monitoring": {"enabled": True, "start_timeout_seconds": 1800},
     }
     with dg.instance_for_test(settings, temp_dir=str(tmp_path)) as instance:
-        yield Place(instance, Client(str(simulated.kubeconfig), namespace=namespace))
+        yield ClusterDagster(instance, Client(str(simulated.kubeconfig), namespace=namespace))
 
 
 @pytest.fixture
@@ -122,86 +124,95 @@ def away(simulated: Simulated) -> Iterator[Simulated]:
     simulated.allow()
 
 
-def test_runs_whose_cluster_is_away_go_on(place: Place, away: Simulated):
-    runs = [place.run(DagsterRunStatus.STARTED) for _ in range(2)]
-    assert place.monitor() == []
+def test_runs_whose_cluster_is_away_go_on(cluster_dagster: ClusterDagster, away: Simulated):
+    runs = [cluster_dagster.run(DagsterRunStatus.STARTED) for _ in range(2)]
+    assert cluster_dagster.monitor() == []
     away.stop_api()
     try:
         for _ in range(3):
-            noted = place.monitor()
-            assert len(noted) == 2 and all("ClusterAway" in each for each in noted)
+            noted = cluster_dagster.monitor()
+            assert len(noted) == 2 and all("ClusterAway" in message for message in noted)
     finally:
         away.start_api()
-    assert place.monitor() == []
-    assert {place.status(run) for run in runs} == {DagsterRunStatus.STARTED}
+    assert cluster_dagster.monitor() == []
+    assert {cluster_dagster.status(run) for run in runs} == {DagsterRunStatus.STARTED}
 
 
-def test_a_refusal_of_the_api_server_is_no_verdict_either(place: Place, away: Simulated):
-    run = place.run(DagsterRunStatus.STARTED)
+def test_a_refusal_of_the_api_server_is_no_verdict_either(cluster_dagster: ClusterDagster, away: Simulated):
+    run = cluster_dagster.run(DagsterRunStatus.STARTED)
     away.forbid("get", "jobs/status")
-    assert "answered 403" in place.monitor()[0]
-    assert place.status(run) is DagsterRunStatus.STARTED
+    assert "answered 403" in cluster_dagster.monitor()[0]
+    assert cluster_dagster.status(run) is DagsterRunStatus.STARTED
 
 
-def test_an_api_server_that_accepts_and_never_answers_is_away(place: Place, monkeypatch: pytest.MonkeyPatch):
-    run = place.run(DagsterRunStatus.STARTED)
+def test_an_api_server_that_accepts_and_never_answers_is_away(
+    cluster_dagster: ClusterDagster, monkeypatch: pytest.MonkeyPatch
+):
+    run = cluster_dagster.run(DagsterRunStatus.STARTED)
     monkeypatch.setattr(run_launcher, "REQUEST_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        launcher = place.instance.run_launcher
+        launcher = cluster_dagster.instance.run_launcher
         assert isinstance(launcher, run_launcher.PatientRunLauncher)
         configuration = launcher._api_client.batch_api.api_client.configuration
         configuration.refresh_api_key_hook = None  # it would read the address from the kubeconfig again
         configuration.host = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert "gave no answer" in place.monitor()[0]
-    assert place.status(run) is DagsterRunStatus.STARTED
+        assert "gave no answer" in cluster_dagster.monitor()[0]
+    assert cluster_dagster.status(run) is DagsterRunStatus.STARTED
 
 
-def test_a_job_that_is_gone_fails_its_run_when_it_was_missed_twice(place: Place, monkeypatch: pytest.MonkeyPatch):
-    run = place.run(DagsterRunStatus.STARTED)
-    place.client.delete(JOBS, place.job(run))
-    assert "is looked for again" in place.monitor()[0]
-    assert place.status(run) is DagsterRunStatus.STARTED
+def test_a_job_that_is_gone_fails_its_run_when_it_was_missed_twice(
+    cluster_dagster: ClusterDagster, monkeypatch: pytest.MonkeyPatch
+):
+    run = cluster_dagster.run(DagsterRunStatus.STARTED)
+    cluster_dagster.client.delete(JOBS, cluster_dagster.job(run))
+    assert "is looked for again" in cluster_dagster.monitor()[0]
+    assert cluster_dagster.status(run) is DagsterRunStatus.STARTED
     monkeypatch.setattr(run_launcher, "MISSING_SECONDS", 0.0)
-    assert place.monitor() == []
-    assert place.status(run) is DagsterRunStatus.FAILURE
+    assert cluster_dagster.monitor() == []
+    assert cluster_dagster.status(run) is DagsterRunStatus.FAILURE
 
 
-def test_a_queued_run_waits_for_its_cluster(place: Place, away: Simulated):
+def test_a_queued_run_waits_for_its_cluster(cluster_dagster: ClusterDagster, away: Simulated):
     away.stop_api()
     try:
-        run = place.run(DagsterRunStatus.QUEUED)
+        run = cluster_dagster.run(DagsterRunStatus.QUEUED)
         for _ in range(3):
-            place.dequeue()
-            assert place.status(run) is DagsterRunStatus.QUEUED
+            cluster_dagster.dequeue()
+            assert cluster_dagster.status(run) is DagsterRunStatus.QUEUED
     finally:
         away.start_api()
-    place.dequeue()
-    assert (place.status(run), place.jobs()) == (DagsterRunStatus.STARTING, {place.job(run)})
+    cluster_dagster.dequeue()
+    assert (cluster_dagster.status(run), cluster_dagster.jobs()) == (
+        DagsterRunStatus.STARTING,
+        {cluster_dagster.job(run)},
+    )
 
 
-def test_a_run_whose_job_was_made_without_its_launcher_hearing_of_it_has_one_job(place: Place):
-    run = place.run(DagsterRunStatus.QUEUED)
-    place.dequeue()
-    found = place.instance.get_run_by_id(run)
-    assert found is not None
-    place.instance.report_dagster_event(dg.DagsterEvent.job_enqueue(found), run_id=run)  # as after a lost answer
-    place.dequeue()
-    assert (place.status(run), len(place.jobs())) == (DagsterRunStatus.STARTING, 1)
+def test_a_run_whose_job_was_made_without_its_launcher_hearing_of_it_has_one_job(cluster_dagster: ClusterDagster):
+    run = cluster_dagster.run(DagsterRunStatus.QUEUED)
+    cluster_dagster.dequeue()
+    dagster_run = cluster_dagster.instance.get_run_by_id(run)
+    assert dagster_run is not None
+    cluster_dagster.instance.report_dagster_event(
+        dg.DagsterEvent.job_enqueue(dagster_run), run_id=run
+    )  # as after a lost answer
+    cluster_dagster.dequeue()
+    assert (cluster_dagster.status(run), len(cluster_dagster.jobs())) == (DagsterRunStatus.STARTING, 1)
 
 
-def tick(place: Place) -> str:
+def tick(cluster_dagster: ClusterDagster) -> str:
     """One tick of the sensor; why it did nothing."""
-    with dg.build_sensor_context(instance=place.instance) as context:
-        found = run_starts(context)
-    assert isinstance(found, dg.SensorResult)
-    return str(found.skip_reason.skip_message) if found.skip_reason else ""
+    with dg.build_sensor_context(instance=cluster_dagster.instance) as context:
+        result = run_starts(context)
+    assert isinstance(result, dg.SensorResult)
+    return str(result.skip_reason.skip_message) if result.skip_reason else ""
 
 
-def starting(place: Place) -> str:
+def starting(cluster_dagster: ClusterDagster) -> str:
     """A run whose Job was made and whose pod is still to come."""
-    run = place.run(DagsterRunStatus.QUEUED)
-    place.dequeue()
-    assert place.status(run) is DagsterRunStatus.STARTING
+    run = cluster_dagster.run(DagsterRunStatus.QUEUED)
+    cluster_dagster.dequeue()
+    assert cluster_dagster.status(run) is DagsterRunStatus.STARTING
     return run
 
 
@@ -213,33 +224,40 @@ def _failed(job: KubernetesObject) -> None:
 
 
 def test_a_run_that_was_starting_is_given_up_when_its_job_has_failed(
-    place: Place, simulated: Simulated, namespace: str
+    cluster_dagster: ClusterDagster, simulated: Simulated, namespace: str
 ):
-    run, other = starting(place), starting(place)
-    simulated.change(JOBS, namespace, place.job(run), _failed)
-    assert place.monitor() == [] and place.status(run) is DagsterRunStatus.STARTING, "Dagster's monitoring waits"
-    assert tick(place) == ""
-    assert (place.status(run), place.status(other)) == (DagsterRunStatus.FAILURE, DagsterRunStatus.STARTING)
+    run, other = starting(cluster_dagster), starting(cluster_dagster)
+    simulated.change(JOBS, namespace, cluster_dagster.job(run), _failed)
+    assert cluster_dagster.monitor() == [] and cluster_dagster.status(run) is DagsterRunStatus.STARTING, (
+        "Dagster's monitoring waits"
+    )
+    assert tick(cluster_dagster) == ""
+    assert (cluster_dagster.status(run), cluster_dagster.status(other)) == (
+        DagsterRunStatus.FAILURE,
+        DagsterRunStatus.STARTING,
+    )
 
 
 def test_a_run_that_was_starting_is_given_up_when_its_job_was_missed_twice(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    cluster_dagster: ClusterDagster, monkeypatch: pytest.MonkeyPatch
 ):
-    run = starting(place)
-    place.client.delete(JOBS, place.job(run))
-    assert "is looked for again" in tick(place) and place.status(run) is DagsterRunStatus.STARTING
+    run = starting(cluster_dagster)
+    cluster_dagster.client.delete(JOBS, cluster_dagster.job(run))
+    assert "is looked for again" in tick(cluster_dagster) and cluster_dagster.status(run) is DagsterRunStatus.STARTING
     monkeypatch.setattr(run_launcher, "MISSING_SECONDS", 0.0)
-    tick(place)
-    assert place.status(run) is DagsterRunStatus.FAILURE
+    tick(cluster_dagster)
+    assert cluster_dagster.status(run) is DagsterRunStatus.FAILURE
 
 
-def test_a_run_that_is_starting_goes_on_while_its_cluster_cannot_be_asked(place: Place, away: Simulated):
-    run = starting(place)
+def test_a_run_that_is_starting_goes_on_while_its_cluster_cannot_be_asked(
+    cluster_dagster: ClusterDagster, away: Simulated
+):
+    run = starting(cluster_dagster)
     away.forbid("get", "jobs/status")
-    assert "answered 403" in tick(place)
+    assert "answered 403" in tick(cluster_dagster)
     away.stop_api()
     try:
-        assert tick(place)
+        assert tick(cluster_dagster)
     finally:
         away.start_api()
-    assert place.status(run) is DagsterRunStatus.STARTING
+    assert cluster_dagster.status(run) is DagsterRunStatus.STARTING

@@ -24,7 +24,7 @@ from tests.kubernetes.serving import CLUSTER, QUEUED, SETTINGS
 from tests.kubernetes.simulated.cluster import Cluster
 
 MODEL = "slipway-tiny"
-FIRST, SECOND = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "12")
+FIRST, SECOND = (ServedVersion(digit, digit * 64, f"exports/{digit}", digit * 64) for digit in "12")
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def client(simulated: Cluster, namespace: str) -> Client:
 
 @pytest.fixture
 def serving(client: Client, tmp_path: Path) -> ClusterServing:
-    held = dataclasses.replace(CLUSTER, volumes={str(tmp_path / "durable"): "slipway-durable"})
-    return ClusterServing(client, held, dataclasses.replace(SETTINGS, host=""))
+    cluster = dataclasses.replace(CLUSTER, volumes={str(tmp_path / "durable"): "slipway-durable"})
+    return ClusterServing(client, cluster, dataclasses.replace(SETTINGS, host=""))
 
 
 def serve(records: ServingRecords, version: ServedVersion) -> None:
@@ -49,7 +49,9 @@ def serve(records: ServingRecords, version: ServedVersion) -> None:
 
 def names(client: Client) -> dict[str, set[str]]:
     kinds = (DEPLOYMENTS, SERVICES, SCALERS, BUDGETS)
-    return {each.plural: {found["metadata"]["name"] for found in client.list(each, {})} for each in kinds}
+    return {
+        resource.plural: {document["metadata"]["name"] for document in client.list(resource, {})} for resource in kinds
+    }
 
 
 def test_a_version_and_the_front_are_there_once_they_are_wanted(
@@ -60,9 +62,14 @@ def test_a_version_and_the_front_are_there_once_they_are_wanted(
     serve(records, FIRST)
     for _ in range(2):
         serving.ensure(records)
-    found, version = names(client), service_name(MODEL, FIRST)
-    assert found["deployments"] == found["services"] == found["poddisruptionbudgets"] == {FRONT, version}
-    assert found["horizontalpodautoscalers"] == {version}
+    names_by_kind, version = names(client), service_name(MODEL, FIRST)
+    assert (
+        names_by_kind["deployments"]
+        == names_by_kind["services"]
+        == names_by_kind["poddisruptionbudgets"]
+        == {FRONT, version}
+    )
+    assert names_by_kind["horizontalpodautoscalers"] == {version}
 
 
 def test_what_is_deleted_by_hand_comes_back(client: Client, records: ServingRecords, serving: ClusterServing):
@@ -77,21 +84,30 @@ def test_settings_that_change_change_what_is_there_and_nothing_else(
     client: Client, records: ServingRecords, serving: ClusterServing
 ):
     serve(records, FIRST)
-    held = dataclasses.replace(SETTINGS, host="", node_selector={"pool": "a", "old": "yes"})
-    before = ClusterServing(client, serving._cluster, held)
+    serving_settings = dataclasses.replace(SETTINGS, host="", node_selector={"pool": "a", "old": "yes"})
+    before = ClusterServing(client, serving._cluster, serving_settings)
     before.ensure(records)
     name = service_name(MODEL, FIRST)
     client.patch(DEPLOYMENTS, name, {"spec": {"replicas": 5}})  # as the autoscaler does
-    [made] = [deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name]
+    [deployment_before] = [
+        deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name
+    ]
     before.ensure(records)
     [same] = [deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name]
-    assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert same["metadata"]["resourceVersion"] == deployment_before["metadata"]["resourceVersion"]
     image = "registry.example/vllm@sha256:4567"
-    changed = dataclasses.replace(held, image=image, most_replicas=9, node_selector={"pool": "b"}, priority="")
+    changed = dataclasses.replace(
+        serving_settings, image=image, most_replicas=9, node_selector={"pool": "b"}, priority=""
+    )
     ClusterServing(client, serving._cluster, changed).ensure(records)
-    [found] = [deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name]
-    pod = found["spec"]["template"]["spec"]
-    assert found["metadata"]["uid"] == made["metadata"]["uid"] and found["spec"]["replicas"] == 5
+    [deployment_after] = [
+        deployment for deployment in client.list(DEPLOYMENTS, {}) if deployment["metadata"]["name"] == name
+    ]
+    pod = deployment_after["spec"]["template"]["spec"]
+    assert (
+        deployment_after["metadata"]["uid"] == deployment_before["metadata"]["uid"]
+        and deployment_after["spec"]["replicas"] == 5
+    )
     assert pod["containers"][0]["image"] == image and pod["nodeSelector"] == {"pool": "b"}
     assert "priorityClassName" not in pod
     [scaler] = client.list(SCALERS, {})
@@ -106,19 +122,19 @@ def test_a_canary_of_groups_of_pods_stands_beside_the_version_before_behind_one_
     records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
     wishes.serve(records, MODEL, SECOND, SwitchPolicy(share=0.1), True, "a test", "asked")
     large.ensure(records)
-    both = {service_name(MODEL, each) for each in (FIRST, SECOND)}
+    both = {service_name(MODEL, version) for version in (FIRST, SECOND)}
     groups = client.list(LEADER_WORKER_SETS, {})
-    assert {each["metadata"]["name"] for each in groups} == both
-    assert {each["spec"]["leaderWorkerTemplate"]["size"] for each in groups} == {2}
-    found = names(client)
-    assert found["deployments"] == {FRONT} and found["horizontalpodautoscalers"] == both
-    assert found["poddisruptionbudgets"] == {FRONT, *both}
+    assert {group["metadata"]["name"] for group in groups} == both
+    assert {group["spec"]["leaderWorkerTemplate"]["size"] for group in groups} == {2}
+    names_by_kind = names(client)
+    assert names_by_kind["deployments"] == {FRONT} and names_by_kind["horizontalpodautoscalers"] == both
+    assert names_by_kind["poddisruptionbudgets"] == {FRONT, *both}
     [ingress] = client.list(INGRESSES, {})
     assert ingress["spec"]["rules"][0]["host"] == SETTINGS.host
     records.judge(records.state(MODEL), SwitchVerdict("back", "slower"))
     monkeypatch.setattr(module, "DRAIN_SECONDS", -1)
     large.ensure(records)
-    assert {each["metadata"]["name"] for each in client.list(LEADER_WORKER_SETS, {})} == {service_name(MODEL, FIRST)}
+    assert {group["metadata"]["name"] for group in client.list(LEADER_WORKER_SETS, {})} == {service_name(MODEL, FIRST)}
 
 
 def test_what_settings_of_before_needed_goes_once_its_answers_have_had_their_time(
@@ -130,7 +146,7 @@ def test_what_settings_of_before_needed_goes_once_its_answers_have_had_their_tim
     for _ in range(2):
         serving.ensure(records)
     assert name in names(client)["deployments"]
-    assert [each["metadata"]["name"] for each in client.list(LEADER_WORKER_SETS, {})] == [name]
+    assert [group["metadata"]["name"] for group in client.list(LEADER_WORKER_SETS, {})] == [name]
     monkeypatch.setattr(module, "DRAIN_SECONDS", -1)
     serving.ensure(records)
     assert client.list(LEADER_WORKER_SETS, {}) == client.list(INGRESSES, {}) == []
@@ -148,12 +164,12 @@ def test_another_autoscaler_takes_the_place_of_the_one_before_and_keda_keeps_its
     queued.ensure(records)
     assert client.list(SCALERS, {}) == []
     [scaled] = client.list(SCALED_OBJECTS, {})
-    made = {"name": f"keda-hpa-{name}", "labels": scaled["metadata"]["labels"]}
+    metadata = {"name": f"keda-hpa-{name}", "labels": scaled["metadata"]["labels"]}
     owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": name, "uid": scaled["metadata"]["uid"]}
-    made["ownerReferences"] = [{**owner, "controller": True}]  # as KEDA makes it, with the labels of its owner
-    client.create(SCALERS, of(SCALERS, made, objects._by_gpu_use({"kind": "Deployment", "name": name}, QUEUED)))
+    metadata["ownerReferences"] = [{**owner, "controller": True}]  # as KEDA makes it, with the labels of its owner
+    client.create(SCALERS, of(SCALERS, metadata, objects._by_gpu_use({"kind": "Deployment", "name": name}, QUEUED)))
     queued.ensure(records)
-    assert [each["metadata"]["name"] for each in client.list(SCALERS, {})] == [made["name"]]
+    assert [scaler["metadata"]["name"] for scaler in client.list(SCALERS, {})] == [metadata["name"]]
     serving.ensure(records)
     assert client.list(SCALED_OBJECTS, {}) == []
     assert name in names(client)["horizontalpodautoscalers"]
@@ -185,7 +201,7 @@ def test_the_version_before_goes_once_its_answers_have_had_their_time(
     assert names(client)["deployments"] == both
     monkeypatch.setattr(module, "DRAIN_SECONDS", -1)
     serving.ensure(records)
-    assert {frozenset(found - {FRONT}) for found in names(client).values()} == {
+    assert {frozenset(kind_names - {FRONT}) for kind_names in names(client).values()} == {
         frozenset({service_name(MODEL, SECOND)})
     }
 

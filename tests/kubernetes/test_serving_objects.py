@@ -26,13 +26,13 @@ def test_the_code_makes_the_objects_of_the_file(name: str):
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_versions_of_kubernetes_accept_it(name: str):
-    assert [problem for each in of(name) for problem in problems(each)] == []
+    assert [problem for document in of(name) for problem in problems(document)] == []
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_pod_passes_the_restricted_pod_security_standard(name: str):
     templates = pod_templates(of(name))
-    assert templates and [found for template in templates for found in violations(template["spec"])] == []
+    assert templates and [violation for template in templates for violation in violations(template["spec"])] == []
 
 
 def test_a_version_is_served_with_the_values_of_the_reference():
@@ -40,8 +40,8 @@ def test_a_version_is_served_with_the_values_of_the_reference():
     [server] = deployment["spec"]["template"]["spec"]["containers"]
     [puller] = deployment["spec"]["template"]["spec"]["initContainers"]
     assert server["resources"]["limits"] == {"nvidia.com/gpu": "4", "cpu": "32", "memory": "256Gi"}
-    for words in ("--tensor-parallel-size 4", "--max-model-len 8192", "--gpu-memory-utilization 0.90", "--port 8000"):
-        assert words in server["command"][-1]
+    for flags in ("--tensor-parallel-size 4", "--max-model-len 8192", "--gpu-memory-utilization 0.90", "--port 8000"):
+        assert flags in server["command"][-1]
     timing = [
         (server[kind]["initialDelaySeconds"], server[kind]["periodSeconds"])
         for kind in ("readinessProbe", "livenessProbe")
@@ -49,7 +49,9 @@ def test_a_version_is_served_with_the_values_of_the_reference():
     assert timing == [(120, 10), (180, 30)]
     assert puller["command"][puller["command"].index("--manifest") + 1] == VERSION.manifest
     assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (2, 6)
-    windows = [scaler["spec"]["behavior"][each]["stabilizationWindowSeconds"] for each in ("scaleUp", "scaleDown")]
+    windows = [
+        scaler["spec"]["behavior"][direction]["stabilizationWindowSeconds"] for direction in ("scaleUp", "scaleDown")
+    ]
     assert windows == [120, 300]
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     assert budget["spec"]["maxUnavailable"] == 1
@@ -67,8 +69,8 @@ def test_a_model_may_take_longer_to_load_than_a_server_that_hangs_may_be_silent(
 def test_a_pod_that_ends_is_forgotten_first_and_then_has_the_time_to_answer_what_is_under_way(name: str):
     pod = of(name)[0]["spec"]["template"]["spec"]
     [container] = pod["containers"]
-    waits = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert waits > 0 and waits + draining.ANSWERS_SECONDS < pod["terminationGracePeriodSeconds"]
+    pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pause > 0 and pause + draining.ANSWERS_SECONDS < pod["terminationGracePeriodSeconds"]
     assert draining.seconds(on_a_cluster=True) == draining.ANSWERS_SECONDS
     if name == "serving-version":
         assert f"--shutdown-timeout {draining.ANSWERS_SECONDS}" in container["command"][-1]
@@ -93,8 +95,8 @@ def test_a_model_that_does_not_fit_one_node_is_a_group_of_pods_of_which_the_firs
     assert service["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
     assert scaler["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
     leader, worker = (
-        group["spec"]["leaderWorkerTemplate"][f"{each}Template"]["spec"]["containers"][0]
-        for each in ("leader", "worker")
+        group["spec"]["leaderWorkerTemplate"][f"{role}Template"]["spec"]["containers"][0]
+        for role in ("leader", "worker")
     )
     assert "readinessProbe" in leader and "readinessProbe" not in worker
     assert worker["command"][-1].endswith("--headless") and "--pipeline-parallel-size 2" in leader["command"][-1]
@@ -104,8 +106,8 @@ def test_no_two_groups_lose_a_pod_at_one_time():
     group, *_, budget = of("serving-groups")
     own = group["spec"]["leaderWorkerTemplate"]
     chosen = budget["spec"]["selector"]["matchLabels"].items()
-    for each in ("leader", "worker"):
-        assert chosen <= own[f"{each}Template"]["metadata"]["labels"].items()
+    for role in ("leader", "worker"):
+        assert chosen <= own[f"{role}Template"]["metadata"]["labels"].items()
 
 
 def test_a_worker_that_is_asked_to_end_has_as_long_as_its_leader():
@@ -122,7 +124,7 @@ def test_keda_adds_replicas_by_the_queue_of_this_very_version_within_the_same_bo
     [trigger] = scaled["spec"]["triggers"]
     assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     assert (scaled["spec"]["minReplicaCount"], scaled["spec"]["maxReplicaCount"]) == (2, 6)
-    [by_use] = [each for each in of("serving-version") if each["kind"] == "HorizontalPodAutoscaler"]
+    [by_use] = [document for document in of("serving-version") if document["kind"] == "HorizontalPodAutoscaler"]
     assert scaled["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == by_use["spec"]["behavior"]
     named = server["command"][-1].partition("--served-model-name ")[2].split()[0]
     assert trigger["metadata"]["query"] == f'sum(vllm:num_requests_waiting{{model_name="{named}"}})'

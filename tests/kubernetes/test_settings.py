@@ -9,7 +9,7 @@ from slipway.recipes.problems import InvalidRecipes
 from slipway.resources import platform
 from tests.kubernetes.settings import settings
 
-WHOLE = """\
+SETTINGS_TEXT = """\
 slipway: platform/1
 revision: 0123abc
 tiers:
@@ -43,7 +43,7 @@ def problems(file: Path, text: str) -> list[str]:
 
 
 def test_settings_are_read_as_they_are_written(file: Path):
-    file.write_text(WHOLE)
+    file.write_text(SETTINGS_TEXT)
     read = platform.load(file)
     assert read.revision == "0123abc" and read.tracking.uri == "http://mlflow:5000"
     assert (read.compute.launcher, read.compute.node_tasks.resources["cpu"]) == ("job", "2")
@@ -52,7 +52,7 @@ def test_settings_are_read_as_they_are_written(file: Path):
 
 
 @pytest.mark.parametrize(
-    ("found", "instead", "said"),
+    ("original", "instead", "message"),
     [
         ("platform/1", "platform/2", 'platform.yaml:1: slipway: found "platform/2", expected platform/1'),
         ("slipway: platform/1\n", "", "platform.yaml:1: slipway: found nothing, expected platform/1"),
@@ -102,14 +102,14 @@ def test_settings_are_read_as_they_are_written(file: Path):
     ],
 )
 def test_each_problem_names_the_line_what_was_found_and_what_is_expected(
-    file: Path, found: str, instead: str, said: str
+    file: Path, original: str, instead: str, message: str
 ):
-    assert found in WHOLE
-    assert problems(file, WHOLE.replace(found, instead, 1)) == [said]
+    assert original in SETTINGS_TEXT
+    assert problems(file, SETTINGS_TEXT.replace(original, instead, 1)) == [message]
 
 
 def test_all_problems_are_reported_at_once(file: Path):
-    several = WHOLE.replace("durable: /mnt/durable", "durable: 3", 1).replace("revision:", "revisions:", 1)
+    several = SETTINGS_TEXT.replace("durable: /mnt/durable", "durable: 3", 1).replace("revision:", "revisions:", 1)
     assert [problem.split(":")[1] for problem in problems(file, several)] == ["2", "4"]
 
 
@@ -125,8 +125,8 @@ def test_a_missing_file_is_named(file: Path):
 def test_an_environment_that_holds_a_secret_is_refused_without_showing_it(file: Path):
     value = settings()
     value["compute"]["cluster"]["environment"] = {"NCCL_DEBUG": "WARN", "HF_TOKEN": "PLANTED"}
-    [said] = problems(file, yaml.safe_dump(value))
-    assert "environment.HF_TOKEN: found a secret, expected none in the settings" in said and "PLANTED" not in said
+    [problem] = problems(file, yaml.safe_dump(value))
+    assert "environment.HF_TOKEN: found a secret, expected none in the settings" in problem and "PLANTED" not in problem
 
 
 def test_without_the_variable_the_instance_is_embedded():

@@ -11,7 +11,7 @@ from kubernetes import client, config, watch
 from urllib3.exceptions import HTTPError
 
 from tests.conftest import Marked, until
-from tests.kubernetes.place import Place, condition, condition_of, holds, refusal
+from tests.kubernetes.cluster_namespace import ClusterNamespace, condition, condition_of, holds, refusal
 from tests.kubernetes.simulated.cluster import Cluster
 from tests.kubernetes.simulated.kinds import NODES, PODS, WORKLOADS, Object
 
@@ -26,145 +26,179 @@ def cluster(tmp_path: Path, marked: Marked) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def place(cluster: Cluster) -> Iterator[Place]:
+def cluster_namespace(cluster: Cluster) -> Iterator[ClusterNamespace]:
     api = config.new_client_from_config(str(cluster.kubeconfig))
     api.configuration.retries = False
-    yield Place(api, "default", "any")
+    yield ClusterNamespace(api, "default", "any")
     api.close()
 
 
-def running(place: Place, count: int = 1) -> list[Object]:
+def running(cluster_namespace: ClusterNamespace, count: int = 1) -> list[Object]:
     def all_run() -> list[Object] | None:
-        found = place.pods(field_selector="status.phase=Running")
-        return found if len(found) == count else None
+        running_pods = cluster_namespace.pods(field_selector="status.phase=Running")
+        return running_pods if len(running_pods) == count else None
 
-    found = until(all_run, f"{count} pods to run")
-    assert found
-    return found
+    running_pods = until(all_run, f"{count} pods to run")
+    assert running_pods
+    return running_pods
 
 
 class TestNodes:
     """As seen on a real cluster (Kubernetes 1.36), with its node controller and taint eviction."""
 
-    def job_on_a_lost_node(self, cluster: Cluster, place: Place) -> str:
+    def job_on_a_lost_node(self, cluster: Cluster, cluster_namespace: ClusterNamespace) -> str:
         """The node of a job's pod, which has lost its power; the control plane has given the pod up."""
         tolerations = [
             {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
             for key in ("not-ready", "unreachable")
         ]
-        body = place.job_body("exec sleep 600", podFailurePolicy={"rules": [FAIL_DISRUPTED]})
+        body = cluster_namespace.job_body("exec sleep 600", podFailurePolicy={"rules": [FAIL_DISRUPTED]})
         body["spec"]["template"]["spec"]["tolerations"] = tolerations
-        place.batch.create_namespaced_job(place.namespace, body)
-        [pod] = running(place)
+        cluster_namespace.batch.create_namespaced_job(cluster_namespace.namespace, body)
+        [pod] = running(cluster_namespace)
         node = str(pod["spec"]["nodeName"])
         cluster.power_off(node)
-        until(lambda: [pod for pod in place.pods() if "deletionTimestamp" in pod["metadata"]], "the pod to be given up")
+        until(
+            lambda: [pod for pod in cluster_namespace.pods() if "deletionTimestamp" in pod["metadata"]],
+            "the pod to be given up",
+        )
         return node
 
     def test_a_node_without_power_is_unknown_and_tainted_and_its_pods_stay_terminating(
-        self, cluster: Cluster, place: Place, marked: Marked
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace, marked: Marked
     ):
-        name = self.job_on_a_lost_node(cluster, place)
+        name = self.job_on_a_lost_node(cluster, cluster_namespace)
         assert not marked.pids()
-        node = place.json(place.core.read_node(name))
+        node = cluster_namespace.json(cluster_namespace.core.read_node(name))
         lost = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
         assert condition_of(node, "Ready") == lost
         taints = {(taint["key"], taint["effect"]) for taint in node["spec"]["taints"]}
         assert taints == {("node.kubernetes.io/unreachable", effect) for effect in ("NoSchedule", "NoExecute")}
-        [pod] = place.pods()
+        [pod] = cluster_namespace.pods()
         assert pod["status"]["phase"] == "Running" and not holds(pod, "Ready")
         why = ("True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
         assert condition_of(pod, "DisruptionTarget") == why
-        assert not condition(place.read("jobs"), "Failed") and place.read("jobs")["status"]["terminating"] == 1
-        refused = refusal(place.core.read_namespaced_pod_log, pod["metadata"]["name"], place.namespace)
+        assert (
+            not condition(cluster_namespace.read("jobs"), "Failed")
+            and cluster_namespace.read("jobs")["status"]["terminating"] == 1
+        )
+        refused = refusal(
+            cluster_namespace.core.read_namespaced_pod_log, pod["metadata"]["name"], cluster_namespace.namespace
+        )
         assert refused["code"] == 500 and "no route to host" in refused["message"]
 
-    def test_a_node_that_boots_lets_its_pods_go_and_the_job_ends(self, cluster: Cluster, place: Place):
-        cluster.power_on(self.job_on_a_lost_node(cluster, place))
-        job = place.ended()
+    def test_a_node_that_boots_lets_its_pods_go_and_the_job_ends(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
+        cluster.power_on(self.job_on_a_lost_node(cluster, cluster_namespace))
+        job = cluster_namespace.ended()
         assert (
             condition_of(job, "Failed")[1] == "PodFailurePolicy"
             and "DisruptionTarget" in condition_of(job, "Failed")[2]
         )
 
-    def test_pods_are_removed_with_their_deleted_node(self, cluster: Cluster, place: Place):
-        node = self.job_on_a_lost_node(cluster, place)
-        place.core.delete_node(node)
-        assert condition_of(place.ended(), "Failed")[1] == "PodFailurePolicy"
-        until(lambda: not place.pods(), "the pod to be removed")
+    def test_pods_are_removed_with_their_deleted_node(self, cluster: Cluster, cluster_namespace: ClusterNamespace):
+        node = self.job_on_a_lost_node(cluster, cluster_namespace)
+        cluster_namespace.core.delete_node(node)
+        assert condition_of(cluster_namespace.ended(), "Failed")[1] == "PodFailurePolicy"
+        until(lambda: not cluster_namespace.pods(), "the pod to be removed")
 
-    def test_pods_of_a_node_that_is_cut_off_run_on(self, cluster: Cluster, place: Place, marked: Marked):
-        place.job("echo up; exec sleep 600")
-        [pod] = running(place)
-        until(lambda: place.log(pod), "its process")
+    def test_pods_of_a_node_that_is_cut_off_run_on(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace, marked: Marked
+    ):
+        cluster_namespace.job("echo up; exec sleep 600")
+        [pod] = running(cluster_namespace)
+        until(lambda: cluster_namespace.log(pod), "its process")
         before = marked.pids()
         cluster.partition(pod["spec"]["nodeName"])
-        until(lambda: not holds(place.json(place.core.read_node(pod["spec"]["nodeName"])), "Ready"), "the node's end")
-        cluster.delete(PODS, place.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
+        until(
+            lambda: (
+                not holds(cluster_namespace.json(cluster_namespace.core.read_node(pod["spec"]["nodeName"])), "Ready")
+            ),
+            "the node's end",
+        )
+        cluster.delete(PODS, cluster_namespace.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
         assert marked.pids() == before
         cluster.heal(pod["spec"]["nodeName"])
         until(lambda: not set(before) & set(marked.pids()), "the pod that was removed to end")
 
-    def test_one_pod_a_node_and_why_the_next_must_wait(self, cluster: Cluster, place: Place):
-        body = place.job_body("exec sleep 600", completions=3, parallelism=3)
+    def test_one_pod_a_node_and_why_the_next_must_wait(self, cluster: Cluster, cluster_namespace: ClusterNamespace):
+        body = cluster_namespace.job_body("exec sleep 600", completions=3, parallelism=3)
         term = {"labelSelector": {"matchLabels": {"of": "us"}}, "topologyKey": "kubernetes.io/hostname"}
         body["spec"]["template"]["metadata"] = {"labels": {"of": "us"}}
         affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         body["spec"]["template"]["spec"]["affinity"] = affinity
-        place.batch.create_namespaced_job(place.namespace, body)
-        assert {pod["spec"]["nodeName"] for pod in running(place, 2)} == {"node-0", "node-1"}
-        [waits] = place.pods(field_selector="status.phase=Pending")
-        message = condition_of(waits, "PodScheduled")[2]
+        cluster_namespace.batch.create_namespaced_job(cluster_namespace.namespace, body)
+        assert {pod["spec"]["nodeName"] for pod in running(cluster_namespace, 2)} == {"node-0", "node-1"}
+        [pending_pod] = cluster_namespace.pods(field_selector="status.phase=Pending")
+        message = condition_of(pending_pod, "PodScheduled")[2]
         assert message.startswith("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")
         cluster.add_nodes("node-2")
-        running(place, 3)
+        running(cluster_namespace, 3)
 
-    def test_a_thousand_nodes_need_no_processes(self, cluster: Cluster, place: Place, marked: Marked):
+    def test_a_thousand_nodes_need_no_processes(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace, marked: Marked
+    ):
         cluster.add_nodes(*(f"gpu-{number}" for number in range(998)), with_kubelet=False, labels={"fleet": "large"})
-        place.job("true", completions=8, parallelism=8)
-        body = place.template("true", nodeSelector={"fleet": "large"})
-        place.core.create_namespaced_pod(place.namespace, {"metadata": {"name": "kept"}, **body})
-        until(lambda: place.read_pod("kept")["status"]["phase"] == "Running", "the pod to be said to run")
+        cluster_namespace.job("true", completions=8, parallelism=8)
+        body = cluster_namespace.template("true", nodeSelector={"fleet": "large"})
+        cluster_namespace.core.create_namespaced_pod(
+            cluster_namespace.namespace, {"metadata": {"name": "kept"}, **body}
+        )
+        until(lambda: cluster_namespace.read_pod("kept")["status"]["phase"] == "Running", "the pod to be said to run")
         assert len(cluster.all_of(NODES)) == 1000
 
 
 class TestTheApiServer:
-    def test_a_stopped_api_server_refuses_connections_and_keeps_its_objects(self, cluster: Cluster, place: Place):
+    def test_a_stopped_api_server_refuses_connections_and_keeps_its_objects(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
         """Seen on a real cluster whose API server was killed and started again."""
-        place.config_map("one")
+        cluster_namespace.config_map("one")
         cluster.stop_api()
         with pytest.raises(HTTPError):
-            place.config_map("two")
+            cluster_namespace.config_map("two")
         cluster.start_api()
-        assert place.core.read_namespaced_config_map("one", place.namespace).data == {"key": "value"}
+        assert cluster_namespace.core.read_namespaced_config_map("one", cluster_namespace.namespace).data == {
+            "key": "value"
+        }
 
-    def test_pods_that_end_meanwhile_are_reported_afterwards(self, cluster: Cluster, place: Place, tmp_path: Path):
+    def test_pods_that_end_meanwhile_are_reported_afterwards(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace, tmp_path: Path
+    ):
         gate = tmp_path / "gate"
-        place.job(f"while ! test -e {gate}; do sleep 0.05; done")
-        running(place)
+        cluster_namespace.job(f"while ! test -e {gate}; do sleep 0.05; done")
+        running(cluster_namespace)
         cluster.stop_api()
         gate.touch()
         cluster.start_api()
-        assert holds(place.ended(), "Complete")
+        assert holds(cluster_namespace.ended(), "Complete")
 
-    def test_a_watch_from_a_forgotten_revision_gets_410(self, cluster: Cluster, place: Place):
+    def test_a_watch_from_a_forgotten_revision_gets_410(self, cluster: Cluster, cluster_namespace: ClusterNamespace):
         """k8s.io/apiserver/pkg/storage/cacher: an ERROR event with status 410, whatever the connection's status."""
-        version = place.core.list_namespaced_config_map(place.namespace).metadata.resource_version
-        place.config_map("one")
+        version = cluster_namespace.core.list_namespaced_config_map(
+            cluster_namespace.namespace
+        ).metadata.resource_version
+        cluster_namespace.config_map("one")
         cluster.expire_watches()
         with pytest.raises(client.ApiException) as expired:
             for _ in watch.Watch().stream(
-                place.core.list_namespaced_config_map, place.namespace, resource_version=version, timeout_seconds=60
+                cluster_namespace.core.list_namespaced_config_map,
+                cluster_namespace.namespace,
+                resource_version=version,
+                timeout_seconds=60,
             ):
                 pass
         assert expired.value.status == 410 and "too old resource version" in str(expired.value.reason)
 
-    def test_a_watch_ends_after_its_time_and_bookmarks_carry_its_revision(self, cluster: Cluster, place: Place):
-        version = place.core.list_namespaced_pod(place.namespace).metadata.resource_version
-        place.config_map("other")
+    def test_a_watch_ends_after_its_time_and_bookmarks_carry_its_revision(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
+        version = cluster_namespace.core.list_namespaced_pod(cluster_namespace.namespace).metadata.resource_version
+        cluster_namespace.config_map("other")
         events = watch.Watch().stream(
-            place.core.list_namespaced_pod,
-            place.namespace,
+            cluster_namespace.core.list_namespaced_pod,
+            cluster_namespace.namespace,
             resource_version=version,
             allow_watch_bookmarks=True,
             timeout_seconds=1,
@@ -173,117 +207,134 @@ class TestTheApiServer:
         assert bookmark["type"] == "BOOKMARK"
         assert int(bookmark["raw_object"]["metadata"]["resourceVersion"]) > int(version)
 
-    def test_a_verb_that_is_not_allowed_is_named(self, cluster: Cluster, place: Place):
+    def test_a_verb_that_is_not_allowed_is_named(self, cluster: Cluster, cluster_namespace: ClusterNamespace):
         """k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go."""
         cluster.forbid("create", "jobs")
-        refused = refusal(place.job, "true")
+        refused = refusal(cluster_namespace.job, "true")
         who = 'User "system:serviceaccount:slipway:slipway" cannot create resource "jobs" in API group "batch"'
         message = f'jobs.batch is forbidden: {who} in the namespace "default"'
         assert (refused["code"], refused["reason"], refused["message"]) == (403, "Forbidden", message)
         cluster.allow()
-        assert place.job("true")
+        assert cluster_namespace.job("true")
 
-    def test_a_kind_whose_definition_is_not_installed_is_not_found(self, cluster: Cluster, place: Place):
+    def test_a_kind_whose_definition_is_not_installed_is_not_found(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
         cluster.uninstall("jobset")
         with pytest.raises(client.ApiException) as refused:
-            place.read("jobsets")
+            cluster_namespace.read("jobsets")
         assert (refused.value.status, refused.value.body) == (404, "404 page not found\n")
         cluster.install("jobset")
-        assert refusal(place.read, "jobsets")["message"] == 'jobsets.jobset.x-k8s.io "job" not found'
+        assert refusal(cluster_namespace.read, "jobsets")["message"] == 'jobsets.jobset.x-k8s.io "job" not found'
 
-    def test_requests_are_counted(self, cluster: Cluster, place: Place):
+    def test_requests_are_counted(self, cluster: Cluster, cluster_namespace: ClusterNamespace):
         before = cluster.requests()
-        place.config_map("one")
-        place.pods()
+        cluster_namespace.config_map("one")
+        cluster_namespace.pods()
         assert cluster.requests() - before == {("create", "configmaps"): 1, ("list", "pods"): 1}
 
 
 class TestPods:
-    def test_a_missing_image_keeps_a_pod_waiting_until_it_exists(self, cluster: Cluster, place: Place):
+    def test_a_missing_image_keeps_a_pod_waiting_until_it_exists(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
         """Seen on a real cluster; k8s.io/kubernetes/pkg/kubelet/images."""
         cluster.lose_image("any")
-        place.pod("true")
+        cluster_namespace.pod("true")
         reasons = {"ErrImagePull", "ImagePullBackOff"}
 
-        def waits() -> bool:
-            [status] = place.read_pod()["status"].get("containerStatuses") or [{"state": {}}]
+        def pull_fails() -> bool:
+            [status] = cluster_namespace.read_pod()["status"].get("containerStatuses") or [{"state": {}}]
             return status["state"].get("waiting", {}).get("reason") in reasons
 
-        until(waits, "the pull to fail")
+        until(pull_fails, "the pull to fail")
         cluster.find_image("any")
-        until(lambda: place.read_pod()["status"]["phase"] == "Succeeded", "the pod to run")
+        until(lambda: cluster_namespace.read_pod()["status"]["phase"] == "Succeeded", "the pod to run")
 
-    def test_a_container_above_its_memory_is_killed_with_137(self, cluster: Cluster, place: Place):
+    def test_a_container_above_its_memory_is_killed_with_137(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
         """Seen on a real cluster: reason OOMKilled, exit code 137."""
-        place.pod("exec sleep 600")
-        running(place)
-        cluster.run_out_of_memory(place.namespace, "pod", "main")
-        until(lambda: place.read_pod()["status"]["phase"] == "Failed", "the pod to fail")
-        ended = place.read_pod()["status"]["containerStatuses"][0]["state"]["terminated"]
+        cluster_namespace.pod("exec sleep 600")
+        running(cluster_namespace)
+        cluster.run_out_of_memory(cluster_namespace.namespace, "pod", "main")
+        until(lambda: cluster_namespace.read_pod()["status"]["phase"] == "Failed", "the pod to fail")
+        ended = cluster_namespace.read_pod()["status"]["containerStatuses"][0]["state"]["terminated"]
         assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
-    def test_all_processes_of_a_container_end_with_it(self, cluster: Cluster, place: Place, marked: Marked):
+    def test_all_processes_of_a_container_end_with_it(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace, marked: Marked
+    ):
         """As a PID namespace does: pid_namespaces(7)."""
-        place.pod("setsid sleep 600 & sleep 600 & echo up; exec sleep 600")
-        running(place)
-        until(lambda: "up" in place.log(place.read_pod()), "all to be up")
-        place.core.delete_namespaced_pod("pod", place.namespace, grace_period_seconds=1)
-        until(lambda: not place.pods(), "the pod to go")
+        cluster_namespace.pod("setsid sleep 600 & sleep 600 & echo up; exec sleep 600")
+        running(cluster_namespace)
+        until(lambda: "up" in cluster_namespace.log(cluster_namespace.read_pod()), "all to be up")
+        cluster_namespace.core.delete_namespaced_pod("pod", cluster_namespace.namespace, grace_period_seconds=1)
+        until(lambda: not cluster_namespace.pods(), "the pod to go")
         assert not marked.pids()
 
     def test_names_of_pods_lead_to_this_machine_and_each_job_meets_on_a_port_of_its_own(
-        self, cluster: Cluster, place: Place
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
     ):
         spec = {"clusterIP": "None", "selector": {"job-name": "job"}}
-        place.core.create_namespaced_service(place.namespace, {"metadata": {"name": "job"}, "spec": spec})
-        body = place.job_body("echo $0 $MASTER_ADDR $MASTER_PORT")
+        cluster_namespace.core.create_namespaced_service(
+            cluster_namespace.namespace, {"metadata": {"name": "job"}, "spec": spec}
+        )
+        body = cluster_namespace.job_body("echo $0 $MASTER_ADDR $MASTER_PORT")
         template = body["spec"]["template"]["spec"]
         template["subdomain"] = "job"
         [container] = template["containers"]
         container["command"].append("--rdzv-endpoint=job-0.job:29500")
         values = {"MASTER_ADDR": "job-0.job.default.svc.cluster.local", "MASTER_PORT": "29500"}
         container["env"] = [{"name": name, "value": value} for name, value in values.items()]
-        place.batch.create_namespaced_job(place.namespace, body)
-        place.ended()
-        [pod] = place.pods()
-        endpoint, address, port = place.log(pod).split()
+        cluster_namespace.batch.create_namespaced_job(cluster_namespace.namespace, body)
+        cluster_namespace.ended()
+        [pod] = cluster_namespace.pods()
+        endpoint, address, port = cluster_namespace.log(pod).split()
         assert (endpoint, address) == (f"--rdzv-endpoint=127.0.0.1:{port}", "127.0.0.1") and port != "29500"
 
 
 class TestQueues:
     """Kueue's words and order of events, after kubernetes-sigs/kueue/pkg/workload and pkg/scheduler."""
 
-    def queued(self, place: Place, name: str, **spec: int) -> None:
-        body = place.job_body("exec sleep 600", name, suspend=True, **spec)
+    def queued(self, cluster_namespace: ClusterNamespace, name: str, **spec: int) -> None:
+        body = cluster_namespace.job_body("exec sleep 600", name, suspend=True, **spec)
         body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "queue"}
-        place.batch.create_namespaced_job(place.namespace, body)
+        cluster_namespace.batch.create_namespaced_job(cluster_namespace.namespace, body)
 
-    def test_a_job_waits_for_its_quota_and_runs_when_it_fits(self, cluster: Cluster, place: Place):
-        cluster.quota(place.namespace, "queue", pods=1)
-        self.queued(place, "job", completions=2, parallelism=2)
-        [workload] = until(lambda: cluster.all_of(WORKLOADS, place.namespace), "the workload")
+    def test_a_job_waits_for_its_quota_and_runs_when_it_fits(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
+        cluster.quota(cluster_namespace.namespace, "queue", pods=1)
+        self.queued(cluster_namespace, "job", completions=2, parallelism=2)
+        [workload] = until(lambda: cluster.all_of(WORKLOADS, cluster_namespace.namespace), "the workload")
         short = "insufficient unused quota for pods in flavor default, 1 more needed"
         message = f"couldn't assign flavors to pod set main: {short}"
-        assert condition_of(workload, "QuotaReserved") == ("False", "Pending", message) and not place.pods()
-        cluster.quota(place.namespace, "queue", pods=2)
-        running(place, 2)
+        assert condition_of(workload, "QuotaReserved") == ("False", "Pending", message) and not cluster_namespace.pods()
+        cluster.quota(cluster_namespace.namespace, "queue", pods=2)
+        running(cluster_namespace, 2)
 
-    def test_a_job_whose_admission_is_taken_back_is_suspended_until_there_is_room(self, cluster: Cluster, place: Place):
-        cluster.quota(place.namespace, "queue", pods=1)
-        self.queued(place, "job", backoffLimit=6)
-        running(place)
-        cluster.quota(place.namespace, "queue", pods=0)
-        cluster.preempt(place.namespace, "job")
+    def test_a_job_whose_admission_is_taken_back_is_suspended_until_there_is_room(
+        self, cluster: Cluster, cluster_namespace: ClusterNamespace
+    ):
+        cluster.quota(cluster_namespace.namespace, "queue", pods=1)
+        self.queued(cluster_namespace, "job", backoffLimit=6)
+        running(cluster_namespace)
+        cluster.quota(cluster_namespace.namespace, "queue", pods=0)
+        cluster.preempt(cluster_namespace.namespace, "job")
         until(
-            lambda: place.read("jobs")["spec"]["suspend"] and not place.pods(field_selector="status.phase=Running"),
+            lambda: (
+                cluster_namespace.read("jobs")["spec"]["suspend"]
+                and not cluster_namespace.pods(field_selector="status.phase=Running")
+            ),
             "it",
         )
-        [workload] = cluster.all_of(WORKLOADS, place.namespace)
+        [workload] = cluster.all_of(WORKLOADS, cluster_namespace.namespace)
         assert condition_of(workload, "Evicted")[:2] == ("True", "Preempted") and not holds(workload, "Admitted")
-        cluster.quota(place.namespace, "queue", pods=1)
-        running(place)
+        cluster.quota(cluster_namespace.namespace, "queue", pods=1)
+        running(cluster_namespace)
 
-    def test_a_missing_queue_is_named(self, cluster: Cluster, place: Place):
-        self.queued(place, "job")
-        [workload] = until(lambda: cluster.all_of(WORKLOADS, place.namespace), "the workload")
+    def test_a_missing_queue_is_named(self, cluster: Cluster, cluster_namespace: ClusterNamespace):
+        self.queued(cluster_namespace, "job")
+        [workload] = until(lambda: cluster.all_of(WORKLOADS, cluster_namespace.namespace), "the workload")
         assert condition_of(workload, "QuotaReserved") == ("False", "Inadmissible", "LocalQueue queue doesn't exist")

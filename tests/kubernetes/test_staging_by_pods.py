@@ -41,12 +41,12 @@ class Site:
         self.tiers = Tiers(durable=str(self.durable), nvme=str(root / "{node}" / "nvme"))
         self.snapshot = make_snapshot(self.durable)
         pointer.point(self.durable, RECIPE.name, self.snapshot.sha256, "a source")
-        said = settings(
+        platform_settings = settings(
             kubeconfig=str(cluster.kubeconfig),
             node_tasks={"resources": {"cpu": "2", "memory": "1Gi"}},
             cluster={"image": "slipway-trainer:test", "namespace": namespace, "resources": {"nvidia.com/gpu": "8"}},
         )
-        self.compute = KubernetesCompute(settings=said["compute"])
+        self.compute = KubernetesCompute(settings=platform_settings["compute"])
 
     def materialise(self, node: str) -> dg.ExecuteInProcessResult:
         assert keys.NODES.name is not None
@@ -98,20 +98,20 @@ def go_on(source: Path, rest: bytes) -> None:
 
 
 def test_a_node_is_staged_by_a_pod_that_is_pinned_to_it(site: Site):
-    seen: list[KubernetesObject] = []
-    held = contextlib.ExitStack()
-    rest = held.enter_context(half_a_shard(site.held_source()))
+    staging_pods: list[KubernetesObject] = []
+    stack = contextlib.ExitStack()
+    rest = stack.enter_context(half_a_shard(site.held_source()))
 
     def look_and_go_on() -> None:
-        seen.extend(site.pods())
+        staging_pods.extend(site.pods())
         go_on(site.held_source(), rest)
-        held.close()
+        stack.close()
 
     looking = in_mid_copy(site, "node-1", look_and_go_on)
     result = site.materialise("node-1")
     looking.join()
     assert result.success
-    [pod] = seen
+    [pod] = staging_pods
     assert pod["spec"]["nodeName"] == "node-1"
     assert "nvidia.com/gpu" not in pod["spec"]["containers"][0]["resources"]["requests"]
     assert is_staged(site.snapshot.sha256, site.tiers.nvme_path("node-1"))
@@ -154,6 +154,6 @@ def test_the_run_fails_with_the_reason_from_the_node(site: Site):
     result = site.materialise("node-0")
     assert not result.success
     [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
-    said = str(failure.step_failure_data.error)
-    assert "node-0: " in said and "there is no such snapshot" in said
+    error_text = str(failure.step_failure_data.error)
+    assert "node-0: " in error_text and "there is no such snapshot" in error_text
     assert receipts.holders(site.durable, site.snapshot.sha256) == frozenset()

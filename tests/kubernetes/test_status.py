@@ -22,7 +22,7 @@ ORDER = JobOrder("job-1", "uid-1", "7", {}, submitted_at=900.0, cancellation=Non
 CANCELLED = dataclasses.replace(ORDER, cancellation=Cancellation(at=950.0, grace_seconds=30.0))
 RUNNING = WorkloadReading(JobState.RUNNING, submitted_at=901.0, started_at=902.0)
 FAILED = WorkloadReading(JobState.FAILED, "backoff limit reached", submitted_at=901.0, started_at=902.0, ended_at=990.0)
-HERE = PodFacts("job-1-0-abcde", "node-0", started_at=910.0)
+FIRST_POD = PodFacts("job-1-0-abcde", "node-0", started_at=910.0)
 THERE = PodFacts("job-1-1-fghij", "node-1", started_at=911.0)
 
 
@@ -41,8 +41,8 @@ def doomed(pod: PodFacts, at: float, **facts: Any) -> PodFacts:
 def test_a_job_runs_as_soon_as_one_of_its_pods_does():
     waiting_pod = PodFacts("job-1-1-fghij", "")
     assert of(ORDER, RUNNING, waiting_pod).state is JobState.PENDING
-    found = of(ORDER, RUNNING, HERE, waiting_pod)
-    assert (found.state, found.nodes, found.submitted_at, found.started_at) == (
+    job_status = of(ORDER, RUNNING, FIRST_POD, waiting_pod)
+    assert (job_status.state, job_status.nodes, job_status.submitted_at, job_status.started_at) == (
         JobState.RUNNING,
         ("node-0",),
         900.0,
@@ -51,20 +51,20 @@ def test_a_job_runs_as_soon_as_one_of_its_pods_does():
 
 
 def test_a_job_that_its_queue_holds_back_is_pending_with_the_reason():
-    found = of(ORDER, WorkloadReading(JobState.PENDING, "it is suspended"))
-    assert (found.state, found.reason) == (JobState.PENDING, "it is suspended")
+    job_status = of(ORDER, WorkloadReading(JobState.PENDING, "it is suspended"))
+    assert (job_status.state, job_status.reason) == (JobState.PENDING, "it is suspended")
 
 
 def test_a_job_that_succeeded_has_no_reason():
     done = WorkloadReading(JobState.SUCCEEDED, submitted_at=901.0, ended_at=990.0)
-    found = of(ORDER, done, over(HERE, 0), over(THERE, 0))
-    assert found == Status(
+    job_status = of(ORDER, done, over(FIRST_POD, 0), over(THERE, 0))
+    assert job_status == Status(
         JobState.SUCCEEDED, nodes=("node-0", "node-1"), submitted_at=900.0, started_at=910.0, ended_at=990.0
     )
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("facts", "reason"),
     [
         ({"exit_code": 3}, "node-0 ended with exit code 3"),
         ({"exit_code": 139}, "node-0 ended with exit code 139 (SIGSEGV)"),
@@ -78,38 +78,43 @@ def test_a_job_that_succeeded_has_no_reason():
         ),
     ],
 )
-def test_a_job_that_failed_says_where_and_with_which_exit_code(facts: dict[str, Any], said: str):
-    found = of(ORDER, FAILED, dataclasses.replace(HERE, is_over=True, **facts), over(THERE, 0))
-    assert (found.state, found.reason, found.lost_nodes, found.disrupted) == (JobState.FAILED, said, (), False)
+def test_a_job_that_failed_says_where_and_with_which_exit_code(facts: dict[str, Any], reason: str):
+    job_status = of(ORDER, FAILED, dataclasses.replace(FIRST_POD, is_over=True, **facts), over(THERE, 0))
+    assert (job_status.state, job_status.reason, job_status.lost_nodes, job_status.disrupted) == (
+        JobState.FAILED,
+        reason,
+        (),
+        False,
+    )
 
 
 def test_pods_that_were_ended_because_of_another_are_not_blamed():
-    found = of(ORDER, FAILED, over(HERE, 3), over(THERE, 143, must_end_at=980.0))
-    assert found.reason == "node-0 ended with exit code 3"
+    job_status = of(ORDER, FAILED, over(FIRST_POD, 3), over(THERE, 143, must_end_at=980.0))
+    assert job_status.reason == "node-0 ended with exit code 3"
 
 
 def test_a_job_whose_pods_are_gone_has_the_reason_of_its_workload():
-    found = of(ORDER, FAILED)
-    assert (found.reason, found.started_at, found.ended_at) == ("backoff limit reached", 902.0, 990.0)
+    job_status = of(ORDER, FAILED)
+    assert (job_status.reason, job_status.started_at, job_status.ended_at) == ("backoff limit reached", 902.0, 990.0)
 
 
 @pytest.mark.parametrize("reason", ["EvictionByEvictionAPI", "PreemptionByScheduler", "Evicted"])
 def test_an_evicted_pod_is_a_disruption_and_no_lost_node(reason: str):
-    found = of(ORDER, FAILED, over(HERE, 143, disruption=reason, message="make room", must_end_at=980.0))
-    assert found.reason == f"node-0: its pod was taken away: make room ({reason})"
-    assert (found.disrupted, found.lost_nodes) == (True, ())
+    job_status = of(ORDER, FAILED, over(FIRST_POD, 143, disruption=reason, message="make room", must_end_at=980.0))
+    assert job_status.reason == f"node-0: its pod was taken away: make room ({reason})"
+    assert (job_status.disrupted, job_status.lost_nodes) == (True, ())
 
 
 def test_the_workload_shows_a_disruption_where_the_pod_is_gone():
-    found = of(ORDER, dataclasses.replace(FAILED, reason="a pod was evicted", disrupted=True))
-    assert (found.reason, found.disrupted) == ("a pod was evicted", True)
+    job_status = of(ORDER, dataclasses.replace(FAILED, reason="a pod was evicted", disrupted=True))
+    assert (job_status.reason, job_status.disrupted) == ("a pod was evicted", True)
 
 
 def test_a_job_whose_evicted_pods_exited_with_0_has_not_succeeded():
     done = WorkloadReading(JobState.SUCCEEDED, ended_at=990.0)
-    found = of(ORDER, done, over(HERE, 0, disruption="EvictionByEvictionAPI", must_end_at=980.0))
-    assert (found.state, found.disrupted) == (JobState.FAILED, True)
-    assert found.reason == "node-0: its pod was taken away: EvictionByEvictionAPI"
+    job_status = of(ORDER, done, over(FIRST_POD, 0, disruption="EvictionByEvictionAPI", must_end_at=980.0))
+    assert (job_status.state, job_status.disrupted) == (JobState.FAILED, True)
+    assert job_status.reason == "node-0: its pod was taken away: EvictionByEvictionAPI"
 
 
 @pytest.mark.parametrize(("taken_away", "disruption"), [("00:01", "EvictionByEvictionAPI"), ("00:03", "")])
@@ -123,31 +128,31 @@ def test_a_pod_that_had_finished_before_its_eviction_is_no_disruption(taken_away
 
 @pytest.mark.parametrize("reason", ["DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown"])
 def test_a_node_that_died_under_a_job_is_lost(reason: str):
-    found = of(ORDER, FAILED, over(HERE, 143), over(THERE, 143, disruption=reason, must_end_at=980.0))
-    assert (found.lost_nodes, found.disrupted) == (("node-1",), True)
-    assert f"node-1 was lost: {reason}" in found.reason
+    job_status = of(ORDER, FAILED, over(FIRST_POD, 143), over(THERE, 143, disruption=reason, must_end_at=980.0))
+    assert (job_status.lost_nodes, job_status.disrupted) == (("node-1",), True)
+    assert f"node-1 was lost: {reason}" in job_status.reason
 
 
 def test_a_pod_that_was_replaced_says_nothing_any_more_of_its_job():
-    before = over(dataclasses.replace(HERE, index=0, created="2026-01-01T00:00:01Z"), 137, disruption="NodeLost")
+    before = over(dataclasses.replace(FIRST_POD, index=0, created="2026-01-01T00:00:01Z"), 137, disruption="NodeLost")
     after = PodFacts("job-1-0-klmno", "node-2", index=0, created="2026-01-01T00:00:09Z", started_at=920.0)
     there = dataclasses.replace(THERE, index=1)
-    found = of(ORDER, RUNNING, after, there, before)
-    assert (found.state, found.nodes, found.lost_nodes) == (JobState.RUNNING, ("node-1", "node-2"), ())
+    job_status = of(ORDER, RUNNING, after, there, before)
+    assert (job_status.state, job_status.nodes, job_status.lost_nodes) == (JobState.RUNNING, ("node-1", "node-2"), ())
     done = WorkloadReading(JobState.SUCCEEDED, ended_at=990.0)
     assert of(ORDER, done, before, over(after, 0), over(there, 0)).state is JobState.SUCCEEDED
 
 
 def test_a_job_that_gave_up_as_its_ranks_were_killed_says_so():
-    assert of(ORDER, FAILED, over(HERE, ExitCode.GIVEN_UP), over(THERE, 1)).kind == causes.KILLED
-    assert of(ORDER, FAILED, over(HERE, 1)).kind == ""
+    assert of(ORDER, FAILED, over(FIRST_POD, ExitCode.GIVEN_UP), over(THERE, 1)).kind == causes.KILLED
+    assert of(ORDER, FAILED, over(FIRST_POD, 1)).kind == ""
 
 
 def test_a_pod_on_a_silent_node_is_waited_for_until_its_grace_is_over():
     assert of(ORDER, RUNNING, doomed(THERE, NOW + 1), silent=("node-1",)).state is JobState.RUNNING
-    found = of(ORDER, RUNNING, doomed(THERE, NOW - 1), silent=("node-1",))
-    assert (found.state, found.lost_nodes, found.disrupted) == (JobState.FAILED, ("node-1",), True)
-    assert found.reason == "node-1 was lost: it does not answer; processes may still run there"
+    job_status = of(ORDER, RUNNING, doomed(THERE, NOW - 1), silent=("node-1",))
+    assert (job_status.state, job_status.lost_nodes, job_status.disrupted) == (JobState.FAILED, ("node-1",), True)
+    assert job_status.reason == "node-1 was lost: it does not answer; processes may still run there"
 
 
 def test_a_pod_that_is_overdue_on_a_node_that_answers_is_waited_for():
@@ -155,37 +160,37 @@ def test_a_pod_that_is_overdue_on_a_node_that_answers_is_waited_for():
 
 
 def test_a_running_job_reports_a_lost_node_while_other_pods_run():
-    found = of(ORDER, RUNNING, HERE, doomed(THERE, NOW - 1), silent=("node-1",))
-    assert (found.state, found.lost_nodes) == (JobState.RUNNING, ("node-1",))
+    job_status = of(ORDER, RUNNING, FIRST_POD, doomed(THERE, NOW - 1), silent=("node-1",))
+    assert (job_status.state, job_status.lost_nodes) == (JobState.RUNNING, ("node-1",))
 
 
 def test_a_job_has_not_ended_while_a_pod_runs_that_its_workload_did_not_wait_for():
-    found = of(ORDER, FAILED, over(HERE, 3), doomed(THERE, NOW + 60))
-    assert (found.state, found.ended_at) == (JobState.RUNNING, None)
+    job_status = of(ORDER, FAILED, over(FIRST_POD, 3), doomed(THERE, NOW + 60))
+    assert (job_status.state, job_status.ended_at) == (JobState.RUNNING, None)
 
 
 def test_a_workload_that_waits_for_a_silent_node_shows_how_it_will_end():
     ending = dataclasses.replace(RUNNING, ending=JobState.SUCCEEDED)
-    assert of(ORDER, ending, over(HERE, 0), doomed(THERE, NOW - 1), silent=("node-1",)).state is JobState.SUCCEEDED
+    assert of(ORDER, ending, over(FIRST_POD, 0), doomed(THERE, NOW - 1), silent=("node-1",)).state is JobState.SUCCEEDED
 
 
 def test_an_order_without_a_workload_is_a_missing_job_once_its_pods_have_ended():
-    assert of(ORDER, None, HERE).state is JobState.RUNNING
-    assert of(ORDER, None, over(HERE, 143)) == Status(JobState.MISSING)
+    assert of(ORDER, None, FIRST_POD).state is JobState.RUNNING
+    assert of(ORDER, None, over(FIRST_POD, 143)) == Status(JobState.MISSING)
 
 
 def test_a_cancelled_job_runs_until_its_workload_and_its_pods_are_gone():
-    for found in (of(CANCELLED, RUNNING, HERE), of(CANCELLED, None, doomed(HERE, 980.0))):
-        assert (found.state, found.reason) == (JobState.RUNNING, "cancelled, and ending on node-0")
+    for job_status in (of(CANCELLED, RUNNING, FIRST_POD), of(CANCELLED, None, doomed(FIRST_POD, 980.0))):
+        assert (job_status.state, job_status.reason) == (JobState.RUNNING, "cancelled, and ending on node-0")
     assert of(CANCELLED, FAILED).state is JobState.PENDING
-    found = of(CANCELLED, None)
-    assert found == Status(JobState.STOPPED, "cancelled", submitted_at=900.0, ended_at=950.0)
+    job_status = of(CANCELLED, None)
+    assert job_status == Status(JobState.STOPPED, "cancelled", submitted_at=900.0, ended_at=950.0)
 
 
 def test_a_silent_node_does_not_hold_up_a_cancelled_job():
-    found = of(CANCELLED, None, doomed(THERE, 980.0), silent=("node-1",))
-    assert (found.state, found.lost_nodes) == (JobState.STOPPED, ("node-1",))
-    assert found.reason == "cancelled; node-1 was lost: it does not answer; processes may still run there"
+    job_status = of(CANCELLED, None, doomed(THERE, 980.0), silent=("node-1",))
+    assert (job_status.state, job_status.lost_nodes) == (JobState.STOPPED, ("node-1",))
+    assert job_status.reason == "cancelled; node-1 was lost: it does not answer; processes may still run there"
 
 
 def pod(**parts: Any) -> KubernetesObject:
@@ -202,8 +207,8 @@ def test_the_container_of_the_annotation_decides():
         {"name": "trainer", "state": {"running": {"startedAt": "1970-01-01T00:15:10Z"}}},
     ]
     annotated = {"annotations": {"kubectl.kubernetes.io/default-container": "trainer"}}
-    found = pod_facts.of(pod(metadata=annotated, status={"containerStatuses": states}))
-    assert (found.started_at, found.exit_code) == (910.0, None)
+    facts = pod_facts.of(pod(metadata=annotated, status={"containerStatuses": states}))
+    assert (facts.started_at, facts.exit_code) == (910.0, None)
 
 
 def test_a_pods_status_says_why_it_waits():
@@ -222,9 +227,9 @@ def test_a_pods_status_says_why_it_waits():
 def test_a_pod_that_the_kubelet_ended_shows_the_kubelets_reason():
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": "low"}
     for reason, lost in (("NodeShutdown", True), ("Evicted", False)):
-        found = pod_facts.of(pod(status={"phase": "Failed", "reason": reason, "conditions": [condition]}))
-        assert found.disruption == reason
-        assert ("was lost" in found.explanation) is lost
+        facts = pod_facts.of(pod(status={"phase": "Failed", "reason": reason, "conditions": [condition]}))
+        assert facts.disruption == reason
+        assert ("was lost" in facts.explanation) is lost
 
 
 def test_the_reason_quotes_the_queue():

@@ -75,9 +75,13 @@ def instance(
         "dagster_home": "/etc/dagster",
         "job_image": IMAGE,
     }
-    place = {"module": "slipway.resources.kubernetes.run_launcher", "class": "PatientRunLauncher", "config": launcher}
-    with dg.instance_for_test({"run_launcher": place}, temp_dir=str(tmp_path)) as made:
-        yield made
+    launcher_settings = {
+        "module": "slipway.resources.kubernetes.run_launcher",
+        "class": "PatientRunLauncher",
+        "config": launcher,
+    }
+    with dg.instance_for_test({"run_launcher": launcher_settings}, temp_dir=str(tmp_path)) as dagster_instance:
+        yield dagster_instance
 
 
 def messages(instance: dg.DagsterInstance) -> list[str]:

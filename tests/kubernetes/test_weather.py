@@ -19,7 +19,7 @@ from tests.conftest import Marked, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
 from tests.resources.launchers.contract import ended, job
-from tests.resources.launchers.notes import Notes
+from tests.resources.launchers.rank_records import RankRecords
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def with_cluster(launcher: KubernetesLauncher, **settings: object) -> Kubernetes
     return dataclasses.replace(launcher, cluster=dataclasses.replace(launcher.cluster, **settings))  # type: ignore[arg-type]
 
 
-def reason_of(launcher: KubernetesLauncher, words: str) -> Status:
+def reason_of(launcher: KubernetesLauncher, text: str) -> Status:
     """The status of the job once its reason contains these words."""
 
-    def found() -> Status | None:
+    def status_with_reason() -> Status | None:
         status = launcher.poll("job-1")
-        return status if words in status.reason else None
+        return status if text in status.reason else None
 
-    status = until(found, f"a reason with {words!r}")
+    status = until(status_with_reason, f"a reason with {text!r}")
     assert status is not None
     return status
 
@@ -57,19 +57,21 @@ def accepted_only(launcher: KubernetesLauncher) -> None:
     assert launcher.client.create(CONFIG_MAPS, orders.written("job-1", job("exits", "node-0")))
 
 
-def test_a_job_outlasts_an_api_server_that_is_away(launcher: KubernetesLauncher, notes: Notes, simulated: Simulated):
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+def test_a_job_outlasts_an_api_server_that_is_away(
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated
+):
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     simulated.stop_api()
     for ask in (launcher.poll, launcher.logs, launcher.release, lambda name: launcher.cancel(name, 0)):
         with pytest.raises(Unavailable):
             ask("job-1")
     with pytest.raises(Unavailable):
-        launcher.submit(job("waits", "node-0"))
+        launcher.submit(job("runs", "node-0"))
     simulated.start_api()
-    launcher.submit(job("waits", "node-0"))
+    launcher.submit(job("runs", "node-0"))
     assert launcher.poll("job-1").state is JobState.RUNNING
-    assert len(notes.starts()) == 1
+    assert len(rank_records.starts()) == 1
 
 
 def test_a_submit_that_was_cut_short_is_completed_by_the_next(launcher: KubernetesLauncher):
@@ -87,13 +89,15 @@ def test_a_job_that_is_cancelled_before_its_workload_is_made_never_runs(launcher
     assert launcher.client.list(JOBS, {}) == pods(launcher) == []
 
 
-def test_a_cancellation_that_was_cut_short_is_completed_by_the_next(launcher: KubernetesLauncher, notes: Notes):
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
-    found = launcher.client.get(CONFIG_MAPS, "job-1")
-    assert found is not None
+def test_a_cancellation_that_was_cut_short_is_completed_by_the_next(
+    launcher: KubernetesLauncher, rank_records: RankRecords
+):
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
+    order_object = launcher.client.get(CONFIG_MAPS, "job-1")
+    assert order_object is not None
     launcher.client.patch(
-        CONFIG_MAPS, "job-1", orders.cancelled(orders.read(found), orders.Cancellation(at=0, grace_seconds=30))
+        CONFIG_MAPS, "job-1", orders.cancelled(orders.read(order_object), orders.Cancellation(at=0, grace_seconds=30))
     )
     assert launcher.poll("job-1").state is JobState.RUNNING
     launcher.cancel("job-1", grace_seconds=30)
@@ -101,21 +105,21 @@ def test_a_cancellation_that_was_cut_short_is_completed_by_the_next(launcher: Ku
 
 
 def test_a_workload_deleted_by_hand_is_a_missing_job_that_can_be_started_again(
-    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated, namespace: str
 ):
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     simulated.delete(JOBS, namespace, "job-1")
     until(lambda: launcher.poll("job-1").state is JobState.MISSING, "the job to go")
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid", count=2)
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid", count=2)
 
 
 def test_deleting_an_order_by_hand_removes_the_whole_job(
-    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str, marked: Marked
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated, namespace: str, marked: Marked
 ):
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     simulated.delete(CONFIG_MAPS, namespace, "job-1")
     assert launcher.poll("job-1").state is JobState.MISSING
     marked.until_gone()
@@ -141,7 +145,7 @@ def test_a_job_that_is_missing_in_the_mirror_is_looked_up_at_the_api_server(laun
         def list(self, *_: object) -> list[KubernetesObject]:
             return []
 
-    launcher.submit(job("waits", "node-0"))
+    launcher.submit(job("runs", "node-0"))
     assert dataclasses.replace(launcher, mirror=Behind()).poll("job-1").state.live
 
 
@@ -176,24 +180,24 @@ def test_a_queue_that_does_not_exist_is_named(launcher: KubernetesLauncher, name
 
 
 def test_a_job_that_its_queue_holds_says_why_until_there_is_room(
-    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated, namespace: str
 ):
     launcher = with_cluster(launcher, queue="team")
     simulated.quota(namespace, "team", pods=0)
-    launcher.submit(job("waits", "node-0"))
+    launcher.submit(job("runs", "node-0"))
     assert reason_of(launcher, "the queue team holds it: ").state is JobState.PENDING
     simulated.quota(namespace, "team", pods=1)
-    notes.until("pid")
+    rank_records.until("pid")
     assert launcher.poll("job-1").state is JobState.RUNNING
 
 
 def test_a_preempted_job_is_pending_again(
-    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated, namespace: str
 ):
     launcher = with_cluster(launcher, queue="team")
     simulated.quota(namespace, "team", pods=1)
     launcher.submit(job("sleeps", "node-0"))
-    notes.until("pid")
+    rank_records.until("pid")
     simulated.quota(namespace, "team", pods=0)
     simulated.preempt(namespace, "job-1")
     until(lambda: launcher.poll("job-1").state is JobState.PENDING, "the job to be pending")
@@ -237,10 +241,10 @@ UNSCHEDULED = {"spec": {"schedulerName": "nobody"}}
 
 
 def test_a_node_that_loses_power_is_reported_and_the_job_ends(
-    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated
 ):
-    launcher.submit(job("waits", "node-1"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-1"))
+    rank_records.until("pid")
     simulated.power_off("node-1")
     try:
         status = ended(launcher)
@@ -250,9 +254,11 @@ def test_a_node_that_loses_power_is_reported_and_the_job_ends(
         simulated.power_on("node-1")
 
 
-def test_a_dead_node_does_not_hold_up_a_cancelled_job(launcher: KubernetesLauncher, notes: Notes, simulated: Simulated):
-    launcher.submit(job("waits", "node-1"))
-    notes.until("pid")
+def test_a_dead_node_does_not_hold_up_a_cancelled_job(
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated
+):
+    launcher.submit(job("runs", "node-1"))
+    rank_records.until("pid")
     simulated.power_off("node-1")
     try:
         launcher.cancel("job-1", grace_seconds=1)
@@ -264,21 +270,21 @@ def test_a_dead_node_does_not_hold_up_a_cancelled_job(launcher: KubernetesLaunch
 
 @pytest.mark.parametrize("workload", [IndexedJob(), JobSet()], ids=["indexed-job", "jobset"])
 def test_an_eviction_is_a_disruption_and_no_fault_of_the_job(
-    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str, workload: Workload
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated, namespace: str, workload: Workload
 ):
     launcher = dataclasses.replace(launcher, workload=workload)
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     simulated.evict(namespace, pods(launcher)[0]["metadata"]["name"])
     status = ended(launcher)
     assert (status.state, status.disrupted, status.lost_nodes) == (JobState.FAILED, True, ())
 
 
 def test_a_job_that_needs_more_memory_than_its_limit_says_so(
-    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+    launcher: KubernetesLauncher, rank_records: RankRecords, simulated: Simulated, namespace: str
 ):
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     simulated.run_out_of_memory(namespace, pods(launcher)[0]["metadata"]["name"], "trainer")
     status = ended(launcher)
     assert status.state is JobState.FAILED and "node-0 ended with exit code 137 (OOMKilled" in status.reason

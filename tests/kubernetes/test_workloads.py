@@ -25,12 +25,16 @@ SUBMITTED = datetime(2026, 11, 21, 14, 20, 10, tzinfo=UTC).timestamp()
 
 def objects(kind: str, job: Any = RICH, cluster: Any = LARGE) -> dict[str, KubernetesObject]:
     """The objects that a kind makes, by their own kind."""
-    return {each["kind"]: each for each in KINDS[kind].objects("job-1", job, cluster)}
+    return {document["kind"]: document for document in KINDS[kind].objects("job-1", job, cluster)}
 
 
 def job_set_spec(kind: str, **more: Any) -> KubernetesObject:
-    made = objects(kind, **more)
-    return dict(made["JobSet"]["spec"] if kind == "jobset" else made["TrainingRuntime"]["spec"]["template"]["spec"])
+    job_objects = objects(kind, **more)
+    return dict(
+        job_objects["JobSet"]["spec"]
+        if kind == "jobset"
+        else job_objects["TrainingRuntime"]["spec"]["template"]["spec"]
+    )
 
 
 def job_spec(kind: str, **more: Any) -> KubernetesObject:
@@ -42,9 +46,9 @@ def job_spec(kind: str, **more: Any) -> KubernetesObject:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pods_meet_at_a_store_that_no_pod_of_the_job_hosts(kind: str):
-    made = KINDS[kind].objects("job-1", RICH, LARGE)
-    assert re.findall(r"--rdzv-endpoint=[^']*", str(made)) == ["--rdzv-endpoint=job-1-store:29500"]
-    service, pod = made[:2]
+    job_objects = KINDS[kind].objects("job-1", RICH, LARGE)
+    assert re.findall(r"--rdzv-endpoint=[^']*", str(job_objects)) == ["--rdzv-endpoint=job-1-store:29500"]
+    service, pod = job_objects[:2]
     assert (service["kind"], pod["kind"]) == ("Service", "Pod")
     assert service["metadata"]["name"] == pod["metadata"]["name"] == "job-1-store"
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
@@ -53,18 +57,18 @@ def test_pods_meet_at_a_store_that_no_pod_of_the_job_hosts(kind: str):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lone_rank_has_no_store(kind: str):
-    assert "store" not in str([each["metadata"]["name"] for each in KINDS[kind].objects("job-1", LONE, SMALL)])
+    assert "store" not in str([document["metadata"]["name"] for document in KINDS[kind].objects("job-1", LONE, SMALL)])
 
 
 def test_a_store_takes_no_gpu_and_prefers_nodes_outside_the_fleet():
     labelled = replace(LARGE, node_selector={"slipway/fleet": "h200"})
-    [pod] = [each for each in KINDS["jobset"].objects("job-1", RICH, labelled) if each["kind"] == "Pod"]
+    [pod] = [document for document in KINDS["jobset"].objects("job-1", RICH, labelled) if document["kind"] == "Pod"]
     assert "nvidia.com/gpu" not in str(pod["spec"]["containers"])
     [preferred] = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     [term] = preferred["preference"]["matchExpressions"]
     assert term == {"key": "slipway/fleet", "operator": "NotIn", "values": ["h200"]}
     named = replace(labelled, store_node_selector={"pool": "small"})
-    [pod] = [each for each in KINDS["jobset"].objects("job-1", RICH, named) if each["kind"] == "Pod"]
+    [pod] = [document for document in KINDS["jobset"].objects("job-1", RICH, named) if document["kind"] == "Pod"]
     assert pod["spec"]["nodeSelector"] == {"pool": "small"} and "affinity" not in pod["spec"]
 
 
@@ -129,8 +133,8 @@ def test_a_job_set_passes_on_that_it_was_a_disruption(kind: str):
     policy = job_set_spec(kind)["failurePolicy"]
     [rule] = policy["rules"]
     assert policy["maxRestarts"] == 0 and rule["action"] == "FailJobSet"
-    said = "Pod slipway/evict-0-frt7b has condition DisruptionTarget matching FailJob rule at index 0"
-    assert re.search(rule["onJobFailureMessagePatterns"][0], said)
+    message = "Pod slipway/evict-0-frt7b has condition DisruptionTarget matching FailJob rule at index 0"
+    assert re.search(rule["onJobFailureMessagePatterns"][0], message)
 
 
 @pytest.mark.parametrize("kind", ["jobset", "job", "trainjob"])
@@ -147,28 +151,28 @@ def test_kueue_may_admit_an_indexed_job_with_fewer_pods():
 
 
 def test_an_indexed_job_gets_names_for_its_pods_before_they_are_ready():
-    made = objects("job")
-    assert made["Service"]["spec"] == {
+    job_objects = objects("job")
+    assert job_objects["Service"]["spec"] == {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
         "selector": {"slipway/job": "job-1"},
     }
-    assert made["Job"]["spec"]["template"]["spec"]["subdomain"] == made["Service"]["metadata"]["name"]
+    assert job_objects["Job"]["spec"]["template"]["spec"]["subdomain"] == job_objects["Service"]["metadata"]["name"]
 
 
 def test_a_train_job_refers_to_its_own_runtime_and_overrides_nothing_of_it():
-    made = objects("trainjob")
+    job_objects = objects("trainjob")
     reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "job-1"}
-    assert made["TrainJob"]["spec"] == {"runtimeRef": reference}
-    assert made["TrainingRuntime"]["metadata"]["name"] == "job-1"
+    assert job_objects["TrainJob"]["spec"] == {"runtimeRef": reference}
+    assert job_objects["TrainingRuntime"]["metadata"]["name"] == "job-1"
 
 
 def test_a_pytorch_job_has_only_workers_which_read_their_index_from_a_label():
     spec = objects("pytorchjob")["PyTorchJob"]["spec"]
     [worker] = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     assert list(spec["pytorchReplicaSpecs"]) == ["Worker"] and worker["name"] == KINDS["pytorchjob"].container
-    place = {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}
-    assert {"name": "JOB_COMPLETION_INDEX", "valueFrom": place} in worker["env"]
+    field_reference = {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}
+    assert {"name": "JOB_COMPLETION_INDEX", "valueFrom": field_reference} in worker["env"]
     assert "--nnodes=4" in worker["command"]
 
 
@@ -194,7 +198,7 @@ WAS_RUNNING = condition("Running", "PyTorchJobRunning", "PyTorchJob job-1 is run
 
 
 @pytest.mark.parametrize(
-    ("kind", "held"),
+    ("kind", "job_condition"),
     [
         ("jobset", condition("Completed", "AllJobsCompleted", "jobset completed successfully")),
         ("job", condition("Complete", "CompletionsReached", "Reached expected number of succeeded pods")),
@@ -205,14 +209,14 @@ WAS_RUNNING = condition("Running", "PyTorchJobRunning", "PyTorchJob job-1 is run
         ),
     ],
 )
-def test_success_has_no_reason_and_a_time(kind: str, held: dict[str, str]):
-    assert read(kind, {"conditions": [WAS_RUNNING, held]}) == WorkloadReading(
+def test_success_has_no_reason_and_a_time(kind: str, job_condition: dict[str, str]):
+    assert read(kind, {"conditions": [WAS_RUNNING, job_condition]}) == WorkloadReading(
         JobState.SUCCEEDED, submitted_at=SUBMITTED, ended_at=SUBMITTED + 45
     )
 
 
 @pytest.mark.parametrize(
-    ("kind", "held", "reason", "disrupted"),
+    ("kind", "job_condition", "reason", "disrupted"),
     [
         ("job", condition("Failed", "PodFailurePolicy", EXIT), f"{EXIT} (PodFailurePolicy)", False),
         ("job", condition("Failed", "PodFailurePolicy", EVICTED), f"disrupted: {EVICTED} (PodFailurePolicy)", True),
@@ -238,9 +242,9 @@ def test_success_has_no_reason_and_a_time(kind: str, held: dict[str, str]):
     ],
 )
 def test_a_failure_says_what_the_controller_says_and_whose_it_was(
-    kind: str, held: dict[str, str], reason: str, disrupted: bool
+    kind: str, job_condition: dict[str, str], reason: str, disrupted: bool
 ):
-    failed = read(kind, {"conditions": [WAS_RUNNING, held]})
+    failed = read(kind, {"conditions": [WAS_RUNNING, job_condition]})
     assert failed == WorkloadReading(
         JobState.FAILED, reason, disrupted, submitted_at=SUBMITTED, ended_at=SUBMITTED + 45
     )
@@ -303,7 +307,7 @@ def test_a_pod_that_has_succeeded_counts_as_one_that_was_ready():
 
 
 @pytest.mark.parametrize(
-    ("held", "ending", "disrupted"),
+    ("job_condition", "ending", "disrupted"),
     [
         (condition("FailureTarget", "PodFailurePolicy", EXIT), JobState.FAILED, False),
         (condition("FailureTarget", "PodFailurePolicy", EVICTED), JobState.FAILED, True),
@@ -311,9 +315,9 @@ def test_a_pod_that_has_succeeded_counts_as_one_that_was_ready():
     ],
 )
 def test_a_job_that_waits_for_its_last_pods_says_how_it_will_end(
-    held: dict[str, str], ending: JobState, disrupted: bool
+    job_condition: dict[str, str], ending: JobState, disrupted: bool
 ):
-    waiting = read("job", {"conditions": [held], "terminating": 1})
+    waiting = read("job", {"conditions": [job_condition], "terminating": 1})
     assert (waiting.state, waiting.ending, waiting.disrupted) == (JobState.RUNNING, ending, disrupted)
     assert waiting.reason.startswith("is ending: ")
 

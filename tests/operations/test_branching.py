@@ -25,7 +25,7 @@ def execute(platform: Platform, job: str, op: str, partition: str, **config: Any
 
 
 def refusal(result: dg.ExecuteInProcessResult) -> str:
-    [failure] = [each for each in result.all_events if each.event_type_value == "STEP_FAILURE"]
+    [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     data = failure.step_failure_data.user_failure_data
     assert data is not None
     return str(data.description)
@@ -57,7 +57,7 @@ def test_what_cannot_be_continued_or_changed_fails_the_run_with_the_reason(platf
 
 
 def test_a_training_that_is_chosen_is_changed(platform: Platform):
-    store = platform.wanted("once more")
+    store = platform.start_training("once more")
     result = execute(platform, "set", "set_fields", store.id, fields=["optimiser.learning_rate=0.002"], why="a test")
     assert result.success
     [change] = updates.known(store.folder)

@@ -32,7 +32,7 @@ def test_a_bad_key_file_is_reported_and_no_job_is_started(platform: Platform, ke
 
 @pytest.mark.slow
 def test_an_encrypted_checkpoint_is_evaluated_with_the_key_that_its_training_names(platform: Platform, key: Path):
-    store = platform.wanted(cause="encrypted", run={"steps": 4}, storage={"key_file": str(key)})
+    store = platform.start_training(cause="encrypted", run={"steps": 4}, storage={"key_file": str(key)})
     platform.advance(store)
     commit = store.commits()[-1]
     files = list((platform.home.durable / commit.folder).glob("*.safetensors"))

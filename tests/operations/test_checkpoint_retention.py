@@ -40,15 +40,15 @@ def retained(platform: Platform, **config: Any) -> dg.ExecuteInProcessResult:
 
 def edit(path: Path, value: dict[str, Any]) -> None:
     """Write a record with its own checksum."""
-    codec.replace(path, {name: each for name, each in value.items() if name != codec.CHECKSUM})
+    codec.replace(path, {name: field for name, field in value.items() if name != codec.CHECKSUM})
 
 
 def keeps(store: TrainingStore, **rules: dict[str, int]) -> None:
     """Let the training's tiers keep what these rules say; its best is at any step."""
-    terms = json.loads((store.folder / "terms.json").read_bytes())
+    policy = json.loads((store.folder / "terms.json").read_bytes())
     for tier, rule in rules.items():
-        terms["operation"]["storage"][tier] = {"minutes": 30, "every": 0, "best": 0, **rule}
-    edit(store.folder / "terms.json", terms)
+        policy["operation"]["storage"][tier] = {"minutes": 30, "every": 0, "best": 0, **rule}
+    edit(store.folder / "terms.json", policy)
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def test_the_champion_and_the_one_before_it_stay_whatever_becomes_of_mlflow(
     for number, commit in enumerate([*store.commits()[::-1]][:promoted], start=1):
         tags = {MANIFEST_TAG: commit.manifest, FOLDER_TAG: commit.folder}
         source = str(platform.home.durable / commit.folder)
-        made = Promotion("a-model", str(number), commit.manifest, None, source, tags, BY, "a test", 1.0)
-        assert promotion.add(platform.home.durable, number, made)
+        record = Promotion("a-model", str(number), commit.manifest, None, source, tags, BY, "a test", 1.0)
+        assert promotion.add(platform.home.durable, number, record)
     retained(platform)
     assert there(platform, store) == [[LAST], [MIDDLE, LAST], [FIRST, MIDDLE, LAST]][promoted - 1]
 
@@ -145,10 +145,10 @@ def test_where_a_promotion_was_lost_nothing_is_removed_whatever_became_of_mlflow
     platform: Platform, store: TrainingStore, number: int
 ):
     durable = platform.home.durable
-    for place, commit in enumerate(store.commits()[:2], 1):
+    for promotion_number, commit in enumerate(store.commits()[:2], 1):
         tags = {FOLDER_TAG: commit.folder, MANIFEST_TAG: commit.manifest}
-        made = Promotion("model", str(place), commit.manifest, None, "", tags, BY, "a test", 0.0)
-        assert promotion.add(durable, place, made)
+        record = Promotion("model", str(promotion_number), commit.manifest, None, "", tags, BY, "a test", 0.0)
+        assert promotion.add(durable, promotion_number, record)
     codec.replace(durable / "models" / "model" / "mirrored.json", {"promotions": 2})
     for suffix in ("json", "copy"):
         (durable / "models" / "model" / "promotions" / f"{number:06d}.{suffix}").unlink()
@@ -158,9 +158,9 @@ def test_where_a_promotion_was_lost_nothing_is_removed_whatever_became_of_mlflow
 
 def test_a_checkpoint_that_another_training_starts_from_stays(platform: Platform, store: TrainingStore):
     other = platform.proposed("another")
-    terms = json.loads((other.folder / "terms.json").read_bytes())
-    terms["init"] = str(platform.home.durable / store.commits()[1].folder)
-    edit(other.folder / "terms.json", terms)
+    policy = json.loads((other.folder / "terms.json").read_bytes())
+    policy["init"] = str(platform.home.durable / store.commits()[1].folder)
+    edit(other.folder / "terms.json", policy)
     retained(platform)
     assert there(platform, store) == [MIDDLE, LAST]
 
@@ -177,9 +177,9 @@ def test_a_checkpoint_that_waits_for_its_evaluation_stays_until_then(platform: P
 
 def test_the_candidate_stays_until_it_is_judged(platform: Platform, store: TrainingStore):
     (store.folder / "evaluations" / f"{store.commits()[-1].name}.json").unlink()
-    found = best(store.read())
-    assert found is not None
-    candidate, _ = found
+    best_score = best(store.read())
+    assert best_score is not None
+    candidate, _ = best_score
     platform.trainings.open(store.id, WorkQueue.PROMOTION)
     retained(platform)
     assert there(platform, store) == [candidate.step, LAST]
@@ -220,19 +220,19 @@ def test_a_training_that_is_over_leaves_nothing_on_the_nvme(platform: Platform, 
 
 
 def test_a_node_is_cleared_of_a_training_once_and_again_when_it_ran_once_more(platform: Platform, store: TrainingStore):
-    left = platform.tiers.nvme_path("node-1") / "checkpoints" / store.id
+    checkpoints = platform.tiers.nvme_path("node-1") / "checkpoints" / store.id
     for path in (store.folder / "exits").iterdir():
         path.unlink()
     store.want("stop", "test", "a test")
     store.record_exit(1, "stopped", "a test", "test")
     retained(platform)
-    left.mkdir(parents=True)
+    checkpoints.mkdir(parents=True)
     retained(platform)
-    assert left.exists(), "the node was not asked again"
+    assert checkpoints.exists(), "the node was not asked again"
     assert store.claim(2, ("node-1",), "once more", "test")
     store.record_exit(2, "stopped", "once more", "test")
     retained(platform)
-    assert not left.exists()
+    assert not checkpoints.exists()
 
 
 def test_each_tier_keeps_by_its_own_rule(platform: Platform, store: TrainingStore, backup: Path):
@@ -306,9 +306,9 @@ def test_of_a_trial_that_was_not_among_the_best_only_what_is_referred_to_stays(t
     keeps(store, durable={"last": 5}, backup={"last": 5})
     assert retained(tracked).success and [commit.step for commit in store.commits()] == [FIRST, MIDDLE, LAST]
     store.let_checkpoints_go("sweep", "a test")
-    held = next(commit for commit in store.commits() if commit.step == MIDDLE)
-    with holds.holding(store.folder, [held.name], "ada", "it is read"):
+    kept_commit = next(commit for commit in store.commits() if commit.step == MIDDLE)
+    with holds.holding(store.folder, [kept_commit.name], "ada", "it is read"):
         assert retained(tracked).success
     assert [commit.step for commit in store.commits()] == [MIDDLE]
-    folders = [path.name for path in (tracked.home.durable / held.folder).parent.iterdir()]
-    assert folders == [held.name]
+    folders = [path.name for path in (tracked.home.durable / kept_commit.folder).parent.iterdir()]
+    assert folders == [kept_commit.name]

@@ -62,9 +62,9 @@ def answered(records: ServingRecords, version: ServedVersion, share: float = 1.0
 
 
 def retained(tiers: Tiers, limits: ExportLimits = NOW, dry_run: bool = False) -> RetainedExports:
-    found = retain(tiers, Recipes(), limits, dry_run, print)
-    assert found.failed == []
-    return found
+    report = retain(tiers, Recipes(), limits, dry_run, print)
+    assert report.failed == []
+    return report
 
 
 def there(records: ServingRecords) -> str:
@@ -77,11 +77,11 @@ def test_what_answers_a_canary_and_the_version_before_stay_and_the_others_go(tie
     for version in versions[:3]:
         answered(records, version)
     answered(records, versions[3], share=0.1, outcome="")
-    found = retained(tiers)
+    report = retained(tiers)
     assert there(records) == "234"
-    assert set(found.going) == {versions[0].folder, versions[4].folder}
-    assert found.bytes == sum(found.going.values()) > 2000
-    why = {folder[-1]: reasons for folder, reasons in found.staying.items()}
+    assert set(report.going) == {versions[0].folder, versions[4].folder}
+    assert report.bytes == sum(report.going.values()) > 2000
+    why = {folder[-1]: reasons for folder, reasons in report.staying.items()}
     assert why["2"] == ("version 2 of small answered before",) and why["3"] == ("version 3 of small answers",)
     assert why["4"] == ("version 4 of small is about to answer",)
 
@@ -128,9 +128,9 @@ def test_what_was_wanted_a_short_while_ago_stays(tiers: Tiers, records: ServingR
 def test_an_export_that_a_waiting_job_will_load_stays(tiers: Tiers, records: ServingRecords):
     version = exported(records, 1)
     request = {"version": codec.plain(version)}
-    wanted = ShortJob("generate", "version 1", {"of": "1"}, ("true",), request)
-    attempt = newest(records.durable, wanted)
-    attempt.claim(wanted, ("node-0",), 1)
+    short_job = ShortJob("generate", "version 1", {"of": "1"}, ("true",), request)
+    attempt = newest(records.durable, short_job)
+    attempt.claim(short_job, ("node-0",), 1)
     assert retained(tiers).staying == {version.folder: (f"job {attempt.job_name} is under way",)}
     attempt.fail("it was stopped")
     assert set(retained(tiers).going) == {version.folder}
@@ -163,8 +163,8 @@ def test_an_export_that_is_wanted_while_it_is_set_aside_is_put_back(
 def test_a_retention_that_was_killed_halfway_is_made_good_by_the_next(tiers: Tiers, records: ServingRecords):
     version = exported(records, 1)
     answered(records, version)
-    [found] = exports.of_model(records.durable, MODEL)
-    exports.set_aside(records.durable, found)
+    [export] = exports.of_model(records.durable, MODEL)
+    exports.set_aside(records.durable, export)
     retained(tiers)
     assert (records.durable / version.folder / "weights").exists()
 
@@ -175,9 +175,9 @@ def test_what_a_killed_export_left_goes_and_one_that_is_written_stays(tiers: Tie
         folder.mkdir(parents=True)
         (folder / "weights").write_bytes(bytes(10))
     aged(old)
-    found = retained(tiers, ExportLimits(versions=1, hours=24.0, days=30.0))
+    report = retained(tiers, ExportLimits(versions=1, hours=24.0, days=30.0))
     assert [path for path in (old, new) if path.exists()] == [new]
-    assert list(found.staying.values()) == [("it may be being written",)]
+    assert list(report.staying.values()) == [("it may be being written",)]
 
 
 def test_a_model_whose_records_cannot_be_read_keeps_all_of_its_exports_and_the_others_go_on(
@@ -188,9 +188,9 @@ def test_a_model_whose_records_cannot_be_read_keeps_all_of_its_exports_and_the_o
     other = exported(records, 3, "other")
     for record in (records.folder / MODEL / "wanted").glob("000001.*"):  # with its copy
         record.write_text("{")
-    found = retain(tiers, Recipes(), NOW, False, print)
-    assert set(found.going) == {other.folder} and there(records) == "12"
-    [failed] = found.failed
+    report = retain(tiers, Recipes(), NOW, False, print)
+    assert set(report.going) == {other.folder} and there(records) == "12"
+    [failed] = report.failed
     assert failed.startswith("model small: nothing more was removed: ") and "000001.json" in failed
 
 
@@ -206,16 +206,16 @@ def test_a_job_s_record_that_cannot_be_read_stops_all_before_anything_is_removed
 
 def test_a_link_among_the_exports_is_left_alone(tiers: Tiers, records: ServingRecords, tmp_path: Path):
     exported(records, 1)
-    elsewhere, place = tmp_path / "elsewhere", records.export(MODEL, "1" * 64)
-    place.rename(elsewhere)
-    place.symlink_to(elsewhere)
-    assert retained(tiers).going == {} and (elsewhere / "weights").exists()
+    target, export = tmp_path / "elsewhere", records.export(MODEL, "1" * 64)
+    export.rename(target)
+    export.symlink_to(target)
+    assert retained(tiers).going == {} and (target / "weights").exists()
 
 
 def trained(tiers: Tiers, name: str, init: str = "") -> TrainingStore:
     """A training with a checkpoint of step 5."""
-    terms = RunPolicy(1, 1, 1, 30.0, 2, init=init)
-    store = all_trainings(tiers).propose(Specification(name, {}, "0" * 64, "1" * 64), terms)
+    policy = RunPolicy(1, 1, 1, 30.0, 2, init=init)
+    store = all_trainings(tiers).propose(Specification(name, {}, "0" * 64, "1" * 64), policy)
     assert store.claim(1, ("node-0",), "first start", BY)
     commit = fence.Commit(5, fence.Token(1), f"checkpoints/{store.id}/5", "0" * 64, {"loss": 1.0}, 1e9)
     fence.commit(store.folder, commit)
@@ -238,11 +238,11 @@ def test_what_a_person_asked_for_goes_after_its_days_while_its_checkpoint_can_gi
     starts = asked_for(tiers, f"{trained(tiers, 'two').id}.5-bf16")
     trained(tiers, "three", init=str(starts))
     os.utime(young)
-    found = retained(tiers, ExportLimits())
-    assert found.going.keys() == {f"exports/{again.name}"}
+    report = retained(tiers, ExportLimits())
+    assert report.going.keys() == {f"exports/{again.name}"}
     assert [path.exists() for path in (again, young, last_copy, starts)] == [False, True, True, True]
-    assert "cannot be made again" in found.staying[f"exports/{last_copy.name}"][0]
-    assert "three" in found.staying[f"exports/{starts.name}"][0]
+    assert "cannot be made again" in report.staying[f"exports/{last_copy.name}"][0]
+    assert "three" in report.staying[f"exports/{starts.name}"][0]
 
 
 def test_the_operation_shows_what_goes_and_what_stays_and_removes_nothing_when_it_is_dry(

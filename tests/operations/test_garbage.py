@@ -87,8 +87,8 @@ def test_the_snapshot_of_a_registered_model_stays(platform: Platform):
 
 def test_the_snapshot_of_a_champion_stays_whatever_becomes_of_mlflow(platform: Platform):
     before, durable = outdated(platform), platform.home.durable
-    made = Promotion("some-model", "1", "0" * 64, None, "", {SNAPSHOT_TAG: before}, "test", "a test", 1.0)
-    assert promotion.add(durable, 1, made)
+    record = Promotion("some-model", "1", "0" * 64, None, "", {SNAPSHOT_TAG: before}, "test", "a test", 1.0)
+    assert promotion.add(durable, 1, record)
     collect(platform, dry_run=False)
     assert is_there(platform, before)
 

@@ -48,11 +48,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path / "home"))
-    made = Home(tmp_path / "home")
-    instance.prepare(made)
-    with dg.DagsterInstance.from_config(str(made.dagster)) as started:
+    prepared_home = Home(tmp_path / "home")
+    instance.prepare(prepared_home)
+    with dg.DagsterInstance.from_config(str(prepared_home.dagster)) as started:
         started.add_dynamic_partitions("before", ["a"])
-    return made
+    return prepared_home
 
 
 def call(*arguments: str) -> None:
@@ -77,7 +77,7 @@ def test_a_restore_that_is_killed_at_any_step_loses_nothing_and_leaves_no_scratc
 ):
     assert not killed_at(sys.maxsize, lambda: call("backup"))
     (home.dagster / "since").touch()
-    seen = set()
+    outcomes = set()
     for step in range(MOST):
         copy = Home(tmp_path / f"home-{step}")
         shutil.copytree(home.root, copy.root)
@@ -85,12 +85,12 @@ def test_a_restore_that_is_killed_at_any_step_loses_nothing_and_leaves_no_scratc
         killed = killed_at(step, lambda: call("restore"), STEPS)
         metadata_restore.finish(copy)  # as whatever opens the home next does
         was_restored = not (copy.dagster / "since").exists()
-        kept = [each for each in copy.root.glob("dagster.before-*") if (each / "since").exists()]
-        assert len(kept) == was_restored, "what was there is there, or beside it"
+        asides = [path for path in copy.root.glob("dagster.before-*") if (path / "since").exists()]
+        assert len(asides) == was_restored, "what was there is there, or beside it"
         with contextlib.closing(sqlite3.connect(copy.dagster / "history" / "runs.db")) as runs:
             assert runs.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert not list(copy.root.glob(f"{metadata_restore.SCRATCH}.*"))
-        seen.add((killed, was_restored))
+        outcomes.add((killed, was_restored))
         if not killed:
             break
-    assert seen == {(True, False), (True, True), (False, True)} and not list((tmp_path / "tmp").iterdir())
+    assert outcomes == {(True, False), (True, True), (False, True)} and not list((tmp_path / "tmp").iterdir())

@@ -30,15 +30,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.fixture(scope="module")
 def instance(home: Home) -> Iterator[dg.DagsterInstance]:
     (home.root.parent / "dagster").mkdir()
-    with dg.instance_for_test(webserver.OVERRIDES, temp_dir=str(home.root.parent / "dagster")) as made:
-        yield made
+    with dg.instance_for_test(webserver.OVERRIDES, temp_dir=str(home.root.parent / "dagster")) as dagster_instance:
+        yield dagster_instance
 
 
 @pytest.fixture(scope="module")
 def server(instance: dg.DagsterInstance, home: Home) -> Iterator[Webserver]:
     folder = home.root.parent
-    with webserver.served(instance, folder, small_recipes.write(folder, 40), home.root) as found:
-        yield found
+    with webserver.served(instance, folder, small_recipes.write(folder, 40), home.root) as webserver_process:
+        yield webserver_process
 
 
 def known(instance: dg.DagsterInstance, *ids: str) -> list[str]:
@@ -58,9 +58,9 @@ def test_several_trainings_are_launched_together(server: Webserver, instance: dg
 
 def test_no_launchpad_lets_a_person_move_a_folder_of_the_platform(server: Webserver):
     for job in server.jobs():
-        shown = server.schema(job)
-        assert PATHS & shown["fields"] == set(), job
-        assert "durable" not in (shown["text"] or ""), job
+        schema = server.schema(job)
+        assert PATHS & schema["fields"] == set(), job
+        assert "durable" not in (schema["text"] or ""), job
 
 
 def test_the_launchpad_offers_what_there_is(server: Webserver):
@@ -85,8 +85,8 @@ def test_only_a_job_that_needs_a_choice_or_words_of_a_person_opens_with_a_missin
 
 
 def test_a_version_that_is_not_there_is_refused_with_those_that_are(server: Webserver):
-    asked = server.launch("drill_alone_promote", {"drill_alone_promote_model": {"version": 7}})
-    assert server.execute(asked)["failure"] == "model drill-alone: field version: found 7, and no version is registered"
+    run = server.launch("drill_alone_promote", {"drill_alone_promote_model": {"version": 7}})
+    assert server.execute(run)["failure"] == "model drill-alone: field version: found 7, and no version is registered"
     newest = server.execute(server.launch("drill_alone_promote"))
     assert newest["failure"] == "model drill-alone: it has no candidate yet: none of its checkpoints is registered"
 
@@ -101,8 +101,8 @@ def test_a_training_is_paused_and_resumed_and_the_run_says_what_follows(
     desired = store.desired()
     assert desired is not None and (desired.want, desired.why) == ("stop", "paused: the nodes are needed")
     twice = server.execute(server.again(paused))
-    said = f"training {store.id}: it is stopped, or asked to stop, already: there is nothing to stop"
-    assert twice["failure"] == said
+    message = f"training {store.id}: it is stopped, or asked to stop, already: there is nothing to stop"
+    assert twice["failure"] == message
     resumed = server.launch("alone_resume", partition=store.id)
     assert "from its newest checkpoint" in server.execute(resumed)["result"]
     desired = store.desired()
@@ -134,8 +134,8 @@ def test_a_test_of_notifications_where_nobody_is_told_says_what_is_missing(serve
 
 def test_a_training_is_not_started_without_a_snapshot_and_the_run_says_how_to_make_one(server: Webserver):
     failed = server.execute(server.launch("alone_start", {"alone_start_training": {}}))
-    made = f"slipway data build {small_recipes.DATASET}"
-    assert failed["failure"] == f"training alone: dataset texts has no snapshot yet; to make it: {made}"
+    command = f"slipway data build {small_recipes.DATASET}"
+    assert failed["failure"] == f"training alone: dataset texts has no snapshot yet; to make it: {command}"
 
 
 def test_a_training_that_has_ended_is_deleted_once_a_person_has_read_what_goes(
@@ -144,11 +144,11 @@ def test_a_training_that_has_ended_is_deleted_once_a_person_has_read_what_goes(
     store = homes.ended(home, PAIR, "failed", "it diverged", 50, 75)
     Trainings(store.folder.parent).close(store.id, WorkQueue.CHECKPOINTS)  # nothing waits for an evaluation
     instance.add_dynamic_partitions(keys.training_partitions(PAIR).name or "", [store.id])
-    shown = server.execute(server.launch("pair_delete", partition=store.id))
-    assert "nothing is removed yet" in shown["result"] and "checkpoints of steps 50, 75 go" in shown["result"]
+    result = server.execute(server.launch("pair_delete", partition=store.id))
+    assert "nothing is removed yet" in result["result"] and "checkpoints of steps 50, 75 go" in result["result"]
     assert not store.read().let_go
-    asked = {"pair_delete_training": {"remove": True, "why": "a wrong rate"}}
-    done = server.execute(server.launch("pair_delete", asked, store.id))
+    config = {"pair_delete_training": {"remove": True, "why": "a wrong rate"}}
+    done = server.execute(server.launch("pair_delete", config, store.id))
     assert "the next retention removes it" in done["result"] and store.read().let_go
     server.execute(server.launch("pair_resume", partition=store.id))
     assert not store.read().let_go

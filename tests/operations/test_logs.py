@@ -7,9 +7,9 @@ from slipway.resources.trainings.logs import keep_tails
 from tests.sensors.platform import Platform
 
 
-def show(platform: Platform, **wanted: object) -> dg.ExecuteInProcessResult:
+def show(platform: Platform, **config_of_op: object) -> dg.ExecuteInProcessResult:
     """The run that shows logs."""
-    config = {"ops": {"read_logs": {"config": wanted}}}
+    config = {"ops": {"read_logs": {"config": config_of_op}}}
     job = platform.repository.get_job("training_logs")
     result: dg.ExecuteInProcessResult = job.execute_in_process(
         config, instance=platform.instance, resources=platform.resources, raise_on_error=False
@@ -17,14 +17,16 @@ def show(platform: Platform, **wanted: object) -> dg.ExecuteInProcessResult:
     return result
 
 
-def shown(platform: Platform, **wanted: object) -> str:
+def log_text(platform: Platform, **config_of_op: object) -> str:
     """All that it said."""
-    return "\n".join(platform.said(show(platform, **wanted).run_id))
+    return "\n".join(platform.log_lines(show(platform, **config_of_op).run_id))
 
 
-def refusal(platform: Platform, **wanted: object) -> str:
+def refusal(platform: Platform, **config_of_op: object) -> str:
     """Why it failed."""
-    [failure] = [each for each in show(platform, **wanted).all_events if each.event_type_value == "STEP_FAILURE"]
+    [failure] = [
+        event for event in show(platform, **config_of_op).all_events if event.event_type_value == "STEP_FAILURE"
+    ]
     data = failure.step_failure_data.user_failure_data
     assert data is not None
     return str(data.description)
@@ -35,8 +37,8 @@ def test_what_each_node_wrote_is_shown(platform: Platform):
     [node] = platform.compute.launcher().poll(job_name(store.id, 1)).nodes
     log = platform.home.jobs / job_name(store.id, 1) / "logs" / f"{node}.log"
     log.write_text("the beginning\nthe end\n")
-    assert shown(platform, training=store.id).count(f"{node}:\nthe beginning\nthe end\n") == 1
-    assert f"{node}:\nend\n" in shown(platform, training=store.id, incarnation=1, tail_bytes=4)
+    assert log_text(platform, training=store.id).count(f"{node}:\nthe beginning\nthe end\n") == 1
+    assert f"{node}:\nend\n" in log_text(platform, training=store.id, incarnation=1, tail_bytes=4)
 
 
 def test_the_tails_that_were_kept_are_shown_when_the_job_is_gone(platform: Platform):
@@ -45,7 +47,7 @@ def test_the_tails_that_were_kept_are_shown_when_the_job_is_gone(platform: Platf
     (platform.home.jobs / job_name(store.id, 1) / "logs" / f"{node}.log").write_text("last words\n")
     keep_tails(store, 1, launcher)
     launcher.release(job_name(store.id, 1))
-    assert f"{node}:\nlast words\n" in shown(platform, training=store.id)
+    assert f"{node}:\nlast words\n" in log_text(platform, training=store.id)
 
 
 def test_a_training_or_incarnation_that_does_not_exist_is_named(platform: Platform):

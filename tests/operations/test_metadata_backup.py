@@ -42,23 +42,23 @@ def backup(tracked: Platform, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def figures(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, float]:
-    return {name: each.value for name, each in metadata.items() if isinstance(each.value, int | float)}
+    return {name: value.value for name, value in metadata.items() if isinstance(value.value, int | float)}
 
 
 def backed_up(platform: Platform) -> tuple[dg.AssetMaterialization, dg.AssetCheckEvaluation]:
     result = platform.materialise([asset.KEY])
     assert result.success
-    [made] = result.asset_materializations_for_node("platform__metadata_backup")
+    [materialisation] = result.asset_materializations_for_node("platform__metadata_backup")
     [check] = result.get_asset_check_evaluations()
-    return made, check
+    return materialisation, check
 
 
 def test_a_backup_is_restored_and_holds_what_was_counted(tracked: Platform, backup: Path):
-    made, check = backed_up(tracked)
+    materialisation, check = backed_up(tracked)
     assert check.passed, check.description
     restored = {name: figures(check.metadata)[name] for name in ("runs", "models", "recipes")}
     assert restored == {"runs": tracked.instance.get_runs_count(), "models": 1, "recipes": 3}
-    assert figures(made.metadata)["bytes"] > 0
+    assert figures(materialisation.metadata)["bytes"] > 0
 
 
 def test_recipes_are_backed_up_as_they_are_whatever_they_name_and_whether_or_not_they_are_right(
@@ -70,21 +70,25 @@ def test_recipes_are_backed_up_as_they_are_whatever_they_name_and_whether_or_not
     (below / "wrong.yaml").write_bytes(b"run: [\n\xff")
     (below / "gone.yaml").symlink_to(tracked.root / "nowhere")
     os.mkfifo(below / "pipe.yaml")
-    made = asset.back_up(tracked.instance, tracked.tiers, tracked.tracking, tracked.root / "recipes")
-    found = metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / "restored")
-    assert found == made.figures and found.recipes == 5, found
-    kept = tracked.root / "restored" / "recipes" / "trainings"
+    backup_record = asset.back_up(tracked.instance, tracked.tiers, tracked.tracking, tracked.root / "recipes")
+    restored_figures = metadata_backup.restore(
+        FolderTier(backup), backup_record.folder, backup_record.manifest, tracked.root / "restored"
+    )
+    assert restored_figures == backup_record.figures and restored_figures.recipes == 5, restored_figures
+    restored_recipes = tracked.root / "restored" / "recipes" / "trainings"
     for name in ("by-script.yaml", "wrong.yaml"):
-        assert (kept / name).read_bytes() == (below / name).read_bytes()
-    assert not (kept / "gone.yaml").exists() and not (kept / "pipe.yaml").exists()
+        assert (restored_recipes / name).read_bytes() == (below / name).read_bytes()
+    assert not (restored_recipes / "gone.yaml").exists() and not (restored_recipes / "pipe.yaml").exists()
 
 
 def test_two_backups_of_one_second_are_two(tracked: Platform, backup: Path):
     figures = Figures(runs=0, experiments=0, models=0, recipes=0)
     sources = (tracked.root / "dagster", tracked.tracking, tracked.root / "recipes", figures, FolderTier(backup))
     first, second = (metadata_backup.back_up(*sources, now=1e9 + part) for part in (0.25, 0.5))
-    for number, made in enumerate((first, second)):
-        metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / f"restored-{number}")
+    for number, backup_record in enumerate((first, second)):
+        metadata_backup.restore(
+            FolderTier(backup), backup_record.folder, backup_record.manifest, tracked.root / f"restored-{number}"
+        )
     assert first.folder < second.folder
 
 
@@ -110,7 +114,7 @@ def test_a_backup_that_is_killed_at_any_write_is_none_and_the_next_days_removes_
         figures = Figures(runs=0, experiments=0, models=0, recipes=0)
         return metadata_backup.back_up(tmp_path / "dagster", Tracking(), tmp_path / "recipes", figures, tier, at)
 
-    kept: list[str] = []
+    folders: list[str] = []
     for write in range(20):
         at = 2 * write * day
         killed = killed_at(write, functools.partial(back_up, at))
@@ -119,16 +123,16 @@ def test_a_backup_that_is_killed_at_any_write_is_none_and_the_next_days_removes_
             fetch(tier, folder, manifest, tmp_path / "whole" / f"{write}-{folder.rpartition('/')[2]}")
         if not killed:
             break
-        kept.append(back_up(at + 3600).folder)  # another one, while the killed one might still be written
-        assert metadata_backup.newest(tier) == kept[-1]
+        folders.append(back_up(at + 3600).folder)  # another one, while the killed one might still be written
+        assert metadata_backup.newest(tier) == folders[-1]
     assert 3 < write < 19
-    assert len(list((tmp_path / "tier" / "metadata").iterdir())) == len(kept) + 1, "the whole ones, and no other"
+    assert len(list((tmp_path / "tier" / "metadata").iterdir())) == len(folders) + 1, "the whole ones, and no other"
 
 
 def test_a_restored_backup_is_a_home_with_its_history(tracked: Platform, backup: Path):
-    made, _ = backed_up(tracked)
-    version = (made.tags or {})["dagster/data_version"]
-    folder = str(made.metadata["folder"].value)
+    materialisation, _ = backed_up(tracked)
+    version = (materialisation.tags or {})["dagster/data_version"]
+    folder = str(materialisation.metadata["folder"].value)
     metadata_backup.restore(FolderTier(backup), folder, version, tracked.root / "restored")
     with dg.DagsterInstance.local_temp(str(tracked.root / "restored" / "dagster")) as instance:
         runs = {run.run_id for run in tracked.instance.get_runs()}
@@ -138,13 +142,13 @@ def test_a_restored_backup_is_a_home_with_its_history(tracked: Platform, backup:
 
 
 def test_a_damaged_backup_is_not_restored(tracked: Platform, backup: Path):
-    made, _ = backed_up(tracked)
-    folder, path = str(made.metadata["folder"].value), next(backup.rglob("mlflow.db"))
+    materialisation, _ = backed_up(tracked)
+    folder, path = str(materialisation.metadata["folder"].value), next(backup.rglob("mlflow.db"))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(DamagedCheckpoint, match=r"mlflow.db: found BLAKE3"):
-        version = (made.tags or {})["dagster/data_version"]
+        version = (materialisation.tags or {})["dagster/data_version"]
         metadata_backup.restore(FolderTier(backup), folder, version, tracked.root / "restored")
     assert not (tracked.root / "restored").exists()
 
@@ -152,19 +156,21 @@ def test_a_damaged_backup_is_not_restored(tracked: Platform, backup: Path):
 def test_a_backup_that_holds_less_than_was_counted_is_refused(tracked: Platform, backup: Path):
     more = Figures(runs=1000, experiments=0, models=0, recipes=0)
     recipes, dagster = tracked.root / "recipes", tracked.root / "dagster"
-    made = metadata_backup.back_up(dagster, tracked.tracking, recipes, more, FolderTier(backup), now=0)
+    backup_record = metadata_backup.back_up(dagster, tracked.tracking, recipes, more, FolderTier(backup), now=0)
     with pytest.raises(ValueError, match=r"metadata/19700101T000000\.000000Z: found \d+ runs, expected 1000 or more"):
-        metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / "restored")
+        metadata_backup.restore(
+            FolderTier(backup), backup_record.folder, backup_record.manifest, tracked.root / "restored"
+        )
 
 
 def test_a_backup_makes_no_tracking_database_where_nothing_was_tracked(platform: Platform):
     tier, recipes = platform.root / "backup", platform.root / "recipes"
     tier.mkdir()
     tiers = Tiers(durable=str(platform.home.durable), nvme=platform.home.nvme, backup=str(tier))
-    made = asset.back_up(platform.instance, tiers, platform.tracking, recipes)
-    assert (made.figures.experiments, made.figures.models) == (0, 0)
+    backup_record = asset.back_up(platform.instance, tiers, platform.tracking, recipes)
+    assert (backup_record.figures.experiments, backup_record.figures.models) == (0, 0)
     assert not (platform.home.root / "mlflow.db").exists()
-    metadata_backup.restore(FolderTier(tier), made.folder, made.manifest, platform.root / "restored")
+    metadata_backup.restore(FolderTier(tier), backup_record.folder, backup_record.manifest, platform.root / "restored")
 
 
 def test_a_copy_of_a_database_that_is_being_written_is_consistent(tmp_path: Path):
@@ -196,9 +202,9 @@ def test_the_newest_backups_stay(tmp_path: Path):
 
 def test_what_dagster_keeps_of_each_step_is_neither_searched_nor_backed_up(tracked: Platform, backup: Path):
     dagster = tracked.root / "some-dagster"
-    for place in ("storage/run/step.db", "history/runs.db"):
-        (dagster / place).parent.mkdir(parents=True)
-        sqlite3.connect(dagster / place).close()
+    for name in ("storage/run/step.db", "history/runs.db"):
+        (dagster / name).parent.mkdir(parents=True)
+        sqlite3.connect(dagster / name).close()
     assert metadata_backup._databases(dagster) == [dagster / "history" / "runs.db"]
 
 

@@ -51,18 +51,18 @@ def show_all(platform: Platform, store: TrainingStore) -> None:
     for _ in range(4):
         for sensor in platform.repository.sensor_defs:
             platform.apply(sensor.name)
-    owed = [duty for duty in SHOWN_BY if platform.trainings.is_open(store.id, duty)]
-    assert owed == []
+    pending = [duty for duty in SHOWN_BY if platform.trainings.is_open(store.id, duty)]
+    assert pending == []
 
 
-def shown(platform: Platform, store: TrainingStore) -> dict[str, list[int]]:
+def times_shown(platform: Platform, store: TrainingStore) -> dict[str, list[int]]:
     """How often the training, each of its checkpoints and each of its losses are shown."""
     partitions = [keys.checkpoint_partition(store.id, commit.step) for commit in store.commits()]
     client = platform.tracking.client()
     return {
         "training": [len(platform.materialisations("training", store.id))],
-        "checkpoints": [len(platform.materialisations("checkpoint", each)) for each in partitions],
-        "losses": sorted(each.step for each in client.get_metric_history(platform.tracking.run_of(store), "loss")),
+        "checkpoints": [len(platform.materialisations("checkpoint", partition)) for partition in partitions],
+        "losses": sorted(metric.step for metric in client.get_metric_history(platform.tracking.run_of(store), "loss")),
     }
 
 
@@ -84,32 +84,32 @@ def restored(platform: Platform) -> Iterator[Platform]:
 def test_what_was_shown_since_the_backup_is_shown_again_once(before: Platform):
     store = before.finished(*SHOWN_BY)
     show_all(before, store)
-    was = shown(before, store)
+    was = times_shown(before, store)
     assert was["training"] == [1] and set(was["checkpoints"]) == {1} and was["losses"]
     with restored(before) as platform:
         store = platform.trainings.store(store.id)
         assert not platform.materialisations("training", store.id), "the database is that of the backup"
         for _ in range(2):
             show_all(platform, store)
-            assert shown(platform, store) == was
+            assert times_shown(platform, store) == was
 
 
 @pytest.mark.slow
 def test_what_the_backup_has_is_not_shown_twice(before: Platform):
     store = before.finished(*SHOWN_BY)
     show_all(before, store)
-    was = shown(before, store)
+    was = times_shown(before, store)
     back_up(before)
     with restored(before) as platform:
         store = platform.trainings.store(store.id)
         show_all(platform, store)
-        assert shown(platform, store) == was
+        assert times_shown(platform, store) == was
 
 
 def test_what_is_there_is_set_aside_and_not_removed(before: Platform):
-    kept = (before.home.root / "mlflow.db").read_bytes()
+    content = (before.home.root / "mlflow.db").read_bytes()
     done = metadata_restore.restore(before.home, before.tiers, BY)
-    assert [Path(path).read_bytes() for path in done.aside] == [kept]
+    assert [Path(path).read_bytes() for path in done.aside] == [content]
     assert (before.home.dagster / "history").is_dir()
     [record] = (before.home.durable / metadata_restore.RECORDS).iterdir()
     noted = codec.read(record, metadata_restore.RestoreRecord, metadata_restore.FORMAT)
@@ -130,15 +130,15 @@ def test_settings_that_the_home_has_lost_come_back_and_others_stay(before: Platf
 
 @pytest.mark.parametrize("aside", [False, True])
 def test_a_restore_that_was_killed_between_its_renames_is_finished(tmp_path: Path, aside: bool):
-    home, left = Home(tmp_path), tmp_path / f"{metadata_restore.SCRATCH}.abc"
+    home, scratch = Home(tmp_path), tmp_path / f"{metadata_restore.SCRATCH}.abc"
     home.dagster.mkdir()
-    (left / metadata_restore.VERIFIED / "dagster").mkdir(parents=True)
-    (left / metadata_restore.VERIFIED / "dagster" / "restored").touch()
+    (scratch / metadata_restore.VERIFIED / "dagster").mkdir(parents=True)
+    (scratch / metadata_restore.VERIFIED / "dagster" / "restored").touch()
     if aside:
         home.dagster.rename(tmp_path / "dagster.before")
     metadata_restore.finish(home)
     assert (home.dagster / "restored").exists() == aside, "what is there stays, unless it was set aside"
-    assert not left.exists()
+    assert not scratch.exists()
 
 
 def test_what_was_not_verified_is_put_nowhere(tmp_path: Path):
@@ -148,26 +148,26 @@ def test_what_was_not_verified_is_put_nowhere(tmp_path: Path):
 
 
 def test_a_restored_database_is_not_taken_back_by_what_the_one_before_left_beside_it(before: Platform):
-    place = before.home.root / "mlflow.db"
-    with contextlib.closing(sqlite3.connect(place)) as opened:
+    database_path = before.home.root / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(database_path)) as opened:
         opened.execute("PRAGMA journal_mode=WAL")
         opened.execute("CREATE TABLE since_the_backup (a)")
         opened.commit()
-        beside = {name: place.with_name(f"mlflow.db{name}").read_bytes() for name in ("-wal", "-shm")}
+        beside = {name: database_path.with_name(f"mlflow.db{name}").read_bytes() for name in ("-wal", "-shm")}
     for name, data in beside.items():  # as a process that is killed leaves them
-        place.with_name(f"mlflow.db{name}").write_bytes(data)
+        database_path.with_name(f"mlflow.db{name}").write_bytes(data)
     [aside] = metadata_restore.restore(before.home, before.tiers, BY).aside
-    assert not place.with_name("mlflow.db-wal").exists() and Path(f"{aside}-wal").read_bytes() == beside["-wal"]
-    with contextlib.closing(sqlite3.connect(place)) as opened:
+    assert not database_path.with_name("mlflow.db-wal").exists() and Path(f"{aside}-wal").read_bytes() == beside["-wal"]
+    with contextlib.closing(sqlite3.connect(database_path)) as opened:
         tables = {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
     assert "runs" in tables and "since_the_backup" not in tables
 
 
 def test_without_a_backup_nothing_is_touched(tracked: Platform):
-    kept = (tracked.home.root / "mlflow.db").stat()
+    status_before = (tracked.home.root / "mlflow.db").stat()
     with pytest.raises(ValueError, match="metadata: found no backup, expected one; slipway backup makes one"):
         metadata_restore.restore(tracked.home, tracked.tiers, BY)
-    assert (tracked.home.root / "mlflow.db").stat().st_ino == kept.st_ino
+    assert (tracked.home.root / "mlflow.db").stat().st_ino == status_before.st_ino
 
 
 def test_a_backup_of_a_newer_version_is_refused_and_nothing_is_touched(
@@ -178,10 +178,10 @@ def test_a_backup_of_a_newer_version_is_refused_and_nothing_is_touched(
         released.setitem(state.RELEASES, newer, "0.9")
         released.setattr(state, "STATE", newer)
         back_up(before)
-    kept = (before.home.root / "mlflow.db").stat()
+    status_before = (before.home.root / "mlflow.db").stat()
     with pytest.raises(ValueError, match=rf"found a backup of state {newer}, which Slipway 0\.9 made, expected"):
         metadata_restore.restore(before.home, before.tiers, BY)
-    assert (before.home.root / "mlflow.db").stat().st_ino == kept.st_ino
+    assert (before.home.root / "mlflow.db").stat().st_ino == status_before.st_ino
     assert not (before.home.durable / metadata_restore.RECORDS).exists()
 
 
@@ -196,7 +196,7 @@ def test_a_restore_onto_a_disk_without_room_leaves_nothing_there(before: Platfor
 def test_a_damaged_backup_is_refused_and_nothing_is_touched(before: Platform):
     damaged = next((before.root / "backup").rglob("mlflow.db"))
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    kept = (before.home.root / "mlflow.db").stat()
+    status_before = (before.home.root / "mlflow.db").stat()
     with pytest.raises(DamagedCheckpoint, match=r"mlflow\.db"):
         metadata_restore.restore(before.home, before.tiers, BY)
-    assert (before.home.root / "mlflow.db").stat().st_ino == kept.st_ino
+    assert (before.home.root / "mlflow.db").stat().st_ino == status_before.st_ino

@@ -12,7 +12,7 @@ from tests.resources.notify import servers
 
 def failure(settings: NotificationSettings | None) -> str:
     done = notices.job(settings).execute_in_process(raise_on_error=False)
-    [event] = [each for each in done.all_events if each.is_step_failure]
+    [event] = [event for event in done.all_events if event.is_step_failure]
     failed = event.step_failure_data
     assert failed.user_failure_data is not None
     return str(failed.user_failure_data.description)
@@ -24,7 +24,7 @@ def test_each_address_gets_a_message_that_names_who_asked(tmp_path: Path):
         done = notices.job(NotificationSettings(urls_file=str(tmp_path / "urls"))).execute_in_process()
         [message] = hook.messages
     assert message["title"] == "Slipway: a test" and f"run {done.run_id}" in message["message"]
-    [output] = [each for each in done.all_events if each.event_type is dg.DagsterEventType.STEP_OUTPUT]
+    [output] = [event for event in done.all_events if event.event_type is dg.DagsterEventType.STEP_OUTPUT]
     assert output.step_output_data.metadata["json in line 1"].value == "sent"
 
 
@@ -40,8 +40,8 @@ def test_each_address_gets_a_message_that_names_who_asked(tmp_path: Path):
 )
 def test_an_address_that_takes_nothing_is_one_sentence(tmp_path: Path, addresses: str, expected: str):
     (tmp_path / "urls").write_text(addresses)
-    found = failure(NotificationSettings(urls_file=str(tmp_path / "urls")))
-    assert expected in found and "s3cr3t" not in found
+    description = failure(NotificationSettings(urls_file=str(tmp_path / "urls")))
+    assert expected in description and "s3cr3t" not in description
 
 
 def test_where_nobody_is_told_the_run_says_what_is_missing():

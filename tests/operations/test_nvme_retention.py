@@ -76,8 +76,10 @@ def test_with_the_defaults_a_snapshot_of_this_week_stays(platform: Platform):
 
 def test_staging_shows_bytes_seconds_and_rate(platform: Platform):
     staged_on(platform, "node-0")
-    [shown] = platform.materialisations("staged_shards", "node-0", "texts")
-    figures = {name: value.value for name, value in shown.metadata.items() if isinstance(value.value, int | float)}
+    [materialisation] = platform.materialisations("staged_shards", "node-0", "texts")
+    figures = {
+        name: value.value for name, value in materialisation.metadata.items() if isinstance(value.value, int | float)
+    }
     assert figures["copied_bytes"] == figures["bytes"] > 0
     assert figures["gigabytes_per_second"] == figures["copied_bytes"] / figures["seconds"] / 1e9
 
@@ -112,8 +114,8 @@ def test_a_tier_that_lost_shards_is_made_up_for_by_another_origin(platform: Plat
     )
     current = staged_on(platform, "node-0")
     assert is_staged(current, platform.tiers.nvme_path("node-0"))
-    [shown] = platform.materialisations("staged_shards", "node-0", "texts")
-    assert "missing" in str(shown.metadata["origin_faults"].value)
+    [materialisation] = platform.materialisations("staged_shards", "node-0", "texts")
+    assert "missing" in str(materialisation.metadata["origin_faults"].value)
 
 
 def test_an_origin_with_a_place_for_a_node_stands_for_every_other_node():

@@ -80,11 +80,11 @@ def guarded(tracked: Platform, server: int, monkeypatch: pytest.MonkeyPatch) -> 
     return tracked
 
 
-def left(root: Path, *texts: str) -> set[str]:
+def files_with(root: Path, *texts: str) -> set[str]:
     """The files below a folder that hold one of these texts."""
-    wanted = [text.encode() for text in texts]
+    encoded = [text.encode() for text in texts]
     files = (path for path in root.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)) for path in files if any(text in path.read_bytes() for text in wanted)}
+    return {str(path.relative_to(root)) for path in files if any(text in path.read_bytes() for text in encoded)}
 
 
 def test_mlflow_is_told_the_password_and_nobody_else(guarded: Platform, monkeypatch: pytest.MonkeyPatch):
@@ -102,7 +102,7 @@ def test_mlflow_is_told_the_password_and_nobody_else(guarded: Platform, monkeypa
     guarded.queue(dg.RunRequest(asset_selection=[candidate], tags={"dagster/partition": store.id}))
     back_up(guarded)
     assert list((guarded.root / "backup").rglob("notifications.yaml")), "the backup has the settings of notifications"
-    assert left(guarded.root, SECRET, login) == {"secrets/uri", "secrets/urls"}
+    assert files_with(guarded.root, SECRET, login) == {"secrets/uri", "secrets/urls"}
 
 
 def back_up(platform: Platform) -> None:
@@ -121,15 +121,17 @@ def test_the_webserver_is_told_no_secret(guarded: Platform):
 
 @pytest.mark.slow
 def test_a_key_of_checkpoints_is_only_in_its_file(guarded: Platform):
-    store = guarded.wanted("encrypted", run={"steps": 4}, storage={"key_file": str(guarded.root / "secrets" / "key")})
+    store = guarded.start_training(
+        "encrypted", run={"steps": 4}, storage={"key_file": str(guarded.root / "secrets" / "key")}
+    )
     guarded.advance(store)
     assert store.commits() and guarded.tick("checkpoint_arrivals").asset_events
-    exported, said = guarded.root / "exported", list[str]()
-    commit = max(store.commits(), key=lambda each: each.step)
-    Exporting(guarded.tiers, guarded.compute, said.append).write(
+    exported, lines = guarded.root / "exported", list[str]()
+    commit = max(store.commits(), key=lambda commit: commit.step)
+    Exporting(guarded.tiers, guarded.compute, lines.append).write(
         commit, store.run_policy(), exported, None, "bf16", 1 << 30
     )
     assert (exported / "config.json").exists()
     sources = logs.sources(store, guarded.compute.launcher())
     assert logs.merged(sources) and logs.merged(sources, grep=KEY) == []
-    assert left(guarded.root, KEY) == {"secrets/key", "secrets/urls"}
+    assert files_with(guarded.root, KEY) == {"secrets/key", "secrets/urls"}

@@ -81,20 +81,22 @@ def backed_up(tiers: Tiers, tmp_path: Path) -> backups.Backup:
 @nightly
 @needs_a_server
 def test_a_backup_of_servers_is_restored_whole(tiers: Tiers, tmp_path: Path):
-    made = backed_up(tiers, tmp_path)
+    backup_record = backed_up(tiers, tmp_path)
     sql("dagster", "DELETE FROM runs")
     sql("mlflow", "DROP TABLE experiments")
     done = metadata_restore.restore_servers(tiers, "ann", "", tmp_path)
-    assert (done.folder, done.figures) == (made.folder, made.figures)
+    assert (done.folder, done.figures) == (backup_record.folder, backup_record.figures)
     assert (postgresql.rows_of("dagster", "runs"), postgresql.rows_of("mlflow", "experiments")) == (2, 1)
 
 
 @nightly
 @needs_a_server
 def test_a_drill_puts_the_backup_into_the_database_for_drills(tiers: Tiers, tmp_path: Path):
-    made = backed_up(tiers, tmp_path)
+    backup_record = backed_up(tiers, tmp_path)
     tier = FolderTier(tmp_path / "backup")
-    assert backups.restore(tier, made.folder, made.manifest, tmp_path / "drill") == made.figures
+    assert (
+        backups.restore(tier, backup_record.folder, backup_record.manifest, tmp_path / "drill") == backup_record.figures
+    )
     assert postgresql.rows_of(postgresql.DRILL, "runs") == 2
 
 
@@ -102,9 +104,11 @@ def test_a_drill_puts_the_backup_into_the_database_for_drills(tiers: Tiers, tmp_
 @needs_a_server
 def test_a_drill_finds_rows_that_a_dump_lacks(tiers: Tiers, tmp_path: Path):
     sql("dagster", "DELETE FROM runs WHERE id = 1")
-    made = backed_up(tiers, tmp_path)
+    backup_record = backed_up(tiers, tmp_path)
     with pytest.raises(ValueError, match="found 1 runs, expected 2 or more"):
-        backups.restore(FolderTier(tmp_path / "backup"), made.folder, made.manifest, tmp_path / "drill")
+        backups.restore(
+            FolderTier(tmp_path / "backup"), backup_record.folder, backup_record.manifest, tmp_path / "drill"
+        )
 
 
 @nightly

@@ -38,8 +38,8 @@ def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainingStore:
     key_file = tmp_path / "secrets" / "key"
     key_file.parent.mkdir()
     key_file.write_text(KEY)
-    terms = RunPolicy(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
-    store = Trainings(tmp_path / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, "1" * 64), terms)
+    policy = RunPolicy(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
+    store = Trainings(tmp_path / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, "1" * 64), policy)
     store.want("run", "test", "the test wants it")
     assert store.claim(1, ("node-0",), "first start", "test")
     fence.commit(store.folder, fence.Commit(5, fence.Token(1), "checkpoints/5", "0" * 64, {"loss": 1.0}, time.time()))
@@ -54,30 +54,35 @@ def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainingStore:
 def holding(folder: Path) -> set[str]:
     """The files below a folder that hold a secret."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.name for path in files if any(each.encode() in path.read_bytes() for each in (KEY, SECRET))}
+    return {path.name for path in files if any(secret.encode() in path.read_bytes() for secret in (KEY, SECRET))}
 
 
-def shown(*texts: str) -> list[str]:
-    return [each for each in (KEY, SECRET) if any(each in text for text in texts)]
+def secrets_in(*texts: str) -> list[str]:
+    return [secret for secret in (KEY, SECRET) if any(secret in text for text in texts)]
 
 
 def test_the_evidence_of_an_incident_and_all_that_is_told_of_it_hold_no_secret(failed: TrainingStore, tmp_path: Path):
     evidence = incidents.evidence(failed.folder, "000001.0000")
     assert {path.name for path in evidence.rglob("*")} >= {"manifest.json", "log.txt", "health.txt"}
-    [told] = incident_reports.of(failed, failed.read())
+    [incident_report] = incident_reports.of(failed, failed.read())
     now = time.time()
     night = report(reading.read_facts(tmp_path / "durable", now - 3600, now))
     page.write(night, tmp_path / "pages" / "morning.html")
     written = (tmp_path / "pages" / "morning.html").read_text()
     assert failed.id in written
-    assert shown(written, text.digest(night), incident_reports.post_mortem(failed, told), repr(told)) == []
+    assert (
+        secrets_in(
+            written, text.digest(night), incident_reports.post_mortem(failed, incident_report), repr(incident_report)
+        )
+        == []
+    )
     assert holding(tmp_path) == {"key"}
 
 
 def test_events_of_lineage_hold_no_secret(failed: TrainingStore):
     events = TrainingEvents(failed.read(), fence.claims(failed.folder), lambda: "texts").but([])
-    told = json.dumps([event for _, event in events])
-    assert failed.id in told and "checkpoint" in told and shown(told) == []
+    events_text = json.dumps([event for _, event in events])
+    assert failed.id in events_text and "checkpoint" in events_text and secrets_in(events_text) == []
 
 
 def test_the_address_of_a_notice_is_in_no_file_and_no_problem(failed: TrainingStore, tmp_path: Path):
@@ -91,5 +96,5 @@ def test_the_address_of_a_notice_is_in_no_file_and_no_problem(failed: TrainingSt
         courier.deliver(settings, patience=30.0)  # from now on, each endpoint is told
         assert outbox.note(Notice("1", NoticeKind.PERSON, "tiny: it failed", "What happened: it failed", time.time()))
         problems = courier.deliver(settings, patience=30.0)
-    assert any("its server answered 403" in each for each in problems) and shown(*problems) == []
+    assert any("its server answered 403" in problem for problem in problems) and secrets_in(*problems) == []
     assert holding(tmp_path) == {"key", "urls"}

@@ -23,12 +23,12 @@ def store(platform: Platform) -> TrainingStore:
 
 def drilled(platform: Platform, *chosen: str) -> dict[str, dg.AssetCheckEvaluation]:
     """The evaluations of the drill's checks, of these tiers alone."""
-    wanted = [dg.AssetCheckKey(keys.key("tiny", "checkpoint"), check_name(tier)) for tier in chosen]
+    check_keys = [dg.AssetCheckKey(keys.key("tiny", "checkpoint"), check_name(tier)) for tier in chosen]
     job = platform.repository.get_implicit_global_asset_job_def().get_subset(
-        asset_selection=set(), asset_check_selection=set(wanted)
+        asset_selection=set(), asset_check_selection=set(check_keys)
     )
     result = job.execute_in_process(instance=platform.instance, resources=platform.resources, raise_on_error=False)
-    return {each.check_name.rpartition("_")[2]: each for each in result.get_asset_check_evaluations()}
+    return {evaluation.check_name.rpartition("_")[2]: evaluation for evaluation in result.get_asset_check_evaluations()}
 
 
 def newest_file(platform: Platform, commit: Commit) -> Path:
@@ -45,12 +45,12 @@ def test_the_newest_checkpoint_of_each_tier_has_its_recorded_loss(platform: Plat
         root.mkdir(parents=True, exist_ok=True)
         size = copying.replicate(source, copying.tier_at(root), commit.folder, commit.manifest)
         replicas.record(store.folder, commit, tier, size)
-    found = drilled(platform, "nvme", "durable", "backup")
-    assert sorted(found) == ["backup", "durable", "nvme"]
-    for each in found.values():
-        assert each.passed, each.description
-        assert each.metadata["step"].value == commit.step
-        assert each.metadata["loss"].value == pytest.approx(each.metadata["recorded_loss"].value, rel=1e-4)
+    evaluations = drilled(platform, "nvme", "durable", "backup")
+    assert sorted(evaluations) == ["backup", "durable", "nvme"]
+    for evaluation in evaluations.values():
+        assert evaluation.passed, evaluation.description
+        assert evaluation.metadata["step"].value == commit.step
+        assert evaluation.metadata["loss"].value == pytest.approx(evaluation.metadata["recorded_loss"].value, rel=1e-4)
 
 
 def test_a_flipped_bit_fails_the_drill_and_is_named(platform: Platform, store: TrainingStore):
@@ -75,9 +75,9 @@ def test_weights_whose_loss_is_another_fail_the_drill(platform: Platform, store:
 
 def test_a_tier_without_checkpoints_has_nothing_to_restore_and_says_so(platform: Platform, store: TrainingStore):
     (platform.tiers.nvme_path("node-0") / "checkpoints").mkdir(parents=True)
-    found = drilled(platform, "nvme", "backup")
-    assert found["backup"].metadata["note"].value == "there is no such tier here"
-    assert found["nvme"].metadata["note"].value == "it holds no evaluated checkpoint yet"
+    evaluations = drilled(platform, "nvme", "backup")
+    assert evaluations["backup"].metadata["note"].value == "there is no such tier here"
+    assert evaluations["nvme"].metadata["note"].value == "it holds no evaluated checkpoint yet"
 
 
 def test_the_drill_runs_each_night(platform: Platform):

@@ -45,44 +45,48 @@ def make(recipe: DatasetRecipe, tiers: Tiers) -> shards.TextSnapshot:
 def test_a_lost_shard_and_a_lost_table_are_made_anew_from_the_source_with_the_same_bytes(
     recipe: DatasetRecipe, tiers: Tiers
 ):
-    made, durable = make(recipe, tiers), tiers.durable_path
+    snapshot, durable = make(recipe, tiers), tiers.durable_path
     paths = [
-        shards.shard_path(durable, made.splits["train"].shards[0]),
-        durable / "documents" / f"{made.documents['blake3']}.parquet",
+        shards.shard_path(durable, snapshot.splits["train"].shards[0]),
+        durable / "documents" / f"{snapshot.documents['blake3']}.parquet",
     ]
-    whole = [path.read_bytes() for path in paths]
+    contents_before = [path.read_bytes() for path in paths]
     for path in paths:
         flip(path)
     without = scrubbed(tiers, 0, 1, lambda progress: None)
     assert len(without.lost) == 2 and "slipway data scrub --rebuild" in sentence(without.lost[0])
-    again = scrubbed(tiers, 0, 1, lambda progress: None, {recipe.name: recipe}, lambda each: make(each, tiers))
-    assert [each.mended for each in again.damaged] == ["the source of small-corpus"] * 2
-    assert [path.read_bytes() for path in paths] == whole
+    again = scrubbed(
+        tiers, 0, 1, lambda progress: None, {recipe.name: recipe}, lambda damaged_recipe: make(damaged_recipe, tiers)
+    )
+    assert [damage.mended for damage in again.damaged] == ["the source of small-corpus"] * 2
+    assert [path.read_bytes() for path in paths] == contents_before
     assert scrubbed(tiers, 0, 1, lambda progress: None).damaged == ()
 
 
 def test_what_no_build_makes_anew_is_told_with_what_a_person_can_do(
     recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path
 ):
-    made, durable = make(recipe, tiers), tiers.durable_path
+    snapshot, durable = make(recipe, tiers), tiers.durable_path
     write_file(tmp_path / "corpus" / "package0" / "module0.py", "changed " * 60)
     newer = make(recipe, tiers)
-    [path, *_] = [shards.shard_path(durable, each) for each in set(made.shards()) - set(newer.shards())]
+    [path, *_] = [shards.shard_path(durable, shard) for shard in set(snapshot.shards()) - set(newer.shards())]
     flip(path)
-    found = scrubbed(tiers, 0, 1, lambda progress: None, {recipe.name: recipe}, lambda each: make(each, tiers))
-    assert "no dataset points at that snapshot now" in sentence(found.lost[0]) and len(found.lost) == 1
-    flip(durable / "tokenizers" / f"{made.tokenizer.sha256}.json")
+    report = scrubbed(
+        tiers, 0, 1, lambda progress: None, {recipe.name: recipe}, lambda damaged_recipe: make(damaged_recipe, tiers)
+    )
+    assert "no dataset points at that snapshot now" in sentence(report.lost[0]) and len(report.lost) == 1
+    flip(durable / "tokenizers" / f"{snapshot.tokenizer.sha256}.json")
     [tokenizer] = [
-        each for each in scrubbed(tiers, 0, 1, lambda progress: None).lost if each.name != found.lost[0].name
+        loss for loss in scrubbed(tiers, 0, 1, lambda progress: None).lost if loss.name != report.lost[0].name
     ]
     assert "put a copy of it there" in sentence(tokenizer)
 
 
 def test_the_job_of_the_night_fails_with_what_to_do_when_something_is_lost(recipe: DatasetRecipe, tiers: Tiers):
-    made = make(recipe, tiers)
+    snapshot = make(recipe, tiers)
     every = {"ops": {"scrub_datasets": {"config": {"nights": 1}}}}
     assert job.execute_in_process(every, resources={"tiers": tiers}).success
-    flip(shards.manifest_path(tiers.durable_path, made.sha256))
+    flip(shards.manifest_path(tiers.durable_path, snapshot.sha256))
     with pytest.raises(
         dg.Failure, match=r"is lost: found SHA-256 .*, and no other place has it; .*: slipway data scrub"
     ):
@@ -92,7 +96,7 @@ def test_the_job_of_the_night_fails_with_what_to_do_when_something_is_lost(recip
 def test_takedowns_and_tokenizers_are_in_the_backup_of_the_metadata_and_come_back(
     recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path
 ):
-    made, durable = make(recipe, tiers), tiers.durable_path
+    snapshot, durable = make(recipe, tiers), tiers.durable_path
     first, second = (
         Takedown(url, ("a#0",), ("b" * 64,), "asked", "test", time) for url, time in (("u", 1.0), ("v", 2.0))
     )
@@ -103,15 +107,15 @@ def test_takedowns_and_tokenizers_are_in_the_backup_of_the_metadata_and_come_bac
         metadata_backup.back_up(
             instance, tiers, Tracking(uri=f"{database.URI}{tmp_path / 'mlflow.db'}"), tmp_path / "recipes"
         )
-    tokenizer = durable / "tokenizers" / f"{made.tokenizer.sha256}.json"
+    tokenizer = durable / "tokenizers" / f"{snapshot.tokenizer.sha256}.json"
     flip(tokenizer)
-    [found] = scrubbed(tiers, 0, 1, lambda progress: None).damaged
-    assert found.mended.startswith(f"{tmp_path / 'backup'}/metadata/")
+    [damage] = scrubbed(tiers, 0, 1, lambda progress: None).damaged
+    assert damage.mended.startswith(f"{tmp_path / 'backup'}/metadata/")
     takedowns.path(durable, recipe.name).unlink()
     takedowns.add(durable, [second], recipe.name)
     (tmp_path / "home").mkdir()
     assert metadata_restore.restore(Home(tmp_path / "home"), tiers, "ann").takedowns == 1
-    assert {each.url for each in takedowns.read(durable, recipe.name)} == {"u", "v"}
+    assert {takedown.url for takedown in takedowns.read(durable, recipe.name)} == {"u", "v"}
     (tmp_path / "home").rename(tmp_path / "first")
     (tmp_path / "home").mkdir()
     assert metadata_restore.restore(Home(tmp_path / "home"), tiers, "ann").takedowns == 0

@@ -31,16 +31,16 @@ def encrypted(tmp_path: Path) -> TrainingStore:
     """A training that encrypts its checkpoints and whose first incarnation has begun."""
     key_file = tmp_path / "key"
     key_file.write_text(KEY)
-    terms = RunPolicy(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
-    store = Trainings(tmp_path / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, ""), terms)
+    policy = RunPolicy(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
+    store = Trainings(tmp_path / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, ""), policy)
     store.want("run", "test", "the test wants it")
     assert store.claim(1, ("node-0",), "first start", "test")
     return store
 
 
-def shown(*texts: str) -> list[str]:
+def secrets_in(*texts: str) -> list[str]:
     """Which of the secrets are in these texts."""
-    return [each for each in (KEY, SECRET) if any(each in text for text in texts)]
+    return [secret for secret in (KEY, SECRET) if any(secret in text for text in texts)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,9 +52,9 @@ def test_the_objects_of_a_job_name_the_file_of_a_key_and_hold_no_secret(
     started = job(encrypted.read(), Paths(tmp_path / "durable", "/nvme", "s3://backup"), "a revision", "a run")
     name, cluster = object_name(started.name), Cluster(image="slipway-trainer:test")
     parts = [*network.parts(name, started, cluster), *KINDS[kind].objects(name, started, cluster)]
-    made = json.dumps([orders.written(name, started), *parts])
-    assert str(tmp_path / "key") in made
-    assert shown(made) == []
+    objects_text = json.dumps([orders.written(name, started), *parts])
+    assert str(tmp_path / "key") in objects_text
+    assert secrets_in(objects_text) == []
 
 
 def away() -> NoReturn:
@@ -62,10 +62,10 @@ def away() -> NoReturn:
 
 
 def test_a_scrape_of_metrics_and_the_pages_show_no_secret(encrypted: TrainingStore, tmp_path: Path):
-    places = PlatformSources(tmp_path / "durable", {}, away, away)
-    scraped = PlatformExporter(places, None, jobs=True).text()
+    views = PlatformSources(tmp_path / "durable", {}, away, away)
+    scraped = PlatformExporter(views, None, jobs=True).text()
     assert encrypted.id in scraped
     served = TestClient(Starlette(routes=routes(tmp_path / "durable", lambda: {})))
     answers = [served.get(f"/slipway{path}") for path in ("", "/health", "/morning", f"/trainings/{encrypted.id}")]
-    assert encrypted.id in answers[0].text and [each.status_code for each in answers] == [200] * 4
-    assert shown(scraped, *(each.text for each in answers)) == []
+    assert encrypted.id in answers[0].text and [answer.status_code for answer in answers] == [200] * 4
+    assert secrets_in(scraped, *(answer.text for answer in answers)) == []

@@ -15,7 +15,7 @@ def opened(platform: Platform) -> SweepStore:
     return open_sweep(current_subject(recipe, platform.recipe, platform.tiers, platform.tracking), platform.tiers)
 
 
-def asked(platform: Platform, request: str, **config: Any) -> dg.ExecuteInProcessResult:
+def steer(platform: Platform, request: str, **config: Any) -> dg.ExecuteInProcessResult:
     result: dg.ExecuteInProcessResult = platform.repository.get_job("tiny_search_steer").execute_in_process(
         {"ops": {"tiny_search_ask": {"config": {"request": request, **config}}}},
         instance=platform.instance,
@@ -27,10 +27,10 @@ def asked(platform: Platform, request: str, **config: Any) -> dg.ExecuteInProces
 
 def test_what_is_asked_in_the_launchpad_is_asked_of_the_sweep(platform: Platform):
     store = opened(platform)
-    assert asked(platform, "PAUSE", why="the nodes are needed").success
+    assert steer(platform, "PAUSE", why="the nodes are needed").success
     state = store.state()
     assert state is not None and state.pause is not None and state.pause.why == "the nodes are needed"
-    result = asked(platform, "SPEND", fields=["trials=9", "parallel=4"])
+    result = steer(platform, "SPEND", fields=["trials=9", "parallel=4"])
     assert result.success
     state = store.state()
     assert state is not None and (state.budget.trials, state.budget.parallel) == (9, 4)
@@ -39,5 +39,5 @@ def test_what_is_asked_in_the_launchpad_is_asked_of_the_sweep(platform: Platform
 
 def test_what_the_sweep_cannot_do_fails_the_run_with_the_reason(platform: Platform):
     store = opened(platform)
-    assert refusal(asked(platform, "RESUME")) == f"sweep {store.sweep}: found it under way, expected a paused one"
-    assert "found no such sweep of tiny-search" in refusal(asked(platform, "STOP", sweep="other-000000000000"))
+    assert refusal(steer(platform, "RESUME")) == f"sweep {store.sweep}: found it under way, expected a paused one"
+    assert "found no such sweep of tiny-search" in refusal(steer(platform, "STOP", sweep="other-000000000000"))

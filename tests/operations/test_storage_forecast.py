@@ -25,9 +25,9 @@ def grown(per_day: float, days: int, capacity: int = 100 * GB) -> list[Sample]:
 
 
 def test_a_tier_that_grows_is_full_when_its_room_is_used_up():
-    seen = outlook(grown(5 * GB, days=10), planned=0)
-    assert seen.growth * DAY == pytest.approx(5 * GB)
-    assert seen.seconds_until_full == pytest.approx((100 - 60) / 5 * DAY)
+    tier_outlook = outlook(grown(5 * GB, days=10), planned=0)
+    assert tier_outlook.growth * DAY == pytest.approx(5 * GB)
+    assert tier_outlook.seconds_until_full == pytest.approx((100 - 60) / 5 * DAY)
 
 
 def test_a_tier_that_does_not_grow_is_never_full():
@@ -56,37 +56,41 @@ def test_any_straight_line_is_found(rate: float, start: float, count: int):
 
 
 def test_a_trainings_peak_is_all_that_is_kept_and_one_that_is_being_written():
-    asked = forecast.demand(10 * GB, 10_000, 1.0, 100.0, RetentionRule(minutes=0, last=3, best=1), referred=1, saving=5)
-    assert asked.peak_bytes == 60 * GB
-    assert asked.bytes_per_second == pytest.approx(10 * GB / 100)
-    assert asked.burst_bytes_per_second == pytest.approx(2 * GB)
+    demand = forecast.demand(
+        10 * GB, 10_000, 1.0, 100.0, RetentionRule(minutes=0, last=3, best=1), referred=1, saving=5
+    )
+    assert demand.peak_bytes == 60 * GB
+    assert demand.bytes_per_second == pytest.approx(10 * GB / 100)
+    assert demand.burst_bytes_per_second == pytest.approx(2 * GB)
 
 
 def test_a_training_that_is_nearly_done_keeps_no_more_than_it_still_makes():
-    asked = forecast.demand(10 * GB, 150, 1.0, 100.0, RetentionRule(minutes=0, last=5), referred=0, saving=5)
-    assert asked.peak_bytes == 30 * GB
+    demand = forecast.demand(10 * GB, 150, 1.0, 100.0, RetentionRule(minutes=0, last=5), referred=0, saving=5)
+    assert demand.peak_bytes == 30 * GB
 
 
 def test_checkpoints_that_are_kept_for_ever_add_up():
-    asked = forecast.demand(GB, 10_000, 1.0, 100.0, RetentionRule(minutes=0, last=1, every=1000), referred=0, saving=0)
-    assert asked.peak_bytes == 12 * GB
-    assert asked.burst_bytes_per_second == 0
+    demand = forecast.demand(GB, 10_000, 1.0, 100.0, RetentionRule(minutes=0, last=1, every=1000), referred=0, saving=0)
+    assert demand.peak_bytes == 12 * GB
+    assert demand.burst_bytes_per_second == 0
 
 
 def looked(platform: Platform) -> tuple[dg.AssetMaterialization, dg.AssetCheckEvaluation]:
     result = platform.materialise([storage.KEY])
     assert result.success
-    [shown] = result.asset_materializations_for_node("platform__storage")
+    [materialisation] = result.asset_materializations_for_node("platform__storage")
     [check] = result.get_asset_check_evaluations()
-    return shown, check
+    return materialisation, check
 
 
 def test_each_tier_is_shown_with_its_use_and_outlook(platform: Platform):
-    shown, check = looked(platform)
+    materialisation, check = looked(platform)
     assert check.passed, check.description
-    figures = {name: each.value for name, each in shown.metadata.items() if isinstance(each.value, int | float)}
+    figures = {
+        name: value.value for name, value in materialisation.metadata.items() if isinstance(value.value, int | float)
+    }
     assert 0 < figures["durable_used_gigabytes"] < figures["durable_gigabytes"]
-    assert shown.metadata["durable_days_until_full"].value == "never"
+    assert materialisation.metadata["durable_days_until_full"].value == "never"
 
 
 @pytest.fixture

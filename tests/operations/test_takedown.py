@@ -43,14 +43,14 @@ def tiers(tmp_path: Path) -> Tiers:
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> DatasetRecipe:
-    for each in range(10):
-        write_file(tmp_path / "corpus" / f"note{each}.txt", f"note {each} " * 30)
+    for number in range(10):
+        write_file(tmp_path / "corpus" / f"note{number}.txt", f"note {number} " * 30)
     write_file(tmp_path / "corpus" / "pages.jsonl", json.dumps({"text": "not for any corpus", "url": URL}))
     checks = {"left_out": 1.0, "shrinkage": 1.0, "drift": 100.0}
     return recipe_for(tmp_path / "corpus", reading={"metadata": {"url": "url"}}, checks=checks)
 
 
-def asked(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, **what: Any) -> TakedownReport:
+def take_down_documents(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, **what: Any) -> TakedownReport:
     request = TakedownRequest(TakedownSelection(**what), "asked", "test")
     with dg.DagsterInstance.ephemeral() as instance:
         return take_down(recipe, tiers, tracking, instance, request, lambda line: None)
@@ -58,8 +58,8 @@ def asked(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, **what: Any) 
 
 def note(recipe: DatasetRecipe, durable: Path, what: TakedownSelection) -> list[Takedown]:
     """Note a takedown as the command does before it builds."""
-    found = takedown_search.matching_documents(durable, recipe.name, TEXT_DOCUMENTS, what)
-    takedowns.add(durable, noted(TakedownRequest(what, "asked", "test"), found), recipe.name)
+    documents = takedown_search.matching_documents(durable, recipe.name, TEXT_DOCUMENTS, what)
+    takedowns.add(durable, noted(TakedownRequest(what, "asked", "test"), documents), recipe.name)
     return takedowns.read(durable, recipe.name)
 
 
@@ -105,28 +105,28 @@ def test_the_next_snapshot_is_without_it_and_what_has_seen_it_is_named(
     registry = Registry(tracking, tiers.durable_path)
     for model, tags in (("one", {SNAPSHOT_TAG: before}), ("two", {TRAINING_TAG: heir.id}), ("three", {})):
         registry.register(model, tiers.durable_path, "", {MANIFEST_TAG: "0" * 64} | tags)
-    report = asked(recipe, tiers, tracking, urls=(URL,))
+    report = take_down_documents(recipe, tiers, tracking, urls=(URL,))
     assert report.documents == ("pages.jsonl#0",) and report.snapshots == {before: recipe.name}
     assert report.trainings == tuple(sorted((saw.id, heir.id, branch.id))) and report.models == ("one 1", "two 1")
     assert report.snapshot not in (before, "") and report.near == ()
-    (made,) = takedowns.read(tiers.durable_path, recipe.name)
-    assert (made.why, made.by, made.time > 0) == ("asked", "test", True)
+    (takedown,) = takedowns.read(tiers.durable_path, recipe.name)
+    assert (takedown.why, takedown.by, takedown.time > 0) == ("asked", "test", True)
 
 
 def test_trainings_that_wait_are_distinguished_from_those_that_were_started(tiers: Tiers):
     there, other = "a" * 64, "b" * 64
     saw = started(tiers, "saw", there)
-    waits = waiting(tiers, "waits", there)
+    pending_training = waiting(tiers, "waits", there)
     heir = waiting(tiers, "heir", other, init=f"checkpoints/{saw.id}/000000005.000001.0000")
     waiting(tiers, "elsewhere", other)
     proposed(tiers, "proposed", there)  # nobody wants it
-    assert trained_on(tiers, [there]) == ({saw.id}, {waits.id, heir.id})
+    assert trained_on(tiers, [there]) == ({saw.id}, {pending_training.id, heir.id})
 
 
 def test_a_url_of_no_document_is_refused_and_nothing_is_noted(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
     steps.make_documents(recipe, tiers.durable_path)
     with pytest.raises(ValueError, match=r"found no document of https://b\.example/ in its source"):
-        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), urls=("https://b.example/",))
+        take_down_documents(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), urls=("https://b.example/",))
     assert takedowns.read(tiers.durable_path, recipe.name) == []
 
 
@@ -134,7 +134,7 @@ def test_a_name_of_no_document_is_refused_though_others_are_there(recipe: Datase
     steps.make_documents(recipe, tiers.durable_path)
     names = ("note1.txt", "note2.txt#0", "note3.txt#1", "note1")
     with pytest.raises(ValueError, match=r"found no document of note3\.txt#1, note1 in its source"):
-        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), documents=names)
+        take_down_documents(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), documents=names)
     assert takedowns.read(tiers.durable_path, recipe.name) == []
 
 
@@ -146,7 +146,7 @@ def test_a_page_that_its_source_has_no_more_stays_out_and_who_has_seen_it_is_nam
     saw = started(tiers, "saw", before)
     pages.unlink()
     built(recipe, tiers)
-    report = asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), urls=(URL,))
+    report = take_down_documents(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), urls=(URL,))
     assert (report.documents, report.snapshots, report.trainings) == ((), {before: recipe.name}, (saw.id,))
     write_file(pages, json.dumps({"text": "another text by now", "url": URL}))
     table = document_table.path(tiers.durable_path, steps.make_documents(recipe, tiers.durable_path).result["blake3"])
@@ -159,7 +159,7 @@ def test_an_area_is_looked_at_first_with_what_has_seen_it_and_nothing_is_noted(
 ):
     write_file(
         tmp_path / "corpus" / "site.jsonl",
-        "".join(json.dumps({"text": f"page {each}", "url": f"{URL}/{each}"}) + "\n" for each in range(30)),
+        "".join(json.dumps({"text": f"page {number}", "url": f"{URL}/{number}"}) + "\n" for number in range(30)),
     )
     steps.make_documents(recipe, tiers.durable_path)
     request = TakedownRequest(TakedownSelection(under=("a.example/bad/", "a.example/bad/7")), "asked", "test")
@@ -176,12 +176,12 @@ def test_an_area_is_looked_at_first_with_what_has_seen_it_and_nothing_is_noted(
 
 
 def test_each_url_and_each_area_is_noted_by_itself_and_stays_out(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
-    pages = [{"text": f"page {each} " * 20, "url": f"https://b.example/{each}"} for each in range(4)]
-    write_file(tmp_path / "corpus" / "site.jsonl", "".join(json.dumps(each) + "\n" for each in pages))
+    pages = [{"text": f"page {number} " * 20, "url": f"https://b.example/{number}"} for number in range(4)]
+    write_file(tmp_path / "corpus" / "site.jsonl", "".join(json.dumps(page) + "\n" for page in pages))
     steps.make_documents(recipe, tiers.durable_path)
     what = TakedownSelection((URL, "https://b.example/3"), ("b.example/2",), ("note1.txt",))
-    made = note(recipe, tiers.durable_path, what)
-    assert [(each.url, each.under, each.documents) for each in made] == [
+    noted_takedowns = note(recipe, tiers.durable_path, what)
+    assert [(takedown.url, takedown.under, takedown.documents) for takedown in noted_takedowns] == [
         (URL, "", ("pages.jsonl#0",)),
         ("https://b.example/3", "", ("site.jsonl#3",)),
         ("", "b.example/2", ("site.jsonl#2",)),
@@ -196,5 +196,7 @@ def test_each_url_and_each_area_is_noted_by_itself_and_stays_out(recipe: Dataset
 def test_an_area_of_no_document_is_refused_with_what_keeps_it_out(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
     steps.make_documents(recipe, tiers.durable_path)
     with pytest.raises(ValueError, match=r"no document of b\.example/ in its source.*cleaning\.urls\.blocked"):
-        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), under=("b.example/", "a.example"))
+        take_down_documents(
+            recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), under=("b.example/", "a.example")
+        )
     assert takedowns.read(tiers.durable_path, recipe.name) == []

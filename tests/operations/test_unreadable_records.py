@@ -97,7 +97,7 @@ def test_a_training_that_was_only_half_proposed_stops_nobody(platform: Platform,
 
 
 def test_a_training_whose_records_are_damaged_does_not_stop_the_others(platform: Platform, store: TrainingStore):
-    other = platform.wanted(cause="another")
+    other = platform.start_training(cause="another")
     (other.folder / "claims").write_bytes(b"in the way")
     retained(platform)
     assert there(platform, store) == [LAST]
@@ -106,9 +106,9 @@ def test_a_training_whose_records_are_damaged_does_not_stop_the_others(platform:
 def test_a_trial_that_starts_from_a_checkpoint_keeps_it(platform: Platform, store: TrainingStore):
     trial = platform.home.durable / "sweeps" / "a-sweep" / "trials" / "a-sweep.0"
     shutil.copytree(platform.proposed("another").folder, trial)
-    terms = json.loads((trial / "terms.json").read_bytes())
-    terms["init"] = f"{platform.home.durable / store.commits()[0].folder}/"
-    edit(trial / "terms.json", terms)
+    policy = json.loads((trial / "terms.json").read_bytes())
+    policy["init"] = f"{platform.home.durable / store.commits()[0].folder}/"
+    edit(trial / "terms.json", policy)
     assert retained(platform).success
     assert there(platform, store) == [FIRST, LAST]
 

@@ -92,54 +92,58 @@ class Webserver:
 
     def jobs(self) -> list[str]:
         """The names of all jobs."""
-        found = self._ask(_JOBS, {"selector": self._location})
-        return [each["name"] for each in found["repositoryOrError"]["jobs"]]
+        answer = self._ask(_JOBS, {"selector": self._location})
+        return [job["name"] for job in answer["repositoryOrError"]["jobs"]]
 
     def schema(self, job: str) -> dict[str, Any]:
         """What the launchpad of a job offers: its default text, enumerations, and the names of all fields."""
-        found = self._ask(_SCHEMA, {"selector": {**self._location, "pipelineName": job}})["runConfigSchemaOrError"]
-        types = found["allConfigTypes"]
+        schema = self._ask(_SCHEMA, {"selector": {**self._location, "pipelineName": job}})["runConfigSchemaOrError"]
+        types = schema["allConfigTypes"]
         return {
-            "text": found["rootDefaultYaml"],
-            "choices": {each["givenName"]: [v["value"] for v in each["values"]] for each in types if "values" in each},
-            "fields": {field["name"] for each in types for field in each.get("fields", ())},
+            "text": schema["rootDefaultYaml"],
+            "choices": {
+                config_type["givenName"]: [v["value"] for v in config_type["values"]]
+                for config_type in types
+                if "values" in config_type
+            },
+            "fields": {field["name"] for config_type in types for field in config_type.get("fields", ())},
         }
 
     def refusals(self, job: str, partition: str | None = None) -> list[str]:
         """What the launchpad of a job finds wrong with the text that it opens with."""
         text = self.schema(job)["text"]
         pipeline = {**self._location, "pipelineName": job}
-        found = self._ask(_VALID, {"pipeline": pipeline, "config": text})["isPipelineConfigValid"]
-        if found["__typename"] == "PipelineConfigValidationValid":
+        validation = self._ask(_VALID, {"pipeline": pipeline, "config": text})["isPipelineConfigValid"]
+        if validation["__typename"] == "PipelineConfigValidationValid":
             return []
-        return [each["message"] for each in found["errors"]]
+        return [error["message"] for error in validation["errors"]]
 
     def launch(self, job: str, config: Mapping[str, Any] | None = None, partition: str | None = None) -> str:
         """Ask for a run of a job with the configuration of its ops; returns the run's id."""
-        found = self._ask(LAUNCH, {"params": self._params(job, config or {}, partition, ())})["launchRun"]
-        assert found["__typename"] == "LaunchRunSuccess", found
-        return str(found["run"]["runId"])
+        answer = self._ask(LAUNCH, {"params": self._params(job, config or {}, partition, ())})["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
 
     def materialise_each(self, asset: dg.AssetKey, partitions: Sequence[str]) -> list[str]:
         """Ask for a run for each partition of an asset, all in one request; what became of each."""
         params = [self._params("__ASSET_JOB", {}, partition, [asset]) for partition in partitions]
-        found = self._ask(_SEVERAL, {"params": params})["launchMultipleRuns"]
-        return [each["__typename"] for each in found["launchMultipleRunsResult"]]
+        answer = self._ask(_SEVERAL, {"params": params})["launchMultipleRuns"]
+        return [result["__typename"] for result in answer["launchMultipleRunsResult"]]
 
     def backfill(self, assets: Sequence[dg.AssetKey], partitions: Sequence[str]) -> str:
         """Ask for a backfill of some partitions; returns its id."""
         params = {"assetSelection": [{"path": list(key.path)} for key in assets], "partitionNames": list(partitions)}
-        found = self._ask(_BACKFILL, {"params": params})["launchPartitionBackfill"]
-        assert found["__typename"] == "LaunchBackfillSuccess", found
-        return str(found["backfillId"])
+        answer = self._ask(_BACKFILL, {"params": params})["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return str(answer["backfillId"])
 
     def again(self, run: str) -> str:
         """Ask for a run to be executed again; returns the new run's id."""
-        found = self._ask(LAUNCH_AGAIN, {"params": {"parentRunId": run, "strategy": "ALL_STEPS"}})[
+        answer = self._ask(LAUNCH_AGAIN, {"params": {"parentRunId": run, "strategy": "ALL_STEPS"}})[
             "launchRunReexecution"
         ]
-        assert found["__typename"] == "LaunchRunSuccess", found
-        return str(found["run"]["runId"])
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
 
     def execute(self, run: str) -> dict[str, Any]:
         """Execute a run that waits; its output's metadata, or the sentence with which it failed as `failure`."""
@@ -200,12 +204,12 @@ def served(instance: dg.DagsterInstance, folder: Path, recipes: Path, home: Path
 @contextlib.contextmanager
 def listening(server: Webserver) -> Iterator[str]:
     """The same webserver at an address, for a browser."""
-    with socket.create_server(("127.0.0.1", 0)) as place:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = uvicorn.Server(uvicorn.Config(server.app, log_level="warning", lifespan="off"))
-        thread = threading.Thread(target=serving.run, args=([place],))
+        thread = threading.Thread(target=serving.run, args=([listener],))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{place.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             serving.should_exit = True
             thread.join()

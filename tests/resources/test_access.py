@@ -15,8 +15,8 @@ HEADER = "X-Forwarded-User"
 RULES = Access(user_header=HEADER, operators=frozenset({"åsa@x.example"}))
 
 
-def person(*given: bytes) -> str:
-    return RULES.person(Headers(raw=[(HEADER.lower().encode(), each) for each in given]))
+def person(*values: bytes) -> str:
+    return RULES.person(Headers(raw=[(HEADER.lower().encode(), value) for value in values]))
 
 
 def test_a_name_has_the_letters_that_the_proxy_sent():
@@ -35,7 +35,7 @@ def test_who_gives_no_name_is_nobody_known():
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("values", "problem"),
     [
         ([b"oda", b"pia"], "2 names, expected one"),
         ([b"a" * 257], "257 characters, expected 256 characters at most"),
@@ -44,9 +44,9 @@ def test_who_gives_no_name_is_nobody_known():
         ([b"oda "], "'oda ', expected no space before or after it"),
     ],
 )
-def test_what_is_no_name_is_refused(given: list[bytes], found: str):
-    with pytest.raises(ValueError, match=f"{HEADER}: found {found}"):
-        person(*given)
+def test_what_is_no_name_is_refused(values: list[bytes], problem: str):
+    with pytest.raises(ValueError, match=f"{HEADER}: found {problem}"):
+        person(*values)
 
 
 @pytest.mark.parametrize(

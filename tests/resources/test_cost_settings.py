@@ -40,7 +40,7 @@ def test_the_launches_of_an_embedded_instance_ask_the_quotas(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("slipway: notifications/1\n", 'costs.yaml:1: slipway: found "notifications/1", expected costs/1'),
         ("slipway: costs/1\nprice: 3\n", "costs.yaml:2: price: found an unknown field (did you mean prices?)"),
@@ -50,8 +50,8 @@ def test_the_launches_of_an_embedded_instance_ask_the_quotas(tmp_path: Path):
         ),
     ],
 )
-def test_a_bad_file_is_refused_with_its_line_and_field(tmp_path: Path, text: str, said: str):
+def test_a_bad_file_is_refused_with_its_line_and_field(tmp_path: Path, text: str, message: str):
     (tmp_path / cost_settings.FILE).write_text(text)
     with pytest.raises(InvalidRecipes) as refused:
         cost_settings.of_home(tmp_path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

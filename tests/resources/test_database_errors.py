@@ -27,12 +27,12 @@ def _as_sqlalchemy_does(error: sqlite3.Error) -> Exception:
     return passed_on
 
 
-@pytest.mark.parametrize("given", [lambda error: error, _as_sqlalchemy_does], ids=["sqlite", "SQLAlchemy"])
+@pytest.mark.parametrize("wrap", [lambda error: error, _as_sqlalchemy_does], ids=["sqlite", "SQLAlchemy"])
 def test_a_damaged_database_is_said_in_a_sentence_with_what_to_do(
-    tmp_path: Path, given: Callable[[sqlite3.Error], Exception]
+    tmp_path: Path, wrap: Callable[[sqlite3.Error], Exception]
 ):
     (tmp_path / "runs.db").write_text("garbage\n" * 100)
-    error = given(_error(tmp_path / "runs.db", "SELECT * FROM sqlite_master"))
+    error = wrap(_error(tmp_path / "runs.db", "SELECT * FROM sqlite_master"))
     assert is_for_people(error)
     assert sentence(error) == (
         "a database of the instance, dagster/ or mlflow.db: file is not a database; "

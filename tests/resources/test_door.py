@@ -65,9 +65,11 @@ def test_the_token_opens_every_page_as_a_browser_and_as_a_program_send_it(guarde
     assert guarded.ask("/server_info").status == 200, "probes have no token"
 
 
-@pytest.mark.parametrize("carried", ["", "Basic", "Basic ===", "Basic \xff", "Bearer ", "Digest x", f"Token {TOKEN}"])
-def test_what_carries_no_token_is_refused_whatever_it_looks_like(guarded: Served, carried: str):
-    assert guarded.ask("/slipway", Authorization=carried).status == 401
+@pytest.mark.parametrize(
+    "authorization", ["", "Basic", "Basic ===", "Basic \xff", "Bearer ", "Digest x", f"Token {TOKEN}"]
+)
+def test_what_carries_no_token_is_refused_whatever_it_looks_like(guarded: Served, authorization: str):
+    assert guarded.ask("/slipway", Authorization=authorization).status == 401
 
 
 def test_a_socket_needs_the_token_too(guarded: Served):

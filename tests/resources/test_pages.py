@@ -19,12 +19,12 @@ NOTHING = RareParts()
 STANDS = TrainingStatus("running", "running, step 9 of 10, 1 s left", 9, 10, 8, 1, ("node-0",), 1.0, 2.5, 2.4, 8)
 
 
-def view(steps: int = 9, words: str = "", rare: RareParts = NOTHING) -> TrainingView:
+def view(steps: int = 9, failure: str = "", rare: RareParts = NOTHING) -> TrainingView:
     fold = CurveFold()
     more = {"learning_rate": 1e-3, "gradient_norm": 1.234567, "tokens_per_second": 12345.678, "mfu": 0.4567}
     for n in range(1, steps + 1):
         fold.add([{"event": "step", "t": float(n), "step": n, "loss": 7.654321 / n, **more}], "000001.0000", "rank-0")
-    stands = STANDS if not words else TrainingStatus("failed", words, 9, 10, 8, 1, ())
+    stands = STANDS if not failure else TrainingStatus("failed", failure, 9, 10, 8, 1, ())
     return TrainingView("tiny-0", "tiny", "tiny, 1 Jan", "snapshot", Path("/tier/tiny-0"), 100.0, stands, fold, rare)
 
 
@@ -74,7 +74,7 @@ def test_what_a_page_replaces_are_sections_that_it_has():
 
 
 def test_reasons_are_text_and_never_markup():
-    page = training.html(view(words="failed: <script>alert(1)</script>"))
+    page = training.html(view(failure="failed: <script>alert(1)</script>"))
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
 
 

@@ -21,9 +21,9 @@ class Repeats(http.server.ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
-        self.asked: list[tuple[str, str, str | None]] = []
+        self.requests: list[tuple[str, str, str | None]] = []
         """The method, the path and the key of each request."""
-        self.answer, self.moved, self.before = 200, "", ""
+        self.answer, self.location, self.before = 200, "", ""
 
     @property
     def url(self) -> str:
@@ -35,10 +35,10 @@ class Answers(http.server.BaseHTTPRequestHandler):
         server, key = self.server, self.headers.get("Authorization")
         assert isinstance(server, Repeats)
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        server.asked.append((self.command, self.path, key))
+        server.requests.append((self.command, self.path, key))
         self.send_response(server.answer, f"not with {key}")
-        if server.moved:
-            self.send_header("Location", server.moved)
+        if server.location:
+            self.send_header("Location", server.location)
         self.end_headers()
         self.wfile.write(f"{server.before}no right to come with {key}".encode())
 
@@ -61,7 +61,7 @@ def test_what_a_server_refuses_is_told_without_the_key_that_it_repeats(server: R
     with pytest.raises(ValueError, match=f"it answered {answer} .* to an event") as refused:
         posting.post(server.url, b"{}", HEADERS, 5.0, "an event")
     assert KEY not in str(refused.value)
-    assert server.asked == [("POST", "/", f"Bearer {KEY}")]
+    assert server.requests == [("POST", "/", f"Bearer {KEY}")]
 
 
 @pytest.mark.parametrize("answer", [408, 429, 500, 503])
@@ -76,11 +76,11 @@ def test_a_server_that_is_away_is_told_without_the_key_that_it_repeats(server: R
 def test_a_redirection_takes_the_key_nowhere_and_is_no_success(server: Repeats, answer: int):
     with Repeats() as other:
         threading.Thread(target=other.serve_forever, args=(0.02,), daemon=True).start()
-        server.answer, server.moved = answer, f"{other.url}/elsewhere"
+        server.answer, server.location = answer, f"{other.url}/elsewhere"
         with pytest.raises(ValueError, match="set the address that it has moved to"):
             posting.post(server.url, b"{}", HEADERS, 5.0, "an event")
         other.shutdown()
-    assert other.asked == []
+    assert other.requests == []
 
 
 def test_no_part_of_a_key_is_told_where_what_a_server_says_is_cut(server: Repeats):

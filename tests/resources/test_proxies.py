@@ -36,7 +36,7 @@ class Own(http.server.ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
-        self.asked = 0
+        self.n_requests = 0
 
     @property
     def url(self) -> str:
@@ -47,7 +47,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
     def _answer(self) -> None:
         assert isinstance(self.server, Own)
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.asked += 1
+        self.server.n_requests += 1
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(ANSWER)))
@@ -135,7 +135,7 @@ CLIENTS: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("name", CLIENTS)
 def test_no_client_sends_what_is_for_this_machine_to_a_proxy(own: Own, proxy: Recorder, name: str):
     CLIENTS[name](own.url)
-    assert own.asked > 0 and proxy.requests == []
+    assert own.n_requests > 0 and proxy.requests == []
 
 
 def test_an_address_elsewhere_is_asked_by_the_proxy(proxy: Recorder):

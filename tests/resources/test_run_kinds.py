@@ -128,12 +128,12 @@ def test_assets_count_as_what_they_do(defs: dg.Definitions):
     assert kinds == {key: kind for kind, named in KINDS.items() for key in named}
 
 
-@pytest.mark.parametrize("place", ["embedded", *VALUES])
-def test_limits_are_by_kind_alone_and_verbs_and_recovery_have_none(place: str):
-    if place == "embedded":
+@pytest.mark.parametrize("deployment", ["embedded", *VALUES])
+def test_limits_are_by_kind_alone_and_verbs_and_recovery_have_none(deployment: str):
+    if deployment == "embedded":
         queue = yaml.safe_load(SETTINGS.read_text())["run_coordinator"]["config"]
     else:
-        described = of_cluster(place).run_coordinator_data
+        described = of_cluster(deployment).run_coordinator_data
         assert described is not None
         queue = yaml.safe_load(described.config_yaml)
     limits = limits_of(queue)

@@ -52,7 +52,7 @@ def test_without_a_parent_there_are_no_rows_of_it(tables: tuple[Path, Path]):
 
 
 @pytest.mark.parametrize(
-    ("statement", "found"),
+    ("statement", "statements"),
     [
         ("COPY (SELECT 'x' AS name) TO '{new}' (FORMAT parquet)", "COPY"),
         ("DROP VIEW documents", "DROP"),
@@ -62,9 +62,11 @@ def test_without_a_parent_there_are_no_rows_of_it(tables: tuple[Path, Path]):
         ("-- nothing", "no statement"),
     ],
 )
-def test_only_a_select_is_asked_and_the_tables_stay_as_they_are(tables: tuple[Path, Path], statement: str, found: str):
+def test_only_a_select_is_asked_and_the_tables_stay_as_they_are(
+    tables: tuple[Path, Path], statement: str, statements: str
+):
     before = tables[0].read_bytes()
-    with pytest.raises(ValueError, match=f"found {found}, expected one SELECT: nothing is changed by a query"):
+    with pytest.raises(ValueError, match=f"found {statements}, expected one SELECT: nothing is changed by a query"):
         answer_to(statement.format(new=tables[0]), *tables)
     assert tables[0].read_bytes() == before
 

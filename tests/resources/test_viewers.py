@@ -44,10 +44,10 @@ def test_a_viewer_launches_and_ends_nothing(guarded: Served, person: str):
         assert reported.status == 401, kind
 
 
-@pytest.mark.parametrize("asked", every_mutation(), ids=lambda asked: asked.name)
-def test_no_mutation_of_the_webserver_is_a_viewers(guarded: Served, asked: AskedMutation):
-    answer = guarded.click("vic@x.example", asked.query, asked.variables)
-    assert refused(answer, "vic@x.example") is not asked.is_of_the_reader, answer
+@pytest.mark.parametrize("mutation", every_mutation(), ids=lambda mutation: mutation.name)
+def test_no_mutation_of_the_webserver_is_a_viewers(guarded: Served, mutation: AskedMutation):
+    answer = guarded.click("vic@x.example", mutation.query, mutation.variables)
+    assert refused(answer, "vic@x.example") is not mutation.is_of_the_reader, answer
 
 
 MUTATION = 'mutation M { setConcurrencyLimit(concurrencyKey: "k", limit: 7) }'

@@ -168,7 +168,7 @@ class Platform:
         self.add(keys.training_partitions(TINY), store.id)
         return store
 
-    def wanted(self, cause: str = "", **changes: dict[str, Any]) -> TrainingStore:
+    def start_training(self, cause: str = "", **changes: dict[str, Any]) -> TrainingStore:
         """A training that should run, with every duty open."""
         store = self.proposed(cause, None, "", **changes)
         self.trainings.start(store, BY, "the test wants it")
@@ -247,24 +247,24 @@ class Platform:
         tags = {"dagster/partition": partition} if partition else {}
         return self.launch(dg.RunRequest(asset_selection=list(assets), tags=tags))
 
-    def said(self, run_id: str) -> list[str]:
+    def log_lines(self, run_id: str) -> list[str]:
         """What a run said in its log."""
         return [entry.user_message for entry in self.instance.all_logs(run_id)]
 
     def _job(self, request: dg.RunRequest) -> dg.JobDefinition:
         assert request.asset_selection is not None
-        whole = self.repository.get_implicit_global_asset_job_def()
-        return whole.get_subset(asset_selection=set(request.asset_selection))
+        asset_job = self.repository.get_implicit_global_asset_job_def()
+        return asset_job.get_subset(asset_selection=set(request.asset_selection))
 
     def materialisations(self, noun: str, partition: str, recipe: str = TINY) -> list[dg.AssetMaterialization]:
         where = dg.AssetRecordsFilter(asset_key=keys.key(recipe, noun), asset_partitions=[partition])
-        found = self.instance.fetch_materializations(where, limit=100).records
-        return [record.asset_materialization for record in found if record.asset_materialization]
+        records = self.instance.fetch_materializations(where, limit=100).records
+        return [record.asset_materialization for record in records if record.asset_materialization]
 
     def observations(self, partition: str, noun: str = "training") -> list[dg.AssetObservation]:
         where = dg.AssetRecordsFilter(asset_key=keys.key(TINY, noun), asset_partitions=[partition])
-        found = self.instance.fetch_observations(where, limit=100).records
-        return [record.asset_observation for record in found if record.asset_observation]
+        records = self.instance.fetch_observations(where, limit=100).records
+        return [record.asset_observation for record in records if record.asset_observation]
 
 
 def make_home(root: Path, instance: dg.DagsterInstance) -> None:
@@ -276,7 +276,7 @@ def make_home(root: Path, instance: dg.DagsterInstance) -> None:
     source = steps.make_documents(dataset, durable).inputs["source"]["digest"]
     steps.make_tokenizer(dataset, durable)
     pointer.point(durable, dataset.name, steps.make_snapshot(dataset, durable).result["sha256"], source)
-    store = platform.wanted()
+    store = platform.start_training()
     platform.advance(store)
     evaluate(store.read(), store.commits(), platform.measuring)
     for duty in WorkQueue:

@@ -41,8 +41,8 @@ def test_retrainings_of_a_schedule_of_a_person_and_of_a_fall_say_why_they_began(
         platform.advance(store, Action.DONE)
     names = {naming.of(store.read()).rpartition(", ")[2] for store in stores}
     assert names == {f"schedule: {SUNDAY.isoformat()}", "again: to be sure", "quality 0123456789ab"}
-    asked = "SELECT cause, training, sum(rank_hours), sum(money) FROM cost GROUP BY ALL"
-    found = account_tables.ask(stores, asked, Prices("EUR", 2.0, 0.5))[1]
-    assert {cause for cause, *_ in found} == {"schedule", "again", "quality"}
-    assert {training for _, training, *_ in found} == {store.id for store in stores}
-    assert all(hours > 0 and money == pytest.approx(2 * hours) for *_, hours, money in found)
+    query = "SELECT cause, training, sum(rank_hours), sum(money) FROM cost GROUP BY ALL"
+    rows = account_tables.ask(stores, query, Prices("EUR", 2.0, 0.5))[1]
+    assert {cause for cause, *_ in rows} == {"schedule", "again", "quality"}
+    assert {training for _, training, *_ in rows} == {store.id for store in stores}
+    assert all(hours > 0 and money == pytest.approx(2 * hours) for *_, hours, money in rows)

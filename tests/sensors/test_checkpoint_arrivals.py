@@ -41,9 +41,9 @@ def test_each_commit_is_shown_once(platform: Platform):
         assert platform.apply("checkpoint_arrivals") == []
     assert platform.partitions(CHECKPOINTS) == partitions(store)
     for commit, partition in zip(store.commits(), partitions(store), strict=True):
-        [shown] = platform.materialisations("checkpoint", partition)
-        assert (shown.tags or {})["dagster/data_version"] == commit.manifest
-        assert shown.metadata["step"].value == commit.step
+        [materialisation] = platform.materialisations("checkpoint", partition)
+        assert (materialisation.tags or {})["dagster/data_version"] == commit.manifest
+        assert materialisation.metadata["step"].value == commit.step
     assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
 
@@ -93,9 +93,9 @@ def test_evaluation_measures_all_that_wait_and_then_nothing_is_left_to_do(platfo
     scores = [score for _, score in evaluated(store.read())]
     assert len(scores) == 3 and scores[-1].loss < scores[0].loss
     for (_, score), partition in zip(evaluated(store.read()), partitions(store), strict=True):
-        [shown] = platform.materialisations("evaluation", partition)
-        assert shown.metadata["bits_per_byte"].value == pytest.approx(score.bits_per_byte)
-        assert "loss_curve" in shown.metadata
+        [materialisation] = platform.materialisations("evaluation", partition)
+        assert materialisation.metadata["bits_per_byte"].value == pytest.approx(score.bits_per_byte)
+        assert "loss_curve" in materialisation.metadata
     assert platform.apply("checkpoint_arrivals") == []
     assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
@@ -148,14 +148,14 @@ def test_the_same_step_committed_by_the_next_incarnation_is_shown_anew(platform:
     platform.trainings.start(store, BY, "a test", (WorkQueue.CHECKPOINTS,))
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
-    shown = platform.materialisations("checkpoint", partitions(store)[-1])
-    versions = [(each.tags or {})["dagster/data_version"] for each in shown]
+    materialisations = platform.materialisations("checkpoint", partitions(store)[-1])
+    versions = [(materialisation.tags or {})["dagster/data_version"] for materialisation in materialisations]
     assert versions == ["d" * 64, old.manifest]
     assert platform.partitions(CHECKPOINTS) == partitions(store)
 
 
 def test_a_training_that_still_runs_is_watched_further(platform: Platform):
-    store = platform.wanted(cause="not started yet")
+    store = platform.start_training(cause="not started yet")
     for _ in range(2):
         assert platform.apply("checkpoint_arrivals") == []
     assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == [store.id]
@@ -164,9 +164,13 @@ def test_a_training_that_still_runs_is_watched_further(platform: Platform):
 def metadata_of(platform: Platform, partition: str) -> list[dict[str, object]]:
     """The observations of a checkpoint, the newest first."""
     key = keys.key("tiny", "checkpoint")
-    found = platform.instance.fetch_observations(dg.AssetRecordsFilter(key, asset_partitions=[partition]), limit=10)
-    seen = [each.asset_observation for each in found.records]
-    return [{name: value.value for name, value in each.metadata.items()} for each in seen if each is not None]
+    result = platform.instance.fetch_observations(dg.AssetRecordsFilter(key, asset_partitions=[partition]), limit=10)
+    observations = [record.asset_observation for record in result.records]
+    return [
+        {name: value.value for name, value in observation.metadata.items()}
+        for observation in observations
+        if observation is not None
+    ]
 
 
 def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platform: Platform):
@@ -183,7 +187,7 @@ def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platf
     assert partition not in platform.partitions(CHECKPOINTS)
     for _ in range(2):
         platform.apply("checkpoint_arrivals")
-    aside, copy = sorted(metadata_of(platform, partition), key=lambda each: str(each["what"]), reverse=True)
+    aside, copy = sorted(metadata_of(platform, partition), key=lambda metadata: str(metadata["what"]), reverse=True)
     assert (aside["what"], aside["tier"], aside["reason"]) == ("set aside", "all", copy["reason"])
     assert aside["what_to_do"] == (
         f"slipway checkpoints release {store.id}@{EVERY} takes it back, once every byte of a copy verifies"
@@ -211,7 +215,7 @@ def test_a_checkpoint_that_retention_removed_says_so_last(platform: Platform):
     platform.trainings.start(store, BY, "a test", (WorkQueue.CHECKPOINTS,))
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
-    assert [each["what"] for each in metadata_of(platform, partitions(store)[0])] == ["removed"]
+    assert [metadata["what"] for metadata in metadata_of(platform, partitions(store)[0])] == ["removed"]
     assert platform.partitions(CHECKPOINTS) == partitions(store)[1:]
 
 
@@ -226,4 +230,4 @@ def test_a_released_checkpoint_is_shown_again_and_says_so(platform: Platform):
     for _ in range(4):
         platform.apply("checkpoint_arrivals")
     assert sorted(platform.partitions(CHECKPOINTS)) == sorted(partitions(store))
-    assert "released" in [each["what"] for each in metadata_of(platform, partitions(store)[0])]
+    assert "released" in [metadata["what"] for metadata in metadata_of(platform, partitions(store)[0])]

@@ -75,9 +75,9 @@ def snapshot(platform: Platform) -> str:
     dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
     source = steps.make_documents(dataset, durable).inputs["source"]["digest"]
     steps.make_tokenizer(dataset, durable)
-    made = steps.make_snapshot(dataset, durable).result["sha256"]
-    pointer.point(durable, dataset.name, made, source)
-    return str(made)
+    sha256 = steps.make_snapshot(dataset, durable).result["sha256"]
+    pointer.point(durable, dataset.name, sha256, source)
+    return str(sha256)
 
 
 def drive(platform: Platform, done: Callable[[], object], what: str) -> None:
@@ -108,7 +108,7 @@ def renewing(tracked: Platform, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pla
     platform = tracked.with_training(
         tracked.recipe.model_copy(update={"renewal": renewal, "gate": judged, "batch": batch})
     )
-    platform.wanted(batch={"length": LENGTH})
+    platform.start_training(batch={"length": LENGTH})
     drive(platform, lambda: champion_of(platform.tiers, MODEL), "the first champion")
     serving, first = Serving(platform.tiers, platform.compute, print), champion_of(platform.tiers, MODEL)
     assert first is not None
@@ -134,7 +134,7 @@ def test_new_data_leads_to_a_champion_that_answers_and_a_fall_in_quality_to_the_
         assert second is not None
         drive(platform, lambda: settled_on(platform, second.manifest), "the next champion to answer")
 
-        [store] = [each for each in platform.trainings.stores() if each.id == second.training]
+        [store] = [candidate for candidate in platform.trainings.stores() if candidate.id == second.training]
         assert store.specification().cause == f"new data {grown[:12]}"
         assert store.run_policy().origin["renewal"] == "new data"
         promotion = history(platform.home.durable, MODEL)[-1]
@@ -154,11 +154,17 @@ def test_new_data_leads_to_a_champion_that_answers_and_a_fall_in_quality_to_the_
         back = history(platform.home.durable, MODEL)[-1]
         assert back.by == "quality watch" and "it has fallen" in back.why
         assert (back.manifest, back.before) == (first.manifest, second.number)
-        [again] = [each for each in platform.trainings.stores() if each.specification().cause.startswith("quality ")]
+        [again] = [
+            candidate
+            for candidate in platform.trainings.stores()
+            if candidate.specification().cause.startswith("quality ")
+        ]
         again.want("stop", BY, "what follows is no part of this test")
         drive(platform, lambda: settled_on(platform, first.manifest), "the champion before to answer again")
     assert people.failed == []
     aliased = Registry(platform.tracking, platform.home.durable).aliased(MODEL, CHAMPION)
     assert aliased is not None and aliased.number == first.number
-    shown = platform.instance.fetch_observations(dg.AssetRecordsFilter(asset_key=served_key(MODEL)), limit=1).records
-    assert shown, "what answers is shown on the asset"
+    observations = platform.instance.fetch_observations(
+        dg.AssetRecordsFilter(asset_key=served_key(MODEL)), limit=1
+    ).records
+    assert observations, "what answers is shown on the asset"

@@ -33,7 +33,7 @@ def test_a_damaged_record_says_nothing_and_is_replaced(tmp_path: Path, content: 
 
 
 def test_the_job_watch_notes_an_absence_in_the_ledgers_of_open_trainings(platform: Platform):
-    store = platform.wanted()
+    store = platform.start_training()
     looked(platform.trainings.root, ago=1000)
     store.want("stop", "test", "nothing is to start")
     platform.tick("job_watch")

@@ -59,9 +59,9 @@ WRONG: dict[str, Callable[[TrainingStore], object]] = {
 def problems(platform: Platform, key: dg.AssetKey, partition: str | None = None) -> list[str]:
     """The problems that were shown of a subject, the latest first."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None)
-    found = platform.instance.fetch_observations(where, limit=100).records
-    metadata = [record.asset_observation.metadata for record in found if record.asset_observation]
-    return [str(each["problem"].value) for each in metadata if "problem" in each]
+    records = platform.instance.fetch_observations(where, limit=100).records
+    metadata = [record.asset_observation.metadata for record in records if record.asset_observation]
+    return [str(entry["problem"].value) for entry in metadata if "problem" in entry]
 
 
 def without_nodes(platform: Platform) -> None:
@@ -76,7 +76,7 @@ def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_repo
     monkeypatch.setattr(faults, "FIRST_SECONDS", 0.0)
     without_nodes(platform)
     good = platform.finished(WorkQueue.RUN, WorkQueue.CHECKPOINTS, WorkQueue.PROMOTION)
-    broken = platform.wanted(cause="another")
+    broken = platform.start_training(cause="another")
     WRONG[wrong](broken)
     for _ in range(3):
         for sensor in SENSORS:
@@ -84,26 +84,29 @@ def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_repo
     assert len(platform.materialisations("training", good.id)) == 1
     assert len(platform.partitions(CHECKPOINTS)) == len(good.commits())
     assert platform.trainings.pending(WorkQueue.RUN) in ([], [broken.id])
-    shown = problems(platform, keys.key(TINY, "training"), broken.id)
-    assert 1 <= len(shown) <= 4, "once by each sensor that met it"
+    problem_texts = problems(platform, keys.key(TINY, "training"), broken.id)
+    assert 1 <= len(problem_texts) <= 4, "once by each sensor that met it"
 
 
 def test_a_damaged_old_exit_is_reported_and_the_training_goes_on_to_its_end(platform: Platform):
     without_nodes(platform)
-    store = platform.wanted(cause="another")
+    store = platform.start_training(cause="another")
     a_damaged_old_exit(store)
     for _ in range(3):
         platform.apply("job_watch")
     [problem] = problems(platform, keys.key(TINY, "training"), store.id)
     assert "exits/000001.json" in problem
-    shown = [{name: each.value for name, each in seen.metadata.items()} for seen in platform.observations(store.id)]
-    assert [each["incarnation"] for each in shown if "cause" in each] == [2]
+    observed = [
+        {name: value.value for name, value in observation.metadata.items()}
+        for observation in platform.observations(store.id)
+    ]
+    assert [metadata["incarnation"] for metadata in observed if "cause" in metadata] == [2]
     assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
 def test_a_training_of_a_recipe_that_is_gone_keeps_no_other_from_its_run(platform: Platform):
     without_nodes(platform)
-    known, other = platform.proposed(cause="one"), platform.wanted(cause="another")
+    known, other = platform.proposed(cause="one"), platform.start_training(cause="another")
     gone = platform.trainings.propose(dataclasses.replace(known.specification(), recipe="gone"), known.run_policy())
     platform.trainings.start(gone, BY, "a test")
     [request] = platform.apply("job_watch")
@@ -123,8 +126,8 @@ def test_a_success_without_steps_in_its_ledger_is_shown(platform: Platform):
     store = platform.finished(WorkQueue.RUN)
     shutil.rmtree(store.folder / "ledger")
     platform.apply("job_watch")
-    [shown] = platform.materialisations("training", store.id)
-    assert "loss" not in shown.metadata and shown.metadata["steps"].value == 150
+    [materialisation] = platform.materialisations("training", store.id)
+    assert "loss" not in materialisation.metadata and materialisation.metadata["steps"].value == 150
 
 
 def test_a_checkpoint_whose_partition_was_deleted_by_hand_gets_it_again(platform: Platform):

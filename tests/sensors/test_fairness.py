@@ -23,12 +23,12 @@ def test_teams_take_turns_and_in_a_team_the_longest_unseen_is_first():
 
 def test_every_training_is_looked_at_though_none_of_the_flood_can_begin():
     looked = {f"a-{n:02}": 0 for n in range(9)} | {"b-0": 0}
-    seen: list[str] = []
+    turns: list[str] = []
     for tick in range(1, 6):
         turn = in_turn([PendingStart(id, id[0], at) for id, at in looked.items()], 3)
-        seen += turn
+        turns += turn
         looked |= dict.fromkeys(turn, tick)
-    assert set(seen) == set(looked) and seen.count("b-0") == 5
+    assert set(turns) == set(looked) and turns.count("b-0") == 5
 
 
 def test_there_is_nothing_to_take_turns_about():
@@ -54,8 +54,8 @@ def test_a_flood_costs_another_teams_recovery_some_reads_for_each_training_and_n
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     """What a tick does before it acts on the recovery, counted in files: the wall clock would tell of this machine."""
-    flood = [platform.wanted(cause=f"flood {n}") for n in range(2 * FLOOD)]
-    fallen = platform.wanted(cause="of another team")
+    flood = [platform.start_training(cause=f"flood {n}") for n in range(2 * FLOOD)]
+    fallen = platform.start_training(cause="of another team")
     fallen.claim(1, ("node-0",), "a test", BY)
     fallen.record_exit(1, "lost", "its node died", BY)
     before: list[tuple[str, Counter[str]]] = []
@@ -83,8 +83,8 @@ def test_a_training_that_is_to_recover_comes_before_all_that_have_never_begun(
     platform: Platform, submitted: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(fairness, "STARTS", 1)
-    wanted = [platform.wanted(cause=f"training {n}") for n in range(FLOOD + 1)]
-    fallen = max(wanted, key=lambda store: store.id)  # by its name alone, it would wait for all others
+    stores = [platform.start_training(cause=f"training {n}") for n in range(FLOOD + 1)]
+    fallen = max(stores, key=lambda store: store.id)  # by its name alone, it would wait for all others
     fallen.claim(1, ("node-0",), "a test", BY)
     fallen.record_exit(1, "lost", "its node died", BY)
     platform.apply("job_watch")
@@ -102,7 +102,7 @@ def test_a_training_that_is_to_recover_comes_before_all_that_are_resumed(
     platform: Platform, submitted: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(fairness, "STARTS", 1)
-    every = [platform.wanted(cause=f"training {n}") for n in range(FLOOD + 1)]
+    every = [platform.start_training(cause=f"training {n}") for n in range(FLOOD + 1)]
     fallen = max(every, key=lambda store: store.id)
     for store in every:
         store.claim(1, ("node-0",), "a test", BY)

@@ -23,11 +23,11 @@ def waiting(durable: Path) -> list[ReportItem]:
     return morning.report(reading.read_facts(durable, time.time())).waiting
 
 
-@pytest.mark.parametrize("left", [200_000, 0], ids=["95 %", "to the last byte"])
-def test_a_durable_tier_that_fills_up_is_told_at_the_next_tick_and_once(tmp_path: Path, left: int):
+@pytest.mark.parametrize("free_bytes", [200_000, 0], ids=["95 %", "to the last byte"])
+def test_a_durable_tier_that_fills_up_is_told_at_the_next_tick_and_once(tmp_path: Path, free_bytes: int):
     settings = NotificationSettings(urls_file=str(tmp_path / "urls"), group_seconds=0.0)
-    sensor, shown = notifications_sensor(settings), dg.AssetSpec(["platform", "morning"])
-    repository = dg.Definitions(assets=[shown], sensors=[sensor]).get_repository_def()
+    sensor, report_asset = notifications_sensor(settings), dg.AssetSpec(["platform", "morning"])
+    repository = dg.Definitions(assets=[report_asset], sensors=[sensor]).get_repository_def()
     with (
         mounted(tmp_path / "disk", "size=4m") as disk,
         servers.webhook() as hook,
@@ -45,7 +45,7 @@ def test_a_durable_tier_that_fills_up_is_told_at_the_next_tick_and_once(tmp_path
         tick()
         assert not waiting(disk)
         with (disk / "filled").open("wb", buffering=0) as file:
-            file.write(bytes(shutil.disk_usage(disk).free - left))
+            file.write(bytes(shutil.disk_usage(disk).free - free_bytes))
         for _ in range(3):
             tick()
         until(lambda: hook.messages, "a message")

@@ -21,7 +21,7 @@ KEY = keys.key(TINY, "incident")
 
 def failed(platform: Platform, reason: str = "node-1: rank 1 was killed", kind: str = "") -> TrainingStore:
     """A wanted training whose first incarnation failed after ten steps of a second."""
-    store = platform.wanted("failing")
+    store = platform.start_training("failing")
     assert store.claim(1, ("node-0", "node-1"), "first start", BY)
     with journal.Journal(store.folder / files.LEDGER / f"{Token(1)}.rank-0.jsonl") as ranks:
         ranks.append(*({"event": "step", "t": time.time() - 11 + step, "step": step} for step in range(1, 11)))
@@ -44,8 +44,8 @@ def metadata_of(platform: Platform, key: dg.AssetKey, partition: str | None = No
     """The metadata of each materialisation, the newest first."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None)
     records = platform.instance.fetch_materializations(where, limit=100).records
-    found = [record.asset_materialization for record in records if record.asset_materialization]
-    return [{name: each.value for name, each in every.metadata.items()} for every in found]
+    materialisations = [record.asset_materialization for record in records if record.asset_materialization]
+    return [{name: value.value for name, value in every.metadata.items()} for every in materialisations]
 
 
 def test_a_failed_incarnation_is_an_incident_with_its_cause_and_it_says_what_it_cost_once_the_training_goes_on(
@@ -82,7 +82,7 @@ def test_what_has_been_shown_is_not_shown_again(platform: Platform):
 
 
 def test_an_incident_that_a_generation_survived_has_a_partition_with_its_step(platform: Platform):
-    store = platform.wanted("surviving")
+    store = platform.start_training("surviving")
     assert store.claim(1, ("node-0",), "first start", BY)
     skipped = IncidentRecord(
         "000001.0002", "spike", "the loss rose to 31", "skipped the batch", "trainer", 1e9, 7, survived=True
@@ -122,7 +122,10 @@ def test_a_damaged_record_is_reported_and_keeps_no_other_from_being_shown(platfo
     (store.folder / "incidents" / "000001.0009.json").write_text("{torn")
     platform.apply("incidents")
     assert partitions(platform) == [f"{store.id}.000001.0000"]
-    assert any("000001.0009.json" in str(each.metadata["problem"].value) for each in platform.observations(store.id))
+    assert any(
+        "000001.0009.json" in str(observation.metadata["problem"].value)
+        for observation in platform.observations(store.id)
+    )
 
 
 def test_incidents_of_a_training_that_is_gone_lose_their_partitions(platform: Platform):

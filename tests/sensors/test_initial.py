@@ -38,15 +38,15 @@ def settle(platform: Platform, recipe: ModelRecipe) -> ModelRecipe:
 
 
 def settled_init(platform: Platform, **init: Any) -> InitSection:
-    found = settle(platform, starting(platform, **init)).init
-    assert found is not None
-    return found
+    init_section = settle(platform, starting(platform, **init)).init
+    assert init_section is not None
+    return init_section
 
 
 def current(platform: Platform) -> str:
-    found = pointer.current(platform.home.durable, "texts")
-    assert found is not None
-    return found
+    sha256 = pointer.current(platform.home.durable, "texts")
+    assert sha256 is not None
+    return sha256
 
 
 def exported(platform: Platform, store: TrainingStore) -> Path:
@@ -80,36 +80,36 @@ def test_a_recipe_that_draws_its_weights_stays_as_it_is(platform: Platform):
 @pytest.mark.parametrize("layout", ["checkpoint", "huggingface"])
 def test_a_training_that_is_offered_with_given_weights_trains_from_them(platform: Platform, layout: str):
     first = platform.finished()
-    place = f"{first.id}/{STEPS}" if layout == "checkpoint" else str(exported(platform, first))
-    recipe = settle(platform, starting(platform, **{layout: place}))
+    location = f"{first.id}/{STEPS}" if layout == "checkpoint" else str(exported(platform, first))
+    recipe = settle(platform, starting(platform, **{layout: location}))
     store = platform.trainings.propose(specification(recipe, current(platform), platform.tiers), run_policy(recipe))
     platform.trainings.start(store, "test", "the test wants it")
     platform.advance(store)
     loss = [event["loss"] for event in store.events() if event["event"] == "step"]
     before = [event["loss"] for event in first.events() if event["event"] == "step"]
     assert [event["digest"] for event in store.events() if event["event"] == "initialised"]
-    kept = progress.read(platform.home.durable / store.commits()[-1].folder)
+    progress_record = progress.read(platform.home.durable / store.commits()[-1].folder)
     known = [first.specification().snapshot] if layout == "checkpoint" else None
     assert recipe.init is not None
-    assert kept.lineage["initial"] == {"digest": recipe.init.digest, "snapshots": known}
+    assert progress_record.lineage["initial"] == {"digest": recipe.init.digest, "snapshots": known}
     assert loss[0] < before[0] - 1
 
 
 def test_the_weights_are_part_of_the_id_and_their_place_is_not(platform: Platform):
     folder = exported(platform, platform.finished())
-    moved = Path(shutil.copytree(folder, platform.root / "moved"))
-    here, there = (settle(platform, starting(platform, huggingface=str(place))) for place in (folder, moved))
-    drawn = here.model_copy(update={"init": None})
-    ids = [specification(recipe, current(platform), platform.tiers).id for recipe in (here, there, drawn)]
+    copy = Path(shutil.copytree(folder, platform.root / "moved"))
+    original, there = (settle(platform, starting(platform, huggingface=str(location))) for location in (folder, copy))
+    drawn = original.model_copy(update={"init": None})
+    ids = [specification(recipe, current(platform), platform.tiers).id for recipe in (original, there, drawn)]
     assert ids[0] == ids[1] != ids[2]
-    assert [run_policy(recipe).init for recipe in (here, there, drawn)] == [str(folder), str(moved), ""]
+    assert [run_policy(recipe).init for recipe in (original, there, drawn)] == [str(folder), str(copy), ""]
 
 
 def test_a_step_of_a_training_is_the_checkpoint_that_it_committed(platform: Platform):
     store = platform.finished()
     commit = next(commit for commit in store.commits() if commit.step == EVERY)
-    found = settled_init(platform, checkpoint=f"{store.id}/{EVERY}")
-    assert (found.digest, found.folder) == (commit.manifest, str(platform.home.durable / commit.folder))
+    init_section = settled_init(platform, checkpoint=f"{store.id}/{EVERY}")
+    assert (init_section.digest, init_section.folder) == (commit.manifest, str(platform.home.durable / commit.folder))
 
 
 @pytest.mark.slow
@@ -131,8 +131,8 @@ def test_what_the_weights_were_trained_on_is_not_held_out_from_the_training_that
     larger = dataset.model_copy(update={"split": SplitSection(validation=0.5)})
     older, newer = current(platform), build(larger, platform.home.durable)
     recipe = settle(platform, starting(platform, checkpoint=f"{first.id}/{STEPS}"))
-    made = specification(recipe, newer.sha256, platform.tiers)
-    held_out = read_manifest(platform.home.durable, made.snapshot)
+    training_specification = specification(recipe, newer.sha256, platform.tiers)
+    held_out = read_manifest(platform.home.durable, training_specification.snapshot)
     assert held_out.source[holdout_filter.LEFT_OUT_KEY]["seen"] == [older]
     assert 0 < held_out.splits["validation"].documents < newer.splits["validation"].documents
     drawn = specification(recipe.model_copy(update={"init": None}), newer.sha256, platform.tiers)

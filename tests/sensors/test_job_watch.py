@@ -27,7 +27,7 @@ def test_with_nothing_to_watch_a_tick_asks_for_nothing(platform: Platform):
 
 
 def test_a_wanted_training_is_started_and_a_run_requested_to_show_it(platform: Platform):
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     [request] = platform.apply("job_watch")
     assert request.asset_selection == [keys.key("tiny", "training")]
     assert request.run_key is None and request.partition_key is None
@@ -37,7 +37,7 @@ def test_a_wanted_training_is_started_and_a_run_requested_to_show_it(platform: P
 
 
 def test_no_second_run_is_requested_while_one_is_unfinished(platform: Platform):
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     [request] = platform.apply("job_watch")
     platform.queue(request)
     assert platform.apply("job_watch") == []
@@ -46,7 +46,7 @@ def test_no_second_run_is_requested_while_one_is_unfinished(platform: Platform):
 
 
 def test_after_a_run_that_failed_the_next_one_waits_a_while(platform: Platform, monkeypatch: pytest.MonkeyPatch):
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     [request] = platform.apply("job_watch")
     platform.end(platform.queue(request), DagsterRunStatus.FAILURE)
     assert platform.apply("job_watch") == []
@@ -57,7 +57,7 @@ def test_after_a_run_that_failed_the_next_one_waits_a_while(platform: Platform, 
 
 @pytest.mark.slow
 def test_a_cancelled_run_stops_the_training(platform: Platform):
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     [request] = platform.apply("job_watch")
     run = platform.queue(request)
     until(lambda: store.read().beats, "the trainer")
@@ -70,12 +70,12 @@ def test_a_cancelled_run_stops_the_training(platform: Platform):
     platform.advance(store)
     assert platform.apply("job_watch") == []
     [observation] = platform.observations(store.id)
-    shown = {name: value.value for name, value in observation.metadata.items()}
-    assert (shown["outcome"], shown["why"]) == ("stopped", f"run {run.run_id} was cancelled")
+    metadata = {name: value.value for name, value in observation.metadata.items()}
+    assert (metadata["outcome"], metadata["why"]) == ("stopped", f"run {run.run_id} was cancelled")
 
 
 def test_a_run_that_was_cancelled_before_the_training_was_last_wanted_does_not_stop_it(platform: Platform):
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     [request] = platform.apply("job_watch")
     platform.end(platform.queue(request), DagsterRunStatus.CANCELED)
     platform.apply("job_watch")
@@ -94,7 +94,7 @@ def test_the_order_of_cancelling_and_wanting_is_not_known_by_clocks(
     for node in ("node-0", "node-1"):
         platform.compute.fleet().mark_lost(node, "a test")
     monkeypatch.setattr("slipway.resources.trainings.store.time", SimpleNamespace(time=lambda: time.time() + skew))
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     [request] = platform.apply("job_watch")
     platform.end(platform.queue(request), DagsterRunStatus.CANCELED)
     platform.apply("job_watch")
@@ -105,7 +105,7 @@ def test_the_order_of_cancelling_and_wanting_is_not_known_by_clocks(
 
 
 def test_a_run_that_failed_does_not_stop_the_training(platform: Platform):
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     [request] = platform.apply("job_watch")
     platform.end(platform.queue(request), DagsterRunStatus.FAILURE)
     platform.apply("job_watch")
@@ -117,9 +117,9 @@ def test_a_result_that_no_run_showed_is_materialised_once(platform: Platform):
     store = platform.finished(WorkQueue.RUN)
     for _ in range(3):
         assert platform.apply("job_watch") == []
-    [shown] = platform.materialisations("training", store.id)
-    assert shown.metadata["steps"].value == STEPS
-    assert (shown.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
+    [materialisation] = platform.materialisations("training", store.id)
+    assert materialisation.metadata["steps"].value == STEPS
+    assert (materialisation.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
     assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
@@ -131,7 +131,7 @@ def test_a_result_is_in_the_event_log_when_the_daemon_dies_before_the_tick_is_ov
 
 
 def test_an_end_without_success_is_not_lost_either(platform: Platform):
-    store = platform.wanted(cause="never starts", run=ENDLESS)
+    store = platform.start_training(cause="never starts", run=ENDLESS)
     platform.compute.fleet().mark_lost("node-0", "a test")
     platform.compute.fleet().mark_lost("node-1", "a test")
     store.claim(1, ("node-0",), "a test", BY)
@@ -178,13 +178,13 @@ def test_a_result_does_not_wait_for_a_run_that_is_queued_behind_other_trainings(
 def test_without_nodes_a_run_is_requested_all_the_same_and_waits(platform: Platform):
     for node in ("node-0", "node-1"):
         platform.compute.fleet().mark_lost(node, "a test")
-    store = platform.wanted(run=ENDLESS)
+    store = platform.start_training(run=ENDLESS)
     assert len(platform.apply("job_watch")) == 1
     assert platform.control.advance(store, BY) is Action.WAIT
 
 
 def test_a_training_that_cannot_be_read_does_not_hold_up_the_others(platform: Platform):
-    broken, store = platform.wanted(cause="another"), platform.finished(WorkQueue.RUN)
+    broken, store = platform.start_training(cause="another"), platform.finished(WorkQueue.RUN)
     for path in broken.folder.glob("terms.*"):
         path.write_text("{")
     platform.apply("job_watch")
@@ -194,11 +194,11 @@ def test_a_training_that_cannot_be_read_does_not_hold_up_the_others(platform: Pl
 def test_what_a_training_waits_for_too_long_is_shown_once(platform: Platform):
     for node in ("node-0", "node-1"):
         platform.compute.fleet().mark_lost(node, "the power is gone")
-    store = platform.wanted("never starts", recovery={"pending_seconds": 0.01})
+    store = platform.start_training("never starts", recovery={"pending_seconds": 0.01})
     until(lambda: platform.apply("job_watch") is not None and platform.observations(store.id), "the wait to be shown")
-    shown = {name: value.value for name, value in platform.observations(store.id)[0].metadata.items()}
-    assert (shown["outcome"], shown["incarnation"]) == ("pending", 0)
-    assert str(shown["reason"]).startswith(
+    metadata = {name: value.value for name, value in platform.observations(store.id)[0].metadata.items()}
+    assert (metadata["outcome"], metadata["incarnation"]) == ("pending", 0)
+    assert str(metadata["reason"]).startswith(
         "found 0 of the fleet's 2 nodes ready, expected 1 or more (node-0: the power is gone"
     )
     for _ in range(3):
@@ -210,7 +210,7 @@ def test_what_a_training_waits_for_is_shown_again_when_it_changes(platform: Plat
     fleet = platform.compute.fleet()
     for node in ("node-0", "node-1"):
         fleet.mark_lost(node, "the power is gone")
-    store = platform.wanted("never starts", recovery={"pending_seconds": 0.01})
+    store = platform.start_training("never starts", recovery={"pending_seconds": 0.01})
     until(lambda: platform.apply("job_watch") is not None and platform.observations(store.id), "the wait to be shown")
     fleet.mark_lost("node-1", "the roof leaks")
     until(lambda: platform.apply("job_watch") is not None and len(platform.observations(store.id)) == 2, "the news")
@@ -220,5 +220,5 @@ def test_what_a_training_waits_for_is_shown_again_when_it_changes(platform: Plat
 def test_what_a_training_waits_for_briefly_is_not_shown(platform: Platform):
     for node in ("node-0", "node-1"):
         platform.compute.fleet().mark_lost(node, "the power is gone")
-    platform.wanted("never starts")
+    platform.start_training("never starts")
     assert not platform.tick("job_watch").asset_events

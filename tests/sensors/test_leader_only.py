@@ -24,25 +24,27 @@ def second(platform: Platform) -> Platform:
 
 def skipped(platform: Platform) -> dict[str, str]:
     """Why each sensor and schedule skips; empty for one that asks for something, or skips for no reason."""
-    said = {each.name: platform.tick(each.name).skip_message or "" for each in platform.repository.sensor_defs}
-    for each in platform.repository.schedule_defs:
+    messages = {
+        sensor.name: platform.tick(sensor.name).skip_message or "" for sensor in platform.repository.sensor_defs
+    }
+    for schedule in platform.repository.schedule_defs:
         with dg.build_schedule_context(
             instance=platform.instance,
             repository_def=platform.repository,
             resources=platform.resources,
             scheduled_execution_time=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
         ) as context:
-            said[each.name] = each.evaluate_tick(context).skip_message or ""
-    return said
+            messages[schedule.name] = schedule.evaluate_tick(context).skip_message or ""
+    return messages
 
 
 @pytest.mark.slow
 def test_whoever_comes_second_decides_nothing_and_takes_over_when_the_first_is_dead(second: Platform, marked: Marked):
-    store = second.wanted("a new one")
+    store = second.start_training("a new one")
     with other(second.home.root) as first:
-        said = skipped(second)
-        assert len(said) > 12
-        assert {name for name, why in said.items() if f": process {first.pid} on " not in why} == set()
+        messages = skipped(second)
+        assert len(messages) > 12
+        assert {name for name, why in messages.items() if f": process {first.pid} on " not in why} == set()
         assert store.newest_claim() is None
     after = skipped(second)
     assert not any("another control plane" in why for why in after.values())

@@ -20,37 +20,39 @@ def demanding(platform: Platform) -> Platform:
 def judged(platform: Platform) -> dg.AssetCheckEvaluation:
     """The check of the finished training's lineage."""
     result = platform.materialise([keys.key(TINY, "candidate")], platform.finished().id)
-    [found] = [each for each in result.get_asset_check_evaluations() if each.check_name == HAS_LINEAGE]
-    return found
+    [evaluation] = [
+        candidate for candidate in result.get_asset_check_evaluations() if candidate.check_name == HAS_LINEAGE
+    ]
+    return evaluation
 
 
 def test_a_checkpoint_of_a_training_here_has_a_complete_record(tracked: Platform):
     platform = demanding(tracked)
-    found = judged(platform)
-    assert found.passed, found.metadata
-    kept = model_record.read(platform.home.durable, "tiny-model", platform.finished().commits()[-1].manifest)
-    assert kept is not None and model_record.missing(kept) == []
-    assert kept.environment["kernel"] and kept.hardware["accelerators"]
-    assert kept.data["stages"].keys() == {"documents", "snapshot", "tokenizer"}
-    assert kept.state["verified"]["found"] == "whole" and kept.state["parent"] == "drawn weights"
-    [start] = kept.topology["incarnations"]
+    evaluation = judged(platform)
+    assert evaluation.passed, evaluation.metadata
+    record = model_record.read(platform.home.durable, "tiny-model", platform.finished().commits()[-1].manifest)
+    assert record is not None and model_record.missing(record) == []
+    assert record.environment["kernel"] and record.hardware["accelerators"]
+    assert record.data["stages"].keys() == {"documents", "snapshot", "tokenizer"}
+    assert record.state["verified"]["found"] == "whole" and record.state["parent"] == "drawn weights"
+    [start] = record.topology["incarnations"]
     assert (start["ranks"], start["first_step"], start["last_step"]) == (1, 1, STEPS)
-    revision = kept.code["revision"]
+    revision = record.code["revision"]
     assert not code.is_changed(revision) or code.difference_path(platform.home.durable, revision).exists()
 
 
 def test_what_the_record_lacks_is_named_with_what_to_do(tracked: Platform, monkeypatch):
-    whole = model_record.of_checkpoint
+    of_checkpoint = model_record.of_checkpoint
 
-    def lacking(*arguments: object) -> model_record.ModelRecord:
+    def without_packages(*arguments: object) -> model_record.ModelRecord:
         """The record as a trainer of an earlier version would have left it, outside git."""
-        made = whole(*arguments)  # type: ignore[arg-type]
-        known = {name: value for name, value in made.environment.items() if name not in ("packages", "kernel")}
-        return dataclasses.replace(made, environment=known, code={**made.code, "revision": ""})
+        record = of_checkpoint(*arguments)  # type: ignore[arg-type]
+        known = {name: value for name, value in record.environment.items() if name not in ("packages", "kernel")}
+        return dataclasses.replace(record, environment=known, code={**record.code, "revision": ""})
 
-    monkeypatch.setattr(model_record, "of_checkpoint", lacking)
-    found = judged(demanding(tracked))
-    assert not found.passed
-    missing = str(found.metadata["missing"])
+    monkeypatch.setattr(model_record, "of_checkpoint", without_packages)
+    evaluation = judged(demanding(tracked))
+    assert not evaluation.passed
+    missing = str(evaluation.metadata["missing"])
     assert "environment.packages is not known" in missing and "environment.kernel is not known" in missing
     assert "code.revision is not known: run from a checkout of git, or set revision" in missing

@@ -47,7 +47,7 @@ def evaluated_steps(platform: Platform, store: TrainingStore) -> list[int]:
 
 def runs_of(platform: Platform) -> int:
     client = platform.tracking.client()
-    return len(client.search_runs([each.experiment_id for each in client.search_experiments()]))
+    return len(client.search_runs([experiment.experiment_id for experiment in client.search_experiments()]))
 
 
 def assert_postponed(platform: Platform, store: TrainingStore) -> None:
@@ -78,13 +78,13 @@ def test_a_score_that_is_measured_after_the_end_reaches_the_run_once(tracked: Pl
     score, aside = files.named(store.folder, files.EVALUATIONS, commit.name), tracked.root / "score"
     score.rename(aside)
     tracked.apply("metrics_shipping")
-    assert evaluated_steps(tracked, store) == [each.step for each in store.commits()[:-1]]
+    assert evaluated_steps(tracked, store) == [commit_of_store.step for commit_of_store in store.commits()[:-1]]
     aside.rename(score)
     tracked.add(keys.checkpoint_partitions(TINY), partition := keys.checkpoint_partition(store.id, commit.step))
     assert tracked.materialise([keys.key(TINY, "evaluation")], partition).success
     for _ in range(2):
         tracked.apply("metrics_shipping")
-    assert evaluated_steps(tracked, store) == [each.step for each in store.commits()]
+    assert evaluated_steps(tracked, store) == [commit_of_store.step for commit_of_store in store.commits()]
     assert not tracked.trainings.is_open(store.id, WorkQueue.TRACKING)
 
 
@@ -96,7 +96,7 @@ def test_a_parameter_is_a_field_however_deep_it_lies():
 def test_each_variable_of_a_start_is_a_tag_of_its_own_and_none_is_longer_than_mlflow_takes():
     environment = {"python": "3.11", "variables": {"NCCL_DEBUG": "x" * 9000}}
     started = {"event": "started", "revision": "", "world": 2, "environment": environment}
-    tags = {each.key: each.value for each in tracking_module._environment_tags([started])}
+    tags = {tag.key: tag.value for tag in tracking_module._environment_tags([started])}
     assert tags == {
         "slipway.world": "2",
         "slipway.python": "3.11",
@@ -124,11 +124,13 @@ def test_a_run_has_what_ran_and_in_the_end_its_page(tracked: Platform):
     tracked.apply("metrics_shipping")
     client, run = tracked.tracking.client(), tracked.tracking.run_of(store)
     packages = runtime_info.packages_path(tracked.home.durable, client.get_run(run).data.tags["slipway.packages"])
-    assert {each.path for each in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
-    found = {each.path for each in client.list_artifacts(run, "code")}  # and the difference of this checkout, maybe
-    assert {f"code/{changed}.diff", f"code/{packages.name}"} <= found
-    kept = client.download_artifacts(run, f"code/{changed}.diff", str(tracked.root))
-    assert Path(kept).read_bytes() == b"+ a line\n"
+    assert {artifact.path for artifact in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
+    paths = {
+        artifact.path for artifact in client.list_artifacts(run, "code")
+    }  # and the difference of this checkout, maybe
+    assert {f"code/{changed}.diff", f"code/{packages.name}"} <= paths
+    difference = client.download_artifacts(run, f"code/{changed}.diff", str(tracked.root))
+    assert Path(difference).read_bytes() == b"+ a line\n"
     assert "Curves" in Path(client.download_artifacts(run, "report.html", str(tracked.root))).read_text()
     assert tracked.trainings.pending(WorkQueue.TRACKING) == []
 
@@ -147,11 +149,11 @@ def test_artefacts_that_cannot_be_kept_hold_no_metric_back(tracked: Platform, mo
     run = tracked.tracking.run_of(store)
     assert losses(tracked, store) == list(range(1, STEPS + 1))
     assert client.get_run(run).info.status == "FINISHED" and not client.list_artifacts(run)
-    [seen] = tracked.observations(store.id)
-    assert seen.metadata["mlflow"].value == f"https://mlflow.example/#/runs/{run}"
+    [observation] = tracked.observations(store.id)
+    assert observation.metadata["mlflow"].value == f"https://mlflow.example/#/runs/{run}"
     tracked.cursors.clear()  # the rest after a failure is over
     tracked.apply("metrics_shipping")
-    assert {each.path for each in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
+    assert {artifact.path for artifact in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
     assert tracked.trainings.pending(WorkQueue.TRACKING) == []
 
 
@@ -162,8 +164,8 @@ def test_what_differs_between_ranks_is_in_the_run_rank_by_rank(tracked: Platform
         event = {"rank": rank, "step": 3, "figures": figures}
         ledger.note(store.folder, Token(1), f"figures-{rank}", rank_figures.EVENT, **event)
     tracked.apply("metrics_shipping")
-    found = tracked.tracking.client().get_run(tracked.tracking.run_of(store)).data.metrics
-    assert (found["rank/0/forward_seconds"], found["rank/1/forward_seconds"]) == (1.0, 2.0)
+    metrics = tracked.tracking.client().get_run(tracked.tracking.run_of(store)).data.metrics
+    assert (metrics["rank/0/forward_seconds"], metrics["rank/1/forward_seconds"]) == (1.0, 2.0)
 
 
 def test_a_run_and_its_partition_lead_to_each_other(tracked: Platform):
@@ -176,8 +178,8 @@ def test_a_run_and_its_partition_lead_to_each_other(tracked: Platform):
     page = f"https://slipway.example/assets/tiny/training?view=partitions&partition={store.id}"
     assert run.data.tags[pages.PAGE_TAG] == page
     assert run.data.tags[pages.NOTE] == f"[{store.id} in Dagster]({page})"
-    [seen] = tracked.observations(store.id)
-    assert seen.metadata["mlflow"].value == f"https://mlflow.example/#/runs/{run.info.run_id}"
+    [observation] = tracked.observations(store.id)
+    assert observation.metadata["mlflow"].value == f"https://mlflow.example/#/runs/{run.info.run_id}"
 
 
 def test_the_description_that_a_person_wrote_stays(tracked: Platform):
@@ -275,19 +277,19 @@ def test_a_server_that_accepts_and_never_answers_costs_one_deadline_for_all_trai
         tracked.resources["tracking"] = Tracking(uri=f"http://127.0.0.1:{silent.getsockname()[1]}")
         reason = str(tracked.tick("metrics_shipping").skip_message)
         silent.settimeout(0.0)
-        asked = 0
+        connections = 0
         with contextlib.suppress(BlockingIOError):
             while True:
                 silent.accept()[0].close()
-                asked += 1
-    assert asked == 1
+                connections += 1
+    assert connections == 1
     assert reason.count("MLflow did not answer a moment ago") == len(stores) - 1
 
 
 @pytest.mark.slow
 def test_a_training_that_runs_is_delivered_as_it_goes(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracking_module, "DELIVERY_SECONDS", 2.0)  # the training goes on as long as the delivery
-    store = tracked.wanted(run={"steps": 1_000_000})
+    store = tracked.start_training(run={"steps": 1_000_000})
     tracked.advance(store, Action.SUBMIT)
     until(store.commits, "the first checkpoint")
     assert not ship(tracked, store)

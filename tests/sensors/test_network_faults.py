@@ -18,14 +18,14 @@ NODES = ("node-0", "node-1", "node-2")
 
 
 def of_three_nodes(platform: Platform) -> None:
-    given = platform.compute
-    platform.resources["compute"] = EmbeddedCompute(jobs=given.jobs, nodes=given.nodes, names=list(NODES))
+    compute = platform.compute
+    platform.resources["compute"] = EmbeddedCompute(jobs=compute.jobs, nodes=compute.nodes, names=list(NODES))
     platform.repository = build(platform.recipes, platform.resources).get_repository_def()
 
 
 def interrupted(platform: Platform, kind: str, *nodes: str) -> TrainingStore:
     """A training on three nodes with an incident that names some of them, and that is wanted no more."""
-    store = platform.wanted("", run={"steps": 1_000_000})
+    store = platform.start_training("", run={"steps": 1_000_000})
     assert store.claim(1, NODES, "first start", BY)
     record = IncidentRecord(str(Token(1)), kind, "an exchange failed", "restarted", BY, time.time(), 40, nodes=nodes)
     assert incidents.note(store.folder, record)

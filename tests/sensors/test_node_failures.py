@@ -24,7 +24,7 @@ STAGED = keys.key("texts", "staged_shards")
 
 def running(platform: Platform, **changes: dict[str, Any]) -> TrainingStore:
     """A training that has a checkpoint."""
-    store = platform.wanted("", run=ENDLESS, **changes)
+    store = platform.start_training("", run=ENDLESS, **changes)
     platform.advance(store, Action.SUBMIT)
     until(store.commits, "the first checkpoint")
     return store
@@ -56,7 +56,7 @@ def test_a_lost_node_is_superseded_once_and_job_watch_does_the_rest(platform: Pl
     until(lambda: platform.apply("job_watch") is not None and store.read().submitted(2), "the next incarnation")
     # Its trainer may have ended by itself before the job was stopped: it finds out that it was superseded.
     assert platform.compute.launcher().poll(job_name(store.id, 1)).state.terminal
-    until(lambda: [each for each in ledger.read(store.folder) if each["event"] == "restored"], "its trainer")
+    until(lambda: [event for event in ledger.read(store.folder) if event["event"] == "restored"], "its trainer")
     assert not platform.tick("node_failures").asset_events
     platform.stopped(store)
 
@@ -74,7 +74,7 @@ def test_without_a_healthy_node_nothing_is_given_up(platform: Platform):
 
 @pytest.mark.slow
 def test_a_training_without_progress_past_the_deadline_is_superseded(platform: Platform, marked: Marked):
-    store = platform.wanted(
+    store = platform.start_training(
         "", run=ENDLESS, checkpoint={"every": ENDLESS["steps"]}, recovery={"no_progress_seconds": 2.0}
     )
     platform.advance(store, Action.SUBMIT)
@@ -133,7 +133,7 @@ def stage(platform: Platform, node: str) -> str:
 
 
 def test_the_shards_staged_on_a_lost_node_are_lost_until_they_are_staged_again(platform: Platform):
-    platform.wanted("anew")
+    platform.start_training("anew")
     snapshot = stage(platform, "node-0")
     assert receipts.holders(platform.home.durable, snapshot) == {"node-0"}
     platform.compute.fleet().mark_lost("node-0", "the power is gone")

@@ -23,9 +23,9 @@ from tests.sensors.platform import Platform
 
 def at_once(platform: Platform, **rules: bool) -> None:
     """Nodes in quarantine are diagnosed at once; `rules` of nodes' health are otherwise."""
-    given = platform.compute
+    compute = platform.compute
     platform.resources["compute"] = EmbeddedCompute(
-        jobs=given.jobs, nodes=given.nodes, names=given.names, quarantine={"hold_seconds": 0, **rules}
+        jobs=compute.jobs, nodes=compute.nodes, names=compute.names, quarantine={"hold_seconds": 0, **rules}
     )
     platform.repository = build(platform.recipes, platform.resources).get_repository_def()
 
@@ -55,7 +55,7 @@ def diagnosed(platform: Platform, node: str) -> dg.ExecuteInProcessResult:
 
 def test_a_node_that_two_incidents_name_is_quarantined_and_a_diagnosis_requested(platform: Platform):
     at_once(platform)
-    store = platform.wanted("", run={"steps": 1_000_000})
+    store = platform.start_training("", run={"steps": 1_000_000})
     hang(store, "node-0", 1)
     platform.apply("node_health")
     assert standing(platform, "node-0") is Standing.SUSPECT
@@ -71,13 +71,13 @@ def test_a_node_that_two_incidents_name_is_quarantined_and_a_diagnosis_requested
 
 def test_an_xid_that_a_nodes_kernel_logged_speaks_against_it_also_when_the_node_tells_of_it_late(platform: Platform):
     at_once(platform)
-    store = platform.wanted("", run={"steps": 1_000_000})
+    store = platform.start_training("", run={"steps": 1_000_000})
     killed = IncidentRecord(str(Token(1)), causes.KILLED, "rank 0 was killed", "restarted", "test", time.time(), 40)
     assert incidents.note(store.folder, killed)
     platform.apply("node_health")
     assert standing(platform, "node-1") is Standing.HEALTHY
-    said = ("Xid (PCI:0000:3b:00): 79: GPU has fallen off the bus",)
-    manifest = folder.DiagnosisManifest("node-1", time.time(), 0.1, "a test", (), {}, {}, said)
+    kernel_lines = ("Xid (PCI:0000:3b:00): 79: GPU has fallen off the bus",)
+    manifest = folder.DiagnosisManifest("node-1", time.time(), 0.1, "a test", (), {}, {}, kernel_lines)
     assert folder.write(store.folder, killed.id, manifest, {})
     platform.apply("node_health")
     assert standing(platform, "node-1") is Standing.QUARANTINED
@@ -86,11 +86,11 @@ def test_an_xid_that_a_nodes_kernel_logged_speaks_against_it_also_when_the_node_
 
 def test_the_event_log_has_each_transition_once(platform: Platform):
     at_once(platform)
-    hang(platform.wanted("", run={"steps": 1_000_000}), "node-0", 1)
+    hang(platform.start_training("", run={"steps": 1_000_000}), "node-0", 1)
     for _ in range(3):
         platform.apply("node_health")
-    [shown] = observations(platform.instance, keys.PREFLIGHT, "node-0")
-    assert (shown["standing"], shown["who"]) == ("suspect", "node health")
+    [observation] = observations(platform.instance, keys.PREFLIGHT, "node-0")
+    assert (observation["standing"], observation["who"]) == ("suspect", "node health")
 
 
 def requested(platform: Platform) -> list[str]:
@@ -107,10 +107,10 @@ def test_a_new_node_is_measured_and_no_training_is_placed_on_it_before(platform:
 
 def test_a_suspect_is_measured_once_no_training_runs_on_it(platform: Platform):
     at_once(platform, preflight_incidents=True)
-    store = platform.wanted("", run={"steps": 1_000_000})
+    store = platform.start_training("", run={"steps": 1_000_000})
     assert store.claim(1, ("node-0",), "", "test")
     hang(store, "node-0", 1)
-    hang(platform.wanted("again", run={"steps": 1_000_000}), "node-1", 1)
+    hang(platform.start_training("again", run={"steps": 1_000_000}), "node-1", 1)
     assert requested(platform) == ["node-1"], "node-0 is at work"
     store.record_exit(1, "stopped", "asked to stop", "test", ("node-0",))
     store.want("stop", "test", "it is enough")
@@ -120,7 +120,7 @@ def test_a_suspect_is_measured_once_no_training_runs_on_it(platform: Platform):
 @pytest.mark.nightly
 def test_a_healthy_node_is_released_and_a_faulty_one_goes_to_repair(platform: Platform):
     at_once(platform)
-    store = platform.wanted("", run={"steps": 1_000_000})
+    store = platform.start_training("", run={"steps": 1_000_000})
     for incarnation, node in enumerate(("node-0", "node-0", "node-1", "node-1")):
         hang(store, node, incarnation + 1)
     platform.apply("node_health")
@@ -142,5 +142,9 @@ def test_a_healthy_node_is_released_and_a_faulty_one_goes_to_repair(platform: Pl
     metadata = event.asset_materialization.metadata
     assert metadata["verdict"].value == "faulty" and "disk" in str(metadata["faults"].value)
     assert metadata["standing"].value == "repair"
-    [kept] = platform.compute.node_health(platform.tiers).preflights.of("node-1")
-    assert (kept.verdict, kept.run) == ("faulty", event.run_id) and "disk" in kept.faults and len(kept.answers) == 2
+    [preflight_record] = platform.compute.node_health(platform.tiers).preflights.of("node-1")
+    assert (
+        (preflight_record.verdict, preflight_record.run) == ("faulty", event.run_id)
+        and "disk" in preflight_record.faults
+        and len(preflight_record.answers) == 2
+    )

@@ -26,14 +26,14 @@ def settings(platform: Platform, tmp_path: Path) -> NotificationSettings:
 
 
 def noted(platform: Platform) -> list[tuple[NoticeKind, str]]:
-    return [(each.notice.kind, each.notice.title) for each in Outbox.of(platform.home.durable).noted()]
+    return [(entry.notice.kind, entry.notice.title) for entry in Outbox.of(platform.home.durable).noted()]
 
 
 def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Platform, settings: NotificationSettings):
     with servers.webhook() as hook:
         Path(settings.urls_file).write_text(hook.webhook)
         platform.apply("notifications")
-        store = platform.wanted("failing")
+        store = platform.start_training("failing")
         assert store.claim(1, ("node-0",), "first start", BY)
         store.record_exit(1, "failed", "model: found 3 heads", BY, ("node-0",), kind=causes.CONFIGURATION)
         store.want("stop", "job watch", "it would fail again", by_platform=True)
@@ -46,8 +46,8 @@ def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Pl
             observation_cache._memories.clear()  # as in another process
         until(lambda: hook.messages, "a message")
         platform.apply("notifications")
-        said = "\n".join(each["message"] for each in hook.messages)
-        assert said.count("model: found 3 heads, after step 0") == 1 and said.count("Xid 79") == 1
+        text = "\n".join(message["message"] for message in hook.messages)
+        assert text.count("model: found 3 heads, after step 0") == 1 and text.count("Xid 79") == 1
         assert sorted(kind for kind, _ in noted(platform)) == [NoticeKind.PERSON, NoticeKind.PERSON]
         assert platform.trainings.pending(WorkQueue.NOTICES) == []
 
@@ -55,7 +55,7 @@ def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Pl
 def test_a_training_that_is_finished_is_reported(platform: Platform, settings: NotificationSettings):
     Path(settings.urls_file).write_text("json://127.0.0.1:1/x")
     platform.apply("notifications")
-    store = platform.wanted("short")
+    store = platform.start_training("short")
     assert store.claim(1, ("node-0",), "first start", BY)
     store.record_exit(1, "succeeded", "all steps done", BY, ("node-0",))
     platform.apply("notifications")
@@ -67,7 +67,7 @@ def test_addresses_that_cannot_be_read_are_reported_and_what_happens_is_noted_al
     platform: Platform, settings: NotificationSettings
 ):
     platform.apply("notifications")
-    store = platform.wanted("short")
+    store = platform.start_training("short")
     assert store.claim(1, ("node-0",), "first start", BY)
     store.record_exit(1, "succeeded", "all steps done", BY, ("node-0",))
     platform.apply("notifications")
@@ -75,7 +75,7 @@ def test_addresses_that_cannot_be_read_are_reported_and_what_happens_is_noted_al
 
 
 def test_without_settings_nothing_is_noted_and_nothing_is_owed(platform: Platform):
-    store = platform.wanted("failing")
+    store = platform.start_training("failing")
     platform.apply("notifications")
     assert not (platform.home.durable / "notifications").exists()
     assert store.id not in platform.trainings.pending(WorkQueue.NOTICES)

@@ -64,8 +64,8 @@ def written(path: Path) -> list[dict[str, Any]]:
 
 def kinds(events: list[dict[str, Any]], store: TrainingStore) -> list[str]:
     """The types of the events of a training's run, in their order."""
-    own = [each for each in events if each["run"]["facets"].get("slipway_training", {}).get("training") == store.id]
-    return [each["eventType"] for each in own]
+    own = [event for event in events if event["run"]["facets"].get("slipway_training", {}).get("training") == store.id]
+    return [event["eventType"] for event in own]
 
 
 def test_without_a_target_nothing_is_sent_and_nothing_is_noted(platform: Platform):
@@ -82,19 +82,19 @@ def test_snapshot_training_and_checkpoints_are_reported_once_in_valid_events(pla
     for event in events:
         jsonschema.validate(event, SCHEMA)
     assert kinds(events, store) == ["START", "RUNNING", "RUNNING", "RUNNING", "COMPLETE"]
-    [made] = [each for each in events if each["job"]["name"] == "texts/snapshot"]
+    [snapshot_event] = [event for event in events if event["job"]["name"] == "texts/snapshot"]
     snapshot = store.specification().snapshot
-    assert made["outputs"][0]["facets"]["version"]["datasetVersion"] == snapshot
-    start, *checkpoints = [each for each in events if each["job"]["name"] == "tiny"][:-1]
+    assert snapshot_event["outputs"][0]["facets"]["version"]["datasetVersion"] == snapshot
+    start, *checkpoints = [event for event in events if event["job"]["name"] == "tiny"][:-1]
     assert start["inputs"][0] | {"facets": {}} == {"namespace": "slipway", "name": "texts", "facets": {}}
     assert start["inputs"][0]["facets"]["version"]["datasetVersion"] == snapshot
-    versions = [each["outputs"][0]["facets"]["version"]["datasetVersion"] for each in checkpoints]
+    versions = [event["outputs"][0]["facets"]["version"]["datasetVersion"] for event in checkpoints]
     assert versions == [commit.manifest for commit in store.commits()]
 
 
 def test_a_server_hears_of_a_checkpoint_when_it_is_there(platform: Platform, catalogue: Catalogue):  # noqa: F811
     telling(platform, OpenLineage(url=catalogue.url))
-    store = platform.wanted("told as it goes")
+    store = platform.start_training("told as it goes")
     assert store.claim(1, ("node-0",), "first start", BY)
     platform.apply("openlineage")
     assert kinds(catalogue.events, store) == ["START"]
@@ -142,7 +142,7 @@ def test_a_catalogue_that_goes_away_in_the_middle_gets_the_rest_later(
     catalogue.answer = 201
     platform.apply("openlineage")
     assert kinds(catalogue.events, store) == ["START", "RUNNING", "RUNNING", "RUNNING", "COMPLETE"]
-    ids = [json.dumps(each, sort_keys=True) for each in catalogue.events]
+    ids = [json.dumps(event, sort_keys=True) for event in catalogue.events]
     assert len(ids) == len(set(ids))
 
 

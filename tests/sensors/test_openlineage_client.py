@@ -24,36 +24,36 @@ MODULES = {
 
 def read(event: dict[str, Any]) -> Any:
     """The client's object. Raises TypeError and ValueError for an event that is none of the standard's."""
-    given = {key: value for key, value in event.items() if key != "schemaURL"}
-    given["eventType"] = event_v2.RunState(event["eventType"])
-    given["run"] = event_v2.Run(event["run"]["runId"], facets(event["run"]))
-    given["job"] = event_v2.Job(**{**event["job"], "facets": facets(event["job"])})
+    fields = {key: value for key, value in event.items() if key != "schemaURL"}
+    fields["eventType"] = event_v2.RunState(event["eventType"])
+    fields["run"] = event_v2.Run(event["run"]["runId"], facets(event["run"]))
+    fields["job"] = event_v2.Job(**{**event["job"], "facets": facets(event["job"])})
     for side, of in (("inputs", event_v2.InputDataset), ("outputs", event_v2.OutputDataset)):
-        given[side] = [of(**{**each, "facets": facets(each)}) for each in event[side]]
-    return event_v2.RunEvent(**given)
+        fields[side] = [of(**{**dataset, "facets": facets(dataset)}) for dataset in event[side]]
+    return event_v2.RunEvent(**fields)
 
 
-def facets(holder: dict[str, Any]) -> dict[str, Any]:
+def facets(entity: dict[str, Any]) -> dict[str, Any]:
     """The client's object of each facet: that of its own class, or of the base that a facet of ours extends."""
-    return {name: facet(name, fields_of) for name, fields_of in holder["facets"].items()}
+    return {name: facet(name, fields_of) for name, fields_of in entity["facets"].items()}
 
 
-def facet(name: str, given: dict[str, Any]) -> Any:
-    kind = given["_schemaURL"].rpartition("/")[2]
-    fields = {key: value for key, value in given.items() if key not in ("_producer", "_schemaURL")}
+def facet(name: str, document: dict[str, Any]) -> Any:
+    kind = document["_schemaURL"].rpartition("/")[2]
+    fields = {key: value for key, value in document.items() if key not in ("_producer", "_schemaURL")}
     if name.startswith("slipway_"):
         base = getattr(importlib.import_module("openlineage.client.generated.base"), kind)
-        return base(producer=given["_producer"]).with_additional_properties(**fields)
+        return base(producer=document["_producer"]).with_additional_properties(**fields)
     module = importlib.import_module(f"openlineage.client.generated.{MODULES[kind]}")
-    return getattr(module, kind)(producer=given["_producer"], **fields)
+    return getattr(module, kind)(producer=document["_producer"], **fields)
 
 
 def rebuilt(event: dict[str, Any]) -> dict[str, Any]:
     """An event as the client writes it: without the empty facets that it adds to every dataset."""
     written = importlib.import_module("openlineage.client.serde").Serde.to_dict(read(event))
     for side, added in (("inputs", "inputFacets"), ("outputs", "outputFacets")):
-        for each in written[side]:
-            assert each.pop(added) == {}
+        for dataset in written[side]:
+            assert dataset.pop(added) == {}
     return dict(written)
 
 
@@ -66,19 +66,19 @@ def events(platform: Platform) -> list[dict[str, Any]]:
 
 def test_the_events_of_a_snapshot_and_a_training_that_succeeds_come_out_as_they_were(platform: Platform):
     platform.finished()
-    made = events(platform)
-    assert {each["job"]["facets"]["jobType"]["jobType"] for each in made} == {"DATASET", "TRAINING"}
-    assert [rebuilt(event) for event in made] == made
+    event_list = events(platform)
+    assert {event["job"]["facets"]["jobType"]["jobType"] for event in event_list} == {"DATASET", "TRAINING"}
+    assert [rebuilt(event) for event in event_list] == event_list
 
 
 def test_the_events_of_a_training_that_fails_come_out_as_they_were(platform: Platform):
-    store = platform.wanted("told at its end")
+    store = platform.start_training("told at its end")
     assert store.claim(1, ("node-0",), "first start", BY)
     store.record_exit(1, "failed", "the disk is full", BY)
     store.want("stop", BY, "a test")
-    *_, last = made = events(platform)
+    *_, last = event_list = events(platform)
     assert (last["eventType"], last["run"]["facets"]["errorMessage"]["message"]) == ("FAIL", "the disk is full")
-    assert [rebuilt(event) for event in made] == made
+    assert [rebuilt(event) for event in event_list] == event_list
 
 
 def test_a_facet_with_a_field_that_the_standard_lacks_is_refused(platform: Platform):

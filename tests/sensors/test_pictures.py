@@ -53,14 +53,14 @@ def platform(
     (tmp_path / "recipes/sweeps/tiny-search.yaml").unlink()
     (tmp_path / "dagster").mkdir()
     with dg.instance_for_test(UNCAPTURED, temp_dir=str(tmp_path / "dagster")) as instance:
-        made = Platform(tmp_path, instance)
-        digits.build(made.recipes.datasets["digits"], made.home.durable)
-        shutil.copyfile(database, made.home.root / "mlflow.db")
-        yield made
+        picture_platform = Platform(tmp_path, instance)
+        digits.build(picture_platform.recipes.datasets["digits"], picture_platform.home.durable)
+        shutil.copyfile(database, picture_platform.home.root / "mlflow.db")
+        yield picture_platform
 
 
 def trained(platform: Platform) -> TrainingStore:
-    store = platform.wanted()
+    store = platform.start_training()
     platform.advance(store)
     evaluate(store.read(), store.commits(), platform.measuring)
     return store
@@ -73,14 +73,14 @@ def test_a_classifier_that_beats_chance_becomes_the_champion(platform: Platform)
     assert platform.materialise([keys.key("tiny", "training")], store.id).success
     result = platform.materialise([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], store.id)
     assert result.success
-    checks = {each.check_name: each for each in result.get_asset_check_evaluations()}
+    checks = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
     assert {name: check.passed for name, check in checks.items()} == dict.fromkeys(CHECKS, True)
     assert BEATS_CHAMPION in checks
     # Ten classes, all but equally frequent: ln 10 = 2.303.
     assert checks[BEATS_UNIGRAMS].metadata["unigram_entropy"].value == pytest.approx(2.30, abs=0.02)
-    [shown] = platform.materialisations("champion", store.id)
-    assert shown.metadata["step"].value == 40
-    assert "bits_per_byte" not in shown.metadata
+    [materialisation] = platform.materialisations("champion", store.id)
+    assert materialisation.metadata["step"].value == 40
+    assert "bits_per_byte" not in materialisation.metadata
 
 
 def test_a_decoder_is_refused_for_a_snapshot_of_pictures_before_anything_starts(platform: Platform) -> None:

@@ -50,7 +50,7 @@ def test_only_a_promoter_decides_and_a_refusal_says_who_was_found_and_who_is_exp
     assert history(model.durable, MODEL) == []
     model.promote(version, ANN, "it is time")
     model.demote("sensor serving", "it came back")
-    assert [each.by for each in history(model.durable, MODEL)] == ["ann, run 1", "sensor serving"]
+    assert [record.by for record in history(model.durable, MODEL)] == ["ann, run 1", "sensor serving"]
 
 
 def test_the_embedded_queue_notes_people_too():

@@ -35,7 +35,7 @@ def registry(platform: Platform) -> Registry:
 
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
-    return {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
+    return {evaluation.check_name: evaluation.passed for evaluation in result.get_asset_check_evaluations()}
 
 
 def judge(platform: Platform) -> dg.ExecuteInProcessResult:
@@ -45,7 +45,7 @@ def judge(platform: Platform) -> dg.ExecuteInProcessResult:
 
 def worse(platform: Platform) -> TrainingStore:
     """A training of two steps, evaluated."""
-    store = platform.wanted(run={"steps": 2})
+    store = platform.start_training(run={"steps": 2})
     platform.advance(store)
     evaluate(store.read(), store.commits(), platform.measuring)
     platform.trainings.close(store.id, WorkQueue.CHECKPOINTS)
@@ -98,7 +98,7 @@ def copied(platform: Platform, source: str, target: str) -> str:
 def flip(platform: Platform, version: Version) -> None:
     """Change one byte of the version's weights."""
     folder = platform.home.durable / version.tags[FOLDER_TAG]
-    path = max(folder.rglob("model*"), key=lambda each: each.stat().st_size)
+    path = max(folder.rglob("model*"), key=lambda path_of_weights: path_of_weights.stat().st_size)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -174,7 +174,7 @@ def test_a_finished_training_whose_checkpoints_are_evaluated_is_to_be_judged(pla
 
 def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platform):
     first = platform.finished(WorkQueue.PROMOTION)
-    second = platform.wanted(cause="another")
+    second = platform.start_training(cause="another")
     second.claim(1, ("node-0",), "a test", BY)
     commit = fence.Commit(5, fence.Token(1), "checkpoints/another", "0" * 64)
     fence.commit(second.folder, commit)
@@ -187,7 +187,7 @@ def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platfo
     assert platform.apply("promotions") == []
     platform.end(run, DagsterRunStatus.FAILURE)
     [next_one] = platform.apply("promotions")
-    judged = {each.tags["dagster/partition"] for each in (request, next_one)}
+    judged = {run_request.tags["dagster/partition"] for run_request in (request, next_one)}
     assert judged == {first.id, second.id}
 
 
@@ -198,7 +198,7 @@ def test_a_training_is_not_judged_before_all_its_checkpoints_are_evaluated(platf
 
 
 def test_a_training_that_was_stopped_is_not_judged(platform: Platform):
-    store = platform.wanted(cause="stopped")
+    store = platform.start_training(cause="stopped")
     store.claim(1, ("node-0",), "a test", BY)
     store.want("stop", BY, "a test")
     store.record_exit(1, "stopped", "asked to stop", BY)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def running(platform: Platform) -> TrainingStore:
     """A training whose ranks have begun, with a run that shows it."""
-    store = platform.wanted(run={"steps": 1_000_000})
+    store = platform.start_training(run={"steps": 1_000_000})
     [request] = platform.apply("job_watch")
     platform.queue(request)
     until(lambda: store.read().begun, "a rank to have begun")
@@ -26,9 +26,9 @@ def rests(platform: Platform, sensor: str, store: TrainingStore) -> Callable[[],
     """Whether a tick opens no file of the training."""
 
     def tick() -> bool:
-        with accesses.below(store.folder) as found:
+        with accesses.below(store.folder) as counts:
             platform.apply(sensor)
-        return not [path for path in found if path.endswith(".json")]
+        return not [path for path in counts if path.endswith(".json")]
 
     return tick
 

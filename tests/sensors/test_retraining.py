@@ -41,9 +41,9 @@ def grow(platform: Platform, documents: int) -> str:
     dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
     source = steps.make_documents(dataset, durable).inputs["source"]["digest"]
     steps.make_tokenizer(dataset, durable)
-    made = steps.make_snapshot(dataset, durable).result["sha256"]
-    pointer.point(durable, dataset.name, made, source)
-    return str(made)
+    sha256 = steps.make_snapshot(dataset, durable).result["sha256"]
+    pointer.point(durable, dataset.name, sha256, source)
+    return str(sha256)
 
 
 def documents(platform: Platform) -> int:
@@ -58,7 +58,7 @@ def test_a_snapshot_with_enough_new_documents_starts_one_training_whose_cause_is
     current = grow(platform, documents(platform) // 4)
     for _ in range(2):
         platform.apply("renewals")
-    [store] = [each for each in platform.trainings.stores() if each.id not in before]
+    [store] = [candidate for candidate in platform.trainings.stores() if candidate.id not in before]
     assert store.specification().cause == f"new data {current[:12]}"
     assert store.specification().snapshot == current
     assert store.run_policy().origin["renewal"] == "new data"
@@ -106,7 +106,7 @@ def test_an_earlier_training_that_is_stopped_late_is_not_the_newest_one(platform
     current = grow(platform, documents(platform) // 4)
     again = renewed(platform, "a fall")
     first.want("stop", BY, "it is not needed any more")
-    assert [each.store.id for each in of_recipe(platform.trainings, platform.recipe.name)][-1] == again.id
+    assert [entry.store.id for entry in of_recipe(platform.trainings, platform.recipe.name)][-1] == again.id
     platform.apply("renewals")
     assert json.loads(platform.cursors["renewals"] or "{}") == {platform.recipe.name: current}
     assert {store.id for store in platform.trainings.stores()} == {*known, again.id}
@@ -142,14 +142,18 @@ def test_a_checkpoint_is_measured_on_each_document_of_a_suite_once(platform: Pla
 
     store, durable = platform.finished(), platform.home.durable
     snapshot = shards.read_manifest(durable, store.specification().snapshot)
-    made = making.of_snapshot(durable, snapshot, HeldOutSection())
-    assert making.of_snapshot(durable, snapshot, HeldOutSection()) == made == suite.read(durable, made.sha256)
-    examples = tuple(suite.examples(durable, made))
-    stick = EvaluationSet(platform.measuring, made.sha256, made, examples)
-    found, table = stick.measure(store.commits()[-1], store.run_policy(), snapshot)
+    suite_record = making.of_snapshot(durable, snapshot, HeldOutSection())
+    assert (
+        making.of_snapshot(durable, snapshot, HeldOutSection())
+        == suite_record
+        == suite.read(durable, suite_record.sha256)
+    )
+    examples = tuple(suite.examples(durable, suite_record))
+    evaluation_set = EvaluationSet(platform.measuring, suite_record.sha256, suite_record, examples)
+    measurement, table = evaluation_set.measure(store.commits()[-1], store.run_policy(), snapshot)
     assert len(table.losses) == len(examples) == snapshot.splits["validation"].documents
-    assert found.compared == found.bits_per_byte > 0
-    assert measured.known(durable, made.sha256, store.commits()[-1].manifest) == found
+    assert measurement.compared == measurement.bits_per_byte > 0
+    assert measured.known(durable, suite_record.sha256, store.commits()[-1].manifest) == measurement
 
 
 def test_documents_of_another_kind_start_one_training_whose_cause_is_the_drift(platform: Platform):
@@ -159,7 +163,7 @@ def test_documents_of_another_kind_start_one_training_whose_cause_is_the_drift(p
     current = grow(platform, documents(platform) // 2)
     for _ in range(2):
         platform.apply("renewals")
-    [store] = [each for each in platform.trainings.stores() if each.id not in before]
+    [store] = [candidate for candidate in platform.trainings.stores() if candidate.id not in before]
     assert store.specification().cause == f"drift {current[:12]}"
     assert store.run_policy().origin["renewal"] == "drift" and store.run_policy().origin["lengths"] >= 0.25
 
@@ -178,10 +182,10 @@ def answering_champion(platform: Platform) -> ServedVersion:
     durable, trained = platform.home.durable, platform.finished()
     snapshot, commit = trained.specification().snapshot, trained.commits()[-1]
     tags = {SNAPSHOT_TAG: snapshot, FOLDER_TAG: commit.folder, MANIFEST_TAG: commit.manifest}
-    held = Promotion(MODEL, "1", commit.manifest, None, "slipway:/x", tags, "gate", "it passed", 1.0)
-    codec.create_only(durable / "models" / MODEL / "promotions" / "000001.json", held, PROMOTION)
-    made = exported(durable, 1)
-    version = ServedVersion("1", commit.manifest, made.folder, made.manifest)
+    promotion_record = Promotion(MODEL, "1", commit.manifest, None, "slipway:/x", tags, "gate", "it passed", 1.0)
+    codec.create_only(durable / "models" / MODEL / "promotions" / "000001.json", promotion_record, PROMOTION)
+    export = exported(durable, 1)
+    version = ServedVersion("1", commit.manifest, export.folder, export.manifest)
     records = ServingRecords(durable)
     state = wishes.serve(records, MODEL, version, SwitchPolicy(), True, BY, "a test")
     assert records.judge(state, SwitchVerdict("all", "seen"))
@@ -206,7 +210,7 @@ def test_questions_unlike_the_training_data_start_one_training_once_there_are_ne
     def began() -> list[TrainingStore]:
         for _ in range(2):
             platform.apply("renewals")
-        return [each for each in platform.trainings.stores() if each.id not in before]
+        return [candidate for candidate in platform.trainings.stores() if candidate.id not in before]
 
     assert began() == []
     ask(platform, version, "Der schnelle braune Fuchs springt über den faulen Hund, und niemand stört sich daran.")
@@ -226,7 +230,9 @@ def test_the_asset_shows_once_a_day_what_is_asked_beside_what_was_trained_on(
     for _ in range(2):
         platform.apply("serving")
     where = dg.AssetRecordsFilter(asset_key=served_key(MODEL))
-    found = [each.asset_observation for each in platform.instance.fetch_observations(where, limit=10).records]
-    [shown] = [each for each in found if each is not None and "asked" in each.metadata]
-    assert shown.metadata["asked"].value == 300 and shown.metadata["asked_languages_drift"].value > 0.25  # type: ignore[operator]
-    assert "asked 300 times in 7 days (de 100%)" in str(shown.description)
+    observations = [
+        record.asset_observation for record in platform.instance.fetch_observations(where, limit=10).records
+    ]
+    [observation] = [candidate for candidate in observations if candidate is not None and "asked" in candidate.metadata]
+    assert observation.metadata["asked"].value == 300 and observation.metadata["asked_languages_drift"].value > 0.25  # type: ignore[operator]
+    assert "asked 300 times in 7 days (de 100%)" in str(observation.description)

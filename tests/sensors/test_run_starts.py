@@ -55,9 +55,9 @@ def tick(instance: dg.DagsterInstance) -> set[str]:
 def test_only_the_run_whose_process_is_gone_is_given_up(instance: dg.DagsterInstance):
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    gone, lives, comes_up = run_in(instance, ended.pid), run_in(instance, os.getpid()), run_in(instance, None)
+    gone, alive, comes_up = run_in(instance, ended.pid), run_in(instance, os.getpid()), run_in(instance, None)
     assert tick(instance) == {gone}
-    assert {instance.get_run_by_id(each).status for each in (lives, comes_up)} == {DagsterRunStatus.STARTING}  # type: ignore[union-attr]
+    assert {instance.get_run_by_id(run_id).status for run_id in (alive, comes_up)} == {DagsterRunStatus.STARTING}  # type: ignore[union-attr]
 
 
 def test_a_run_that_was_given_up_is_requested_again_within_a_minute(

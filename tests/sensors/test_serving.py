@@ -36,8 +36,10 @@ def promoted(platform: Platform, commit: Commit) -> Version:
     training = platform.finished().id
     tags = {MANIFEST_TAG: commit.manifest, FOLDER_TAG: commit.folder, TRAINING_TAG: training}
     version = model.registry.register(MODEL, platform.home.durable / commit.folder, "", tags)
-    held = model.champion()
-    model.record(Judgement(MODEL, commit.manifest, held.manifest if held else "", {"a test": True}, BY))
+    champion_before = model.champion()
+    model.record(
+        Judgement(MODEL, commit.manifest, champion_before.manifest if champion_before else "", {"a test": True}, BY)
+    )
     model.promote(version, BY, "it passed")
     return version
 
@@ -51,9 +53,9 @@ def settled(platform: Platform) -> ServedState:
     return served(platform).state(MODEL)
 
 
-def shown(platform: Platform) -> list[dg.AssetObservation]:
-    found = platform.instance.fetch_observations(dg.AssetRecordsFilter(asset_key=KEY), limit=100).records
-    return [record.asset_observation for record in found if record.asset_observation]
+def served_observations(platform: Platform) -> list[dg.AssetObservation]:
+    records = platform.instance.fetch_observations(dg.AssetRecordsFilter(asset_key=KEY), limit=100).records
+    return [record.asset_observation for record in records if record.asset_observation]
 
 
 @pytest.mark.slow
@@ -66,17 +68,20 @@ def test_the_champion_answers_and_the_next_one_follows_it(tracked: Platform, mon
     assert settled(tracked).settled is not None
     front = served(tracked).front()
     assert front is not None
-    asked = {"model": MODEL, "prompt": "def f", "max_tokens": 5}
-    assert client.complete(front.url, asked)["model"] == f"{MODEL}@1"
+    body = {"model": MODEL, "prompt": "def f", "max_tokens": 5}
+    assert client.complete(front.url, body)["model"] == f"{MODEL}@1"
     promoted(tracked, last)
     [request] = tracked.apply("serving")
     assert request.tags[SERVES_TAG].startswith(f"{MODEL}:{last.manifest}:")
     assert tracked.launch(request).success
     assert settled(tracked).number == 2
-    assert client.complete(front.url, asked)["model"] == f"{MODEL}@2"
-    until(lambda: len(((found := served(tracked).answering(MODEL)) and found.shares) or ()) == 1, "the front to say so")
+    assert client.complete(front.url, body)["model"] == f"{MODEL}@2"
+    until(
+        lambda: len(((answering := served(tracked).answering(MODEL)) and answering.shares) or ()) == 1,
+        "the front to say so",
+    )
     assert tracked.apply("serving") == []
-    assert shown(tracked)[0].metadata[f"share of {MODEL}@2"].value == 1.0
+    assert served_observations(tracked)[0].metadata[f"share of {MODEL}@2"].value == 1.0
     Serving(tracked.tiers, tracked.compute, print).stop(MODEL, BY, "the test is over")
     until(lambda: not local.runs(served(tracked)), "the server to end")
 
@@ -110,12 +115,12 @@ def test_a_champion_that_came_back_is_champion_no_more_and_the_record_says_why(
     assert records.judge(records.state(MODEL), SwitchVerdict("back", "3 of 4 requests failed", {"failed": 0.75}))
     for _ in range(3):
         assert tracked.apply("serving") == []
-    *_, made, back = history(tracked.home.durable, MODEL)
-    assert (made.manifest, back.manifest) == (bad.manifest, good.manifest)
+    *_, last_promotion, back = history(tracked.home.durable, MODEL)
+    assert (last_promotion.manifest, back.manifest) == (bad.manifest, good.manifest)
     assert back.by == "sensor serving" and back.before == bad.number
     assert back.why == f"version {bad.number} came back from its canary: 3 of 4 requests failed"
     assert back.judgement is not None and back.judgement.figures["failed"] == 0.75
-    [observation] = [each for each in shown(tracked) if "sent_back" in each.metadata]
+    [observation] = [candidate for candidate in served_observations(tracked) if "sent_back" in candidate.metadata]
     assert "3 of 4 requests failed" in str(observation.metadata["sent_back"].value)
     tracked.apply("promotions")
     aliased = Registry(tracked.tracking, tracked.home.durable).aliased(MODEL, CHAMPION)
@@ -192,13 +197,13 @@ def test_a_demoted_champion_stops_answering_at_the_next_tick_and_the_next_champi
     records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
     demoted = job(tracked, "tiny_model_demote", why="it leaks addresses")
     [output] = [event for event in demoted.all_events if event.event_type_value == "STEP_OUTPUT"]
-    said = output.step_output_data.metadata["result"].value
-    assert said == f"version 1 is the champion no more; it stops answering within seconds, and nothing answers for {MODEL} from then on"  # fmt: skip  # noqa: E501
+    result_text = output.step_output_data.metadata["result"].value
+    assert result_text == f"version 1 is the champion no more; it stops answering within seconds, and nothing answers for {MODEL} from then on"  # fmt: skip  # noqa: E501
     assert tracked.apply("serving") == []
     state = records.state(MODEL)
     assert (state.settled, state.coming) == (None, None)
     assert state.desired is not None and "it leaks addresses" in state.desired.why
-    [observation] = [each for each in shown(tracked) if "withdrawn" in each.metadata]
+    [observation] = [candidate for candidate in served_observations(tracked) if "withdrawn" in candidate.metadata]
     assert "it leaks addresses" in str(observation.metadata["withdrawn"].value)
     assert tracked.apply("serving") == [], "there is no champion to follow"
     result = job(tracked, "tiny_model_serve", want="serve", version=1)
@@ -231,8 +236,8 @@ def test_a_policy_that_a_person_chose_holds_for_the_champions_that_follow(
     promoted(tracked, last)
     [request] = tracked.apply("serving")
     assert tracked.launch(request).success
-    wanted = serving.records.state(MODEL).desired
-    assert wanted is not None and wanted.policy.share == 0.25 and wanted.follows
+    desired = serving.records.state(MODEL).desired
+    assert desired is not None and desired.policy.share == 0.25 and desired.follows
 
 
 def test_a_model_of_two_recipes_has_one_asset(tracked: Platform):

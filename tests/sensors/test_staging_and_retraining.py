@@ -18,7 +18,7 @@ TRAININGS = keys.training_partitions(TINY)
 
 
 def test_each_ready_node_is_staged_once(platform: Platform):
-    platform.wanted("anew")
+    platform.start_training("anew")
     platform.apply("node_failures")
     platform.compute.fleet().mark_lost("node-1", "a test")
     [request] = platform.apply("staging")
@@ -37,12 +37,12 @@ def test_each_ready_node_is_staged_once(platform: Platform):
 def test_nothing_is_staged_that_no_wanted_training_reads_whole(platform: Platform):
     platform.apply("node_failures")
     assert platform.apply("staging") == []
-    platform.wanted("a window", placement={"staging": "window"})
+    platform.start_training("a window", placement={"staging": "window"})
     assert platform.apply("staging") == []
 
 
 def test_a_training_that_has_its_nodes_is_staged_for_on_these_alone(platform: Platform):
-    store = platform.wanted("anew")
+    store = platform.start_training("anew")
     platform.apply("node_failures")
     assert len(platform.apply("staging")) == 2
     assert fence.claim(store.folder, Token(1), nodes=("node-1",), cause="a test", by="a test")
@@ -51,7 +51,7 @@ def test_a_training_that_has_its_nodes_is_staged_for_on_these_alone(platform: Pl
 
 
 def test_a_snapshot_that_is_too_large_for_a_node_is_left_to_the_ranks(platform: Platform):
-    platform.wanted("anew")
+    platform.start_training("anew")
     platform.apply("node_failures")
     nvme = platform.tiers.nvme_path("node-0")
     nvme.parent.mkdir(parents=True, exist_ok=True)
@@ -59,8 +59,8 @@ def test_a_snapshot_that_is_too_large_for_a_node_is_left_to_the_ranks(platform: 
         for request in platform.apply("staging"):
             assert platform.launch(request).success
         assert not list((nvme / "shards").glob("*"))
-    shown = platform.materialisations("staged_shards", "node-0", "texts")[0].metadata["held"]
-    assert "there is room for" in str(shown.value) and "placement.staging" in str(shown.value)
+    held_metadata = platform.materialisations("staged_shards", "node-0", "texts")[0].metadata["held"]
+    assert "there is room for" in str(held_metadata.value) and "placement.staging" in str(held_metadata.value)
     assert platform.apply("staging") == []
 
 

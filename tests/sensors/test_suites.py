@@ -37,25 +37,29 @@ def give_away(platform: Platform, text: str) -> None:
 
 
 def check(platform: Platform, result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
-    [found] = [each for each in result.get_asset_check_evaluations() if each.check_name == DECONTAMINATED]
-    return found
+    [evaluation] = [
+        candidate for candidate in result.get_asset_check_evaluations() if candidate.check_name == DECONTAMINATED
+    ]
+    return evaluation
 
 
 def test_a_suite_that_a_new_snapshot_gives_away_is_found_out_by_one_run(platform: Platform):
     platform, durable = with_suite(platform), platform.home.durable
     assert platform.apply("suites") == []  # nobody has needed it yet
-    made = making.named(durable, SUITE)
+    suite_record = making.named(durable, SUITE)
     assert platform.apply("suites") == []  # it was made without what this snapshot gives away
-    asked = [each for each in suite.examples(durable, made) if each.task == suite.DOCUMENTS]
-    longest = max(asked, key=lambda each: each.bytes)
+    examples_with_text = [
+        example for example in suite.examples(durable, suite_record) if example.task == suite.DOCUMENTS
+    ]
+    longest = max(examples_with_text, key=lambda example: example.bytes)
     give_away(platform, longest.text)
     current = pointer.current(durable, "texts")
-    assert current is not None and shards.read_manifest(durable, current).sha256 != made.snapshot
+    assert current is not None and shards.read_manifest(durable, current).sha256 != suite_record.snapshot
     [request] = platform.apply("suites")
     assert request.asset_selection == [keys.key("held", "suite")]
-    found = check(platform, platform.launch(request))
-    assert not found.passed and found.metadata["leaked"].value == 1
-    assert longest.text[:20] in str(found.metadata["such_as"].value)
+    evaluation = check(platform, platform.launch(request))
+    assert not evaluation.passed and evaluation.metadata["leaked"].value == 1
+    assert longest.text[:20] in str(evaluation.metadata["such_as"].value)
     assert platform.apply("suites") == []
 
 

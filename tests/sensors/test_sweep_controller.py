@@ -64,8 +64,8 @@ def test_a_run_that_finds_the_sweep_in_other_hands_says_whose_and_ends_with_the_
 ):
     assert store.cancel("a test", "nobody wants it")
     with lock.exclusive(store.folder):
-        left = controller(platform, store).run(lambda sweep: None)
-    assert left.closed is not None and left.closed.reason == "nobody wants it"
+        final_state = controller(platform, store).run(lambda sweep: None)
+    assert final_state.closed is not None and final_state.closed.reason == "nobody wants it"
     assert caplog.text.count(f"{store.folder} is locked by process {os.getpid()}") == 1
 
 
@@ -80,9 +80,9 @@ def controlling(
 
 
 def state(store: SweepStore) -> SweepState:
-    found = store.state()
-    assert found is not None
-    return found
+    sweep_state = store.state()
+    assert sweep_state is not None
+    return sweep_state
 
 
 def trials(store: SweepStore) -> Iterator[TrainingStore]:
@@ -113,9 +113,9 @@ def test_materialising_a_sweep_runs_its_trials_and_shows_each_of_them(platform: 
     assert len(sweep.trials) == TRIALS and most_at_once(store) == PARALLEL
     assert {trial.state for trial in sweep.trials.values()} <= {"completed", "stopped"}
     for number, trial in sweep.trials.items():
-        [shown] = platform.materialisations("trial", f"{store.sweep}.{number}", SEARCH)
-        assert shown.metadata["state"].value == trial.state
-        hours = shown.metadata["rank_hours"].value
+        [materialisation] = platform.materialisations("trial", f"{store.sweep}.{number}", SEARCH)
+        assert materialisation.metadata["state"].value == trial.state
+        hours = materialisation.metadata["rank_hours"].value
         assert isinstance(hours, float) and hours > 0
     [materialised] = result.asset_materializations_for_node("tiny_search__sweep")
     assert materialised.metadata["best_validation_loss"].value == sweep.closed.best_value
@@ -179,17 +179,17 @@ def encrypted(platform: Platform) -> SearchSubject:
     return current_subject(platform.recipes.sweeps[SEARCH], recipe, platform.tiers, platform.tracking)
 
 
-class Seen(Exception):
+class EnoughSeen(Exception):
     """The test has seen enough of a controller."""
 
 
 def test_a_trial_has_the_terms_that_a_training_of_its_recipe_has(platform: Platform):
     searched = encrypted(platform)
     trial = searched.trial({"optimiser.learning_rate": 0.01})
-    found = searched.trial_terms(trial, "search-1", 0, {})
+    policy = searched.trial_terms(trial, "search-1", 0, {})
     expected = run_policy(searched.training, {"sweep": "search-1", "trial": 0})
-    assert found == dataclasses.replace(expected, max_nodes=1, failures_without_checkpoint=1)
-    assert found.operation["storage"]["key_file"]
+    assert policy == dataclasses.replace(expected, max_nodes=1, failures_without_checkpoint=1)
+    assert policy.operation["storage"]["key_file"]
 
 
 @pytest.mark.slow
@@ -227,9 +227,9 @@ def first_end(platform: Platform, store: SweepStore) -> Ended:
 
     def look(sweep: SweepState) -> None:
         if any(isinstance(event, Ended) for event in store.read()):
-            raise Seen
+            raise EnoughSeen
 
-    with pytest.raises(Seen):
+    with pytest.raises(EnoughSeen):
         Controller(store, subject(platform), platform.control, 0.01).run(look)
     return next(event for event in store.read() if isinstance(event, Ended))
 
@@ -266,9 +266,9 @@ def test_a_trial_that_cannot_be_read_keeps_no_other_from_going_on(platform: Plat
 
     def look(sweep: SweepState) -> None:
         if sweep.trials[1].ended is not None:
-            raise Seen
+            raise EnoughSeen
 
-    with pytest.raises(Seen):
+    with pytest.raises(EnoughSeen):
         Controller(store, subject(platform), platform.control, 0.01).run(look)
     assert state(store).trials[0].ended is None
 

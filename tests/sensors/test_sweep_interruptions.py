@@ -38,9 +38,9 @@ def decisions(store: SweepStore) -> list[Event]:
 
 
 def state(store: SweepStore) -> SweepState:
-    found = store.state()
-    assert found is not None
-    return found
+    sweep_state = store.state()
+    assert sweep_state is not None
+    return sweep_state
 
 
 def killed_when(process: "subprocess.Popen[bytes]", happened: Callable[[], bool], what: str) -> None:

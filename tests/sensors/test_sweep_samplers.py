@@ -25,18 +25,18 @@ def test_each_trial_trains_with_the_values_that_the_sampler_drew(platform: Platf
     space = LISTED if sampler == "grid" else NUMBERS
     drawn = STARTUP + 2  # so many that the samplers that learn draw from a model at last
     store, sweep = searched(platform, {"kind": "none"}, sampler=sampler, space=space, trial=SHORT, trials=drawn)
-    asked = of(store, Asked)
-    assert [event.trial for event in asked] == list(range(len(sweep.trials)))
-    assert {each.state for each in sweep.trials.values()} == {"completed"}
-    for event in asked:
+    trial_events = of(store, Asked)
+    assert [event.trial for event in trial_events] == list(range(len(sweep.trials)))
+    assert {trial_state.state for trial_state in sweep.trials.values()} == {"completed"}
+    for event in trial_events:
         numbers = trial(store, event.trial).specification().identity_config["optimiser"]
         assert {name: numbers[name.removeprefix("optimiser.")] for name in event.parameters} == event.parameters
-    first, *others = [event.parameters for event in asked]
+    first, *others = [event.parameters for event in trial_events]
     assert first == dict(sweep.plan.written)
-    assert all(_fits(each, space) for each in others)
-    assert len({tuple(sorted(each.items())) for each in others}) == len(others)
+    assert all(_fits(parameters, space) for parameters in others)
+    assert len({tuple(sorted(parameters.items())) for parameters in others}) == len(others)
     if sampler == "grid":  # the recipe as it is written is no point of this grid
-        assert len(others) == math.prod(len(each["choice"]) for each in LISTED.values())
+        assert len(others) == math.prod(len(choice["choice"]) for choice in LISTED.values())
 
 
 def _fits(parameters: dict[str, Any], space: dict[str, Any]) -> bool:

@@ -47,8 +47,8 @@ def exits(training: TrainingStore) -> list[str]:
     """The kinds of the ends of a trial's incarnations, in their order."""
     claim = training.newest_claim()
     assert claim is not None
-    found = (fence.past_exit(training.folder, number + 1) for number in range(claim.token.incarnation))
-    return [ended.kind for ended in found if ended is not None]
+    past_exits = (fence.past_exit(training.folder, number + 1) for number in range(claim.token.incarnation))
+    return [ended.kind for ended in past_exits if ended is not None]
 
 
 def must_have_trained_each_step_once(store: SweepStore, sweep: SweepState) -> None:
@@ -61,7 +61,9 @@ def must_have_trained_each_step_once(store: SweepStore, sweep: SweepState) -> No
 
 def test_without_a_scheduler_every_trial_trains_at_full_length(platform: Platform):
     store, sweep = searched(platform, {"kind": "none"})
-    assert {each.state for each in sweep.trials.values()} == {"completed"} and len(sweep.trials) == TRIALS
+    assert {trial_record.state for trial_record in sweep.trials.values()} == {"completed"} and len(
+        sweep.trials
+    ) == TRIALS
     assert not of(store, Paused)
     must_have_trained_each_step_once(store, sweep)
 
@@ -70,7 +72,7 @@ def test_without_a_scheduler_every_trial_trains_at_full_length(platform: Platfor
 def test_trials_are_stopped_while_they_run(platform: Platform, kind: str):
     section = {"kind": kind, **(RUNGS if kind == "stopping" else {"rungs": RUNGS["rungs"], "startup": 1})}
     store, sweep = searched(platform, section)
-    assert {each.state for each in sweep.trials.values()} <= {"completed", "stopped"}
+    assert {trial_record.state for trial_record in sweep.trials.values()} <= {"completed", "stopped"}
     assert not of(store, Paused)
     must_have_trained_each_step_once(store, sweep)
 
@@ -79,13 +81,13 @@ def test_trials_are_stopped_while_they_run(platform: Platform, kind: str):
 def test_trials_pause_at_rungs_and_the_best_of_them_go_on(platform: Platform, kind: str):
     store, sweep = searched(platform, {"kind": kind, **RUNGS})
     paused, resumed = of(store, Paused), of(store, Resumed)
-    assert paused and resumed and "completed" in {each.state for each in sweep.trials.values()}
+    assert paused and resumed and "completed" in {trial_record.state for trial_record in sweep.trials.values()}
     assert sweep.compute_saved > 0
     for event in paused:
         assert event.step in [commit.step for commit in trial(store, event.trial).commits()]
     # Where a trial waits, its job is over, unless it goes on at once in the same process.
-    asked = Counter(event.trial for event in of(store, Asked))
-    assert asked == Counter(range(TRIALS))
+    starts_by_trial = Counter(event.trial for event in of(store, Asked))
+    assert starts_by_trial == Counter(range(TRIALS))
     for number, known in sweep.trials.items():
         kinds = exits(trial(store, number))
         assert set(kinds) <= {causes.PAUSED, causes.DONE, causes.STOP_REQUESTED} and known.attempt == 0
@@ -94,19 +96,19 @@ def test_trials_pause_at_rungs_and_the_best_of_them_go_on(platform: Platform, ki
 
 def test_a_child_of_population_based_training_begins_with_its_parents_very_weights(platform: Platform):
     store, sweep = searched(platform, {"kind": "population", "every": 10})
-    children = [each for each in sweep.trials.values() if each.parent is not None]
+    children = [trial_record for trial_record in sweep.trials.values() if trial_record.parent is not None]
     assert children
     for child in children:
         assert child.parent is not None
         own, parent = trial(store, child.number), trial(store, child.parent)
         branch = own.specification().branch
         assert branch is not None and (branch.training, branch.step) == (parent.id, child.first_step)
-        commit = next(each for each in parent.commits() if each.step == child.first_step)
+        commit = next(candidate for candidate in parent.commits() if candidate.step == child.first_step)
         assert branch.manifest == commit.manifest
         [restored, *_] = [event for event in own.events() if event["event"] == "restored"]
         assert (restored["step"], restored["commit"]) == (child.first_step, commit.name)
-        kept = contents.open_unverified(platform.home.durable / commit.folder, commit.manifest)
-        assert kept.progress().step == child.first_step
+        checkpoint_contents = contents.open_unverified(platform.home.durable / commit.folder, commit.manifest)
+        assert checkpoint_contents.progress().step == child.first_step
     must_have_trained_each_step_once(store, sweep)
     starts = Counter(event.trial for event in of(store, Started))
     assert set(starts) == set(sweep.trials)

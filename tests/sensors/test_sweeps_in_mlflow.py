@@ -32,7 +32,7 @@ def sweep(tracked: Platform) -> SweepStore:
 
 def runs(platform: Platform, tag: str):
     client = platform.tracking.client()
-    where = [each.experiment_id for each in client.search_experiments()]
+    where = [experiment.experiment_id for experiment in client.search_experiments()]
     return client.search_runs(where, f"tags.`{tag}` = '{SWEEP}'")
 
 
@@ -51,7 +51,7 @@ def test_a_sweep_is_a_run_with_its_trials_under_it_its_best_parameters_and_its_r
     assert parent.data.metrics["best_value"] == pytest.approx(state.best.value)
     assert parent.info.status == "FINISHED"
     client = tracked.tracking.client()
-    assert [each.path for each in client.list_artifacts(parent.info.run_id)] == ["report.html"]
+    assert [artifact.path for artifact in client.list_artifacts(parent.info.run_id)] == ["report.html"]
     assert owing.pending_work_below(sweep.folder.parent) == []
 
 

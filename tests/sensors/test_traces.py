@@ -33,22 +33,22 @@ def test_one_trace_leads_from_the_run_of_the_asset_to_the_parts_of_a_step(platfo
     for _ in range(3):
         platform.apply("traces")
     spans = collector.spans
-    assert len({each.trace_id for each in spans}) == 1
-    assert max(Counter(each.span_id for each in spans).values()) == 1
-    ids = {each.span_id for each in spans}
-    assert {each.name for each in spans if each.parent_span_id and each.parent_span_id not in ids} == set()
-    paths = ["/".join(above(each, spans)[1:]) for each in spans]
+    assert len({span.trace_id for span in spans}) == 1
+    assert max(Counter(span.span_id for span in spans).values()) == 1
+    ids = {span.span_id for span in spans}
+    assert {span.name for span in spans if span.parent_span_id and span.parent_span_id not in ids} == set()
+    paths = ["/".join(above(span, spans)[1:]) for span in spans]
     top = f"job {store.id}-i1/rank 0"
     assert {f"{top}/step {step}/{part}" for step in (10, 20, 30) for part in ("data", "forward", "optimiser")} <= {
         *paths
     }
     assert {f"{top}/phase {name}" for name in ("starting", "staging", "training", "committing")} <= {*paths}
     assert f"{top}/step 11" not in paths
-    assert {above(each, spans)[0] for each in spans} == {f"{TINY}/training"}
-    by_id = {each.span_id: each for each in spans}
-    for each in spans:  # clocks of one machine: what is inside began no earlier
-        outer = by_id.get(each.parent_span_id)
-        assert outer is None or "rank" in each.name or outer.start_time_unix_nano <= each.start_time_unix_nano + 10**7
+    assert {above(span, spans)[0] for span in spans} == {f"{TINY}/training"}
+    by_id = {span.span_id: span for span in spans}
+    for span in spans:  # clocks of one machine: what is inside began no earlier
+        outer = by_id.get(span.parent_span_id)
+        assert outer is None or "rank" in span.name or outer.start_time_unix_nano <= span.start_time_unix_nano + 10**7
 
 
 def test_a_training_that_ran_without_traces_is_not_sent(platform: Platform, collector: Collector):
@@ -72,6 +72,8 @@ def test_a_bad_setting_is_one_sentence_of_the_sensor(platform: Platform, monkeyp
 
 
 def test_the_definitions_import_no_library_of_opentelemetry():
-    asked = "import slipway.definitions, sys; print([name for name in sys.modules if name.startswith('opentelemetry')])"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    program = (
+        "import slipway.definitions, sys; print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -23,11 +23,11 @@ def test_materialising_a_training_trains_it_and_shows_what_came_of_it(platform: 
     store = platform.proposed("by hand", run={"steps": 20})
     result = platform.materialise(TRAINING, store.id)
     assert result.success
-    [shown] = platform.materialisations("training", store.id)
-    metadata = {name: value.value for name, value in shown.metadata.items()}
+    [materialisation] = platform.materialisations("training", store.id)
+    metadata = {name: value.value for name, value in materialisation.metadata.items()}
     assert metadata["steps"] == 20 and metadata["tokens"] == 20 * 4 * 16 and metadata["incarnations"] == 1
     assert metadata["loss"] == result_metadata(store.read())["loss"]
-    assert (shown.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
+    assert (materialisation.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
     run = platform.instance.get_run_by_id(result.run_id)
     assert run is not None and run.tags[keys.TRAINING_TAG] == store.id
     desired = store.desired()
@@ -45,7 +45,7 @@ def test_who_wants_a_training_is_the_person_whom_the_proxy_named(platform: Platf
 
 @pytest.mark.slow
 def test_a_training_that_runs_already_is_adopted(platform: Platform, marked: Marked):
-    store = platform.wanted(run={"steps": 800})
+    store = platform.start_training(run={"steps": 800})
     platform.advance(store, Action.SUBMIT)
     until(lambda: store.read().beats, "the trainer")
     [rank] = marked.running("slipway.trainer")
@@ -67,16 +67,16 @@ def test_a_run_says_what_its_training_waits_for(platform: Platform):
     store = platform.proposed("waits")
     waiting = threading.Thread(target=platform.materialise, args=(TRAINING, store.id))
     waiting.start()
-    wanted = "it waits: found 0 of the fleet's 2 nodes ready, expected 1 or more"
+    reason = "it waits: found 0 of the fleet's 2 nodes ready, expected 1 or more"
     [run] = until(lambda: platform.instance.get_runs(dg.RunsFilter(tags={keys.TRAINING_TAG: store.id})), "the run")
-    until(lambda: any(wanted in line for line in platform.said(run.run_id)), "the run to say so")
+    until(lambda: any(reason in line for line in platform.log_lines(run.run_id)), "the run to say so")
     store.want("stop", BY, "the test is over")
     waiting.join()
 
 
 @pytest.mark.slow
 def test_a_training_that_is_stopped_while_it_is_waited_for_ends_the_run_in_words_and_is_no_failure(platform: Platform):
-    store = platform.wanted(run={"steps": 1_000_000})
+    store = platform.start_training(run={"steps": 1_000_000})
     platform.advance(store, Action.SUBMIT)
 
     def stop() -> None:
@@ -88,11 +88,11 @@ def test_a_training_that_is_stopped_while_it_is_waited_for_ends_the_run_in_words
     result = platform.materialise(TRAINING, store.id)
     stopping.join()
     assert result.success and not platform.materialisations("training", store.id)
-    assert any(f"{store.id} is not wanted any more: enough" in line for line in platform.said(result.run_id))
+    assert any(f"{store.id} is not wanted any more: enough" in line for line in platform.log_lines(result.run_id))
 
 
 def test_a_run_that_only_shows_a_training_does_not_want_it_again(platform: Platform):
-    store = platform.wanted(cause="stopped in the queue", run={"steps": 1_000_000})
+    store = platform.start_training(cause="stopped in the queue", run={"steps": 1_000_000})
     [request] = platform.apply("job_watch")
     store.want("stop", BY, "a person stopped it before the run began")
     result = platform.launch(request)
@@ -114,7 +114,7 @@ def test_a_run_that_wakes_up_after_the_job_watch_showed_the_result_shows_nothing
     platform.apply("job_watch")
     result = platform.materialise([keys.key("tiny", "training")], store.id)
     assert result.success and len(platform.materialisations("training", store.id)) == 1
-    assert any("its result has been shown" in line for line in platform.said(result.run_id))
+    assert any("its result has been shown" in line for line in platform.log_lines(result.run_id))
 
 
 def test_while_another_process_shows_a_result_the_job_watch_leaves_it_to_that(

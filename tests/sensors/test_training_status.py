@@ -12,12 +12,12 @@ from tests.sensors.platform import BY, TINY, Platform
 
 
 def newest(platform: Platform, id: str) -> dict[str, object]:
-    found = platform.observations(id)[0]
-    return {name: value.value for name, value in found.metadata.items()}
+    observation = platform.observations(id)[0]
+    return {name: value.value for name, value in observation.metadata.items()}
 
 
 def test_one_that_waits_says_so_at_the_first_look_and_has_a_page(platform: Platform):
-    store = platform.wanted("waiting")
+    store = platform.start_training("waiting")
     platform.apply("standings")
     metadata = newest(platform, store.id)
     assert (
@@ -27,14 +27,14 @@ def test_one_that_waits_says_so_at_the_first_look_and_has_a_page(platform: Platf
 
 
 def test_nothing_is_shown_again_while_nothing_changes(platform: Platform):
-    platform.wanted("waiting")
+    platform.start_training("waiting")
     platform.apply("standings")
     assert not platform.tick("standings").asset_events
     assert not platform.tick("standings").asset_events
 
 
 def test_an_event_of_somebody_else_does_not_stay_the_newest(platform: Platform):
-    store = platform.wanted("running")
+    store = platform.start_training("running")
     assert store.claim(1, ("node-0",), "first start", BY)
     platform.apply("standings")
     platform.apply("standings")
@@ -45,7 +45,7 @@ def test_an_event_of_somebody_else_does_not_stay_the_newest(platform: Platform):
 
 
 def test_one_that_was_stopped_and_is_wanted_again_is_not_shown_as_stopped(platform: Platform):
-    store = platform.wanted("again")
+    store = platform.start_training("again")
     assert store.claim(1, ("node-0",), "first start", BY)
     ledger.note(store.folder, Token(1), "rank-0", "step", step=6, loss=2.5, seconds=1.0)
     store.want("stop", BY, "asked")
@@ -60,7 +60,7 @@ def test_one_that_was_stopped_and_is_wanted_again_is_not_shown_as_stopped(platfo
 
 
 def test_a_reason_is_kept_for_those_who_cannot_ask_the_fleet(platform: Platform):
-    store = platform.wanted("waiting")
+    store = platform.start_training("waiting")
     keep_wait(store.read(), "found no node")
     assert wait_reason(store.read()) == "found no node"
     assert store.claim(1, ("node-0",), "first start", BY)

@@ -29,8 +29,8 @@ CHAIN = [
 
 def module(pid: int) -> str:
     """What Python runs in a process, as others see it."""
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-    return next((name for flag, name in itertools.pairwise(words) if flag == "-m"), "")
+    arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    return next((name for flag, name in itertools.pairwise(arguments) if flag == "-m"), "")
 
 
 def above(pid: int) -> Iterator[int]:
@@ -71,6 +71,8 @@ def test_a_trial_outlives_the_process_that_forked_it_and_dies_with_its_node(plat
     assert process.wait() == 0
     sweep = state(store)
     assert sweep.closed is not None and sweep.closed.outcome == "complete"
-    assert sum(each.attempt for each in sweep.trials.values()) == 0, "the death of a node is no failure of a trial"
+    assert sum(trial_record.attempt for trial_record in sweep.trials.values()) == 0, (
+        "the death of a node is no failure of a trial"
+    )
     assert sorted(map(len, map(started, trials(store))))[-1] <= 2
     assert len(list(trials(store))) == TRIALS

@@ -53,11 +53,11 @@ class RefusingMaker:
     """Makes what refuses its model so many times, and then is ready."""
 
     def __init__(self, times: int) -> None:
-        self.left = times
+        self.refusals_left = times
 
     def make(self, model: str, version: ServedVersion) -> Backend:
-        self.left -= 1
-        return RefusingBackend(model, version, self.left >= 0)
+        self.refusals_left -= 1
+        return RefusingBackend(model, version, self.refusals_left >= 0)
 
 
 class RefusingBackend(Backend):
@@ -108,7 +108,7 @@ def test_a_new_version_that_is_refused_is_not_tried_again(tmp_path: Path):
     asyncio.run(observe())
     verdict = records.state(MODEL).verdict
     assert verdict is not None and (verdict.outcome, verdict.why) == ("back", NO_MEMORY)
-    assert maker.left == 0 and switch.problem == NO_MEMORY
+    assert maker.refusals_left == 0 and switch.problem == NO_MEMORY
 
 
 def test_what_was_never_started_says_so(tmp_path: Path):

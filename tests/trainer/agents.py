@@ -48,6 +48,6 @@ def killed(training: Training, names: Sequence[str], step: int) -> None:
 def completed(training: Training, names: Sequence[str], incarnation: int) -> str:
     """Run an incarnation to its end; what its nodes said on standard error."""
     ended = [wait(agent) for agent in started(training, names, incarnation)]
-    said = "\n".join(each.err for each in ended)
-    assert all(each.code == 0 for each in ended), said
-    return said
+    errors = "\n".join(result.err for result in ended)
+    assert all(result.code == 0 for result in ended), errors
+    return errors

@@ -118,11 +118,11 @@ def saved(folder: Path, *steps: int, engine: SmallEngine | None = None, token: T
 
 def chunks(folder: Path, manifest: CheckpointManifest) -> dict[str, list[Chunk]]:
     """The places of every tensor's chunks, from the tables of all ranks."""
-    found: dict[str, list[Chunk]] = {}
+    chunks_by_name: dict[str, list[Chunk]] = {}
     for part in TensorTable(folder, manifest).parts():
         for name, entry in part.items():
-            found.setdefault(name, []).extend(entry.chunks)
-    return found
+            chunks_by_name.setdefault(name, []).extend(entry.chunks)
+    return chunks_by_name
 
 
 def stop_in_mid_save(saver: Saver, folder: Path, step: int) -> Path:

@@ -200,7 +200,7 @@ class Training:
         return {name: tensor.tobytes() for path in files for name, tensor in load_file(path).items()}
 
 
-def said(process: subprocess.Popen[str], text: str) -> str:
+def line_with(process: subprocess.Popen[str], text: str) -> str:
     """Read what the process prints up to the line with `text`; that line."""
     out: IO[str] | None = process.stdout
     assert out is not None

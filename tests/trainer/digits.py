@@ -16,8 +16,8 @@ VIT: dict[str, Any] = {"kind": "vit", "layers": 2, "width": 32, "heads": 4, "hid
 
 def make_digits(durable: Path) -> images.ImageSnapshot:
     """1,797 grey pictures of 8 x 8 pixels, their 17 greys spread over a byte, in four shards and one held out."""
-    found = load_digits()
-    pixels, labels = (found.images * 15).astype(np.uint8)[..., None], found.target.astype(np.uint32)
+    dataset = load_digits()
+    pixels, labels = (dataset.images * 15).astype(np.uint8)[..., None], dataset.target.astype(np.uint32)
     numbers = np.arange(len(labels))
     train, held_out = numbers[numbers % 5 != 0], numbers[numbers % 5 == 0]
 
@@ -42,7 +42,7 @@ def make_digits(durable: Path) -> images.ImageSnapshot:
 
 def sections(model: dict[str, Any], **changed: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """A training on digits: 60 steps of 64 pictures."""
-    wanted: dict[str, dict[str, Any]] = {
+    defaults: dict[str, dict[str, Any]] = {
         "model": model,
         "batch": {"sequences": 64, "length": 0, "micro": 64},
         "optimiser": {"learning_rate": 0.003, "warmup_steps": 5, "weight_decay": 0.01},
@@ -50,4 +50,4 @@ def sections(model: dict[str, Any], **changed: dict[str, Any]) -> dict[str, dict
         "checkpoint": {"every": 30},
         "validation": {"every": 60, "sequences": HELD_OUT},
     }
-    return {name: {**section, **changed.get(name, {})} for name, section in wanted.items()}
+    return {name: {**section, **changed.get(name, {})} for name, section in defaults.items()}

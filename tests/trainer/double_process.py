@@ -13,9 +13,9 @@ import torch
 
 def main() -> None:
     torch.set_default_dtype(torch.float64)
-    words: Any = torch
-    words.float32 = words.float = torch.float64
-    words.Tensor.float = torch.Tensor.double
+    torch_module: Any = torch
+    torch_module.float32 = torch_module.float = torch.float64
+    torch_module.Tensor.float = torch.Tensor.double
     from tests.trainer import layout_process  # only now: its modules take the word as they are imported
 
     layout_process.main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -27,35 +27,35 @@ from tests.trainer.layout_process import VOCABULARY, sequences
 
 def main(path: Path, mebibytes: int, limited: str, steps: int, limit_at: int) -> int:
     settings = resolved.load(path)
-    with process_groups.join(settings) as place:
+    with process_groups.join(settings) as world:
         data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
-        engine = Engine(settings, place, data, lambda event, **fields: say(place, event=event, **fields))
-        small = dataclasses.replace(settings, batch=dataclasses.replace(settings.batch, micro=1, sequences=place.size))
-        step(Engine(small, place, data))
+        engine = Engine(settings, world, data, lambda event, **fields: say(world, event=event, **fields))
+        small = dataclasses.replace(settings, batch=dataclasses.replace(settings.batch, micro=1, sequences=world.size))
+        step(Engine(small, world, data))
         try:
             for number in range(steps):
-                if number == limit_at and (limited == "all" or str(place.rank) in limited.split(",")):
-                    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-                    resource.setrlimit(resource.RLIMIT_AS, (held + mebibytes * 2**20,) * 2)
+                if number == limit_at and (limited == "all" or str(world.rank) in limited.split(",")):
+                    current_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                    resource.setrlimit(resource.RLIMIT_AS, (current_bytes + mebibytes * 2**20,) * 2)
                 if number == limit_at == 0:
                     engine.probe()
                 loss = step(engine)
-                say(place, loss=loss, weights=weights(engine))
+                say(world, loss=loss, weights=weights(engine))
         except OutOfMemory as error:
-            say(place, ended=str(error), kind=error.kind)
+            say(world, ended=str(error), kind=error.kind)
             return 1
     return 0
 
 
 def step(engine: Engine) -> float:
-    batch, place = engine.config.batch, engine.world
-    mine = rank_slice(batch.sequences, place.data_rank, place.data_size)
-    places = np.arange(mine.start, mine.stop, dtype=np.uint64)
+    batch, world = engine.config.batch, engine.world
+    span = rank_slice(batch.sequences, world.data_rank, world.data_size)
+    numbers = np.arange(span.start, span.stop, dtype=np.uint64)
 
     def gradients() -> float:
-        sums = engine.accumulate(sequences(places, batch.length), places)
+        sums = engine.accumulate(sequences(numbers, batch.length), numbers)
         engine.clip()
-        return place.all_reduce(sums.loss)[0]
+        return world.all_reduce(sums.loss)[0]
 
     loss = engine.repeatable(gradients)
     engine.update(0.01)
@@ -64,13 +64,13 @@ def step(engine: Engine) -> float:
 
 def weights(engine: Engine) -> float:
     """The sum of the magnitudes of this rank's weights."""
-    parts = (each.to_local() if is_divided(each) else each for each in engine.model.parameters())
-    return float(sum(each.detach().abs().double().sum() for each in parts) or torch.zeros(()))
+    parts = (parameter.to_local() if is_divided(parameter) else parameter for parameter in engine.model.parameters())
+    return float(sum(tensor.detach().abs().double().sum() for tensor in parts) or torch.zeros(()))
 
 
-def say(place: World, **fields: Any) -> None:
+def say(world: World, **fields: Any) -> None:
     """Print it in one write: the line of another rank may come between the two writes of an unbuffered `print`."""
-    print(f"{json.dumps({'rank': place.rank, **fields})}\n", end="", flush=True)
+    print(f"{json.dumps({'rank': world.rank, **fields})}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from slipway.trainer.start import export
 
 def memory(field: str) -> int:
     """A number of /proc/self/status in bytes: VmRSS, which is held now, or VmHWM, the most since it was reset."""
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return 1024 * int(found[1])
+    match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return 1024 * int(match[1])
 
 
 if __name__ == "__main__":

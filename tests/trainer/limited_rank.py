@@ -21,8 +21,8 @@ from slipway.trainer.record.scores import Scores
 def limit(megabytes: int) -> None:
     threading.stack_size(256 * 1024)  # the kernel counts a thread's whole stack: 8 MiB that nobody writes to
     lines = Path("/proc/self/status").read_text().splitlines()
-    held = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
-    most = held + megabytes * 1_000_000
+    current_bytes = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+    most = current_bytes + megabytes * 1_000_000
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 

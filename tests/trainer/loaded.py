@@ -7,7 +7,9 @@ from slipway.trainer.elastic.process_groups import join
 from slipway.trainer.models.model import Model
 
 
-def model_of(found: Contents, snapshot: snapshots.Snapshot) -> Model:
+def model_of(checkpoint: Contents, snapshot: snapshots.Snapshot) -> Model:
     """In evaluation mode, whole and in this process."""
     with join() as alone:
-        return evaluate._loaded("a checkpoint", found, evaluate._config({}, found, alone), snapshot, alone).model
+        return evaluate._loaded(
+            "a checkpoint", checkpoint, evaluate._config({}, checkpoint, alone), snapshot, alone
+        ).model

@@ -53,7 +53,7 @@ class Network(Model):
         logits: Tensor = self.head(x)
         return logits
 
-    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
+    def prepare(self, rows: Rows, numbers: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         assert isinstance(rows, np.ndarray)
         tokens = torch.from_numpy(rows).to(device).long()
         return tokens[:, :-1], tokens[:, 1:]

@@ -7,7 +7,7 @@ from typing import Any
 from slipway.trainer.base import atomic
 from slipway.trainer.record import fence
 from slipway.trainer.script import FORMAT
-from tests.trainer.conftest import EVERY, STEPS, Ended, Training, said, wait
+from tests.trainer.conftest import EVERY, STEPS, Ended, Training, line_with, wait
 
 
 class Scripted(Training):
@@ -39,13 +39,13 @@ class Scripted(Training):
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
         return self.spawn(*module, str(self.config), **environment)
 
-    def held(self, step: int, ranks: int = 1, **environment: str) -> subprocess.Popen[str]:
+    def start_and_hold(self, step: int, ranks: int = 1, **environment: str) -> subprocess.Popen[str]:
         """Start it; it waits in this step, before it reports it, until `release`."""
         self.hold.touch()
         self.configure(hold_at=step)
         process = self.start(ranks, **environment)
         for _ in range(ranks):
-            said(process, f"holding at {step}")
+            line_with(process, f"holding at {step}")
         return process
 
     def release(self, process: subprocess.Popen[str]) -> Ended:
@@ -55,7 +55,7 @@ class Scripted(Training):
 
     def killed(self, step: int) -> "Scripted":
         """Start it and end it by SIGKILL in this step."""
-        process = self.held(step)
+        process = self.start_and_hold(step)
         process.kill()
         wait(process)
         self.hold.unlink()

@@ -31,12 +31,12 @@ def spoil(faults: list[Fault]) -> None:
     accumulate, finish = Engine.accumulate, Engine.finish
     step, is_last = 0, os.environ.get("RANK") == str(int(os.environ.get("WORLD_SIZE", "1")) - 1)
 
-    def spoilt(engine: Engine, rows: Any, places: Any, *more: Any) -> Sums:
+    def spoilt(engine: Engine, rows: Any, numbers: Any, *more: Any) -> Sums:
         nonlocal step
-        step = int(places[0]) // engine.config.batch.sequences + 1
+        step = int(numbers[0]) // engine.config.batch.sequences + 1
         if is_last and ("flip", step) in faults:
             next(engine.model.parameters()).detach().view(torch.int32)[0, 0] ^= 1 << 20
-        sums = accumulate(engine, rows, places, *more)
+        sums = accumulate(engine, rows, numbers, *more)
         if any(_due(kind, at, step) for kind, at in faults):
             for parameter in engine.model.parameters():
                 if parameter.grad is not None:
@@ -84,5 +84,5 @@ def _first_time(step: int) -> bool:
 
 
 if __name__ == "__main__":
-    spoil([(kind, int(step)) for kind, _, step in (each.partition("@") for each in sys.argv[1].split(","))])
+    spoil([(kind, int(step)) for kind, _, step in (argument.partition("@") for argument in sys.argv[1].split(","))])
     sys.exit(main(sys.argv[2:]))

@@ -30,7 +30,7 @@ def branched(parent: Training, folder: Path, mark: str, step: int = 10, **change
 
 
 def after(losses: list[tuple[int, float]], step: int) -> list[tuple[int, float]]:
-    return [(each, loss) for each, loss in losses if each > step]
+    return [(number, loss) for number, loss in losses if number > step]
 
 
 @pytest.mark.slow

@@ -55,8 +55,8 @@ def test_ranks_that_share_sequences_leave_checkpoints_for_one_process(
 def test_an_evaluation_attends_inside_documents_as_the_training_did(documented: Training) -> None:
     """As long as the model sees each document of each window alone."""
     commit = documented.commits()[-1]
-    found = contents.open_verified(documented.durable / commit.folder, commit.manifest)
-    model = model_of(found, documented.snapshot)
+    checkpoint = contents.open_verified(documented.durable / commit.folder, commit.manifest)
+    model = model_of(checkpoint, documented.snapshot)
     (shard,) = documented.snapshot.splits["validation"].shards
     stream, offsets = shards.open_shard(documented.durable, shard, "uint16")
     tokens = torch.from_numpy(stream.astype("int64"))

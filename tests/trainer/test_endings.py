@@ -12,7 +12,7 @@ from slipway.trainer.base import processes
 from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Token
 from tests.disks import mounted
-from tests.trainer.conftest import STEPS, Training, said, wait
+from tests.trainer.conftest import STEPS, Training, line_with, wait
 
 
 def claim(training: Training, incarnation: int) -> None:
@@ -60,7 +60,7 @@ def test_sigterm_to_one_rank_stops_all_at_the_same_step(training: Training) -> N
 def test_a_superseded_trainer_ends_with_exit_code_3_and_its_late_commit_does_not_count(training: Training) -> None:
     training.configure(run={"steps": 100_000})
     process = training.start()
-    said(process, "step 6/")
+    line_with(process, "step 6/")
     claim(training, 2)
     ended = wait(process)
     assert ended.code == 3
@@ -68,9 +68,9 @@ def test_a_superseded_trainer_ends_with_exit_code_3_and_its_late_commit_does_not
         "trainer: 000001.0000 was superseded by 000002.0000",
         f"trainer: 000001.0000 is being superseded: claim 2 of {training.store.name} is being made",
     )
-    held = fence.newest_claim(training.store)
-    assert held is not None
-    assert [commit.name for commit in training.commits()] == list(held.sealed)
+    newest_claim = fence.newest_claim(training.store)
+    assert newest_claim is not None
+    assert [commit.name for commit in training.commits()] == list(newest_claim.sealed)
     superseded = fence.read_exit(training.store, 1)
     assert superseded is not None and superseded.outcome == "failed"
 
@@ -186,7 +186,7 @@ def test_a_store_that_is_full_for_a_while_costs_events_and_not_the_training(
             while True:
                 file.write(bytes(4096))
         training.thaw()
-        said(process, "step 9/")
+        line_with(process, "step 9/")
         training.until_frozen()
         filler.unlink()
         training.thaw()

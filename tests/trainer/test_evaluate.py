@@ -76,25 +76,25 @@ def test_a_perplexity_too_high_for_a_float_is_still_a_number() -> None:
 def test_a_damaged_checkpoint_gets_a_score_with_the_reason_and_the_others_are_measured(
     tmp_path: Path, finished: Training, measured: list[scores.Score]
 ) -> None:
-    asked = request(finished)
+    evaluation_request = request(finished)
     shutil.copytree(finished.durable, tmp_path / "durable")
-    first = tmp_path / "durable" / asked["checkpoints"][0]["folder"] / "model-00000.safetensors"
+    first = tmp_path / "durable" / evaluation_request["checkpoints"][0]["folder"] / "model-00000.safetensors"
     first.write_bytes(first.read_bytes()[:-1] + b"\xff")
-    found = evaluate.evaluate({**asked, "durable": str(tmp_path / "durable")})
-    assert "model-00000.safetensors: found BLAKE3" in found[0].damaged
-    assert (found[0].loss, found[0].tokens) == (0, 0)
-    assert found[1:] == measured[1:]
+    results = evaluate.evaluate({**evaluation_request, "durable": str(tmp_path / "durable")})
+    assert "model-00000.safetensors: found BLAKE3" in results[0].damaged
+    assert (results[0].loss, results[0].tokens) == (0, 0)
+    assert results[1:] == measured[1:]
 
 
 def test_a_checkpoint_whose_loss_is_not_finite_gets_a_score_with_the_reason(tmp_path: Path, finished: Training) -> None:
-    asked = request(finished)
-    entry = asked["checkpoints"][0]
-    found = contents.open_verified(finished.durable / entry["folder"], entry["manifest"])
-    model = model_of(found, finished.snapshot)
+    evaluation_request = request(finished)
+    entry = evaluation_request["checkpoints"][0]
+    checkpoint = contents.open_verified(finished.durable / entry["folder"], entry["manifest"])
+    model = model_of(checkpoint, finished.snapshot)
     torch.nn.init.constant_(model.get_parameter("norm.weight"), math.nan)
-    commit = save_of(tmp_path, model, found.progress())
+    commit = save_of(tmp_path, model, checkpoint.progress())
     spoilt = {"name": "spoilt", "folder": commit.folder, "manifest": commit.manifest}
-    (score,) = evaluate.evaluate({**asked, "durable": str(tmp_path / "durable"), "checkpoints": [spoilt]})
+    (score,) = evaluate.evaluate({**evaluation_request, "durable": str(tmp_path / "durable"), "checkpoints": [spoilt]})
     assert score.damaged == "its loss on the validation split is nan"
 
 
@@ -107,16 +107,18 @@ def test_the_command_writes_all_scores_to_the_output_of_the_request(
     training: Training, finished: Training, measured: list[scores.Score]
 ) -> None:
     output = training.folder / "scores.json"
-    asked = training.folder / "request.json"
-    asked.write_bytes(atomic.readable_json({**request(finished), "output": str(output)}))
-    ended = wait(training.spawn("slipway.trainer.evaluate", str(asked)))
+    request_path = training.folder / "request.json"
+    request_path.write_bytes(atomic.readable_json({**request(finished), "output": str(output)}))
+    ended = wait(training.spawn("slipway.trainer.evaluate", str(request_path)))
     assert ended.code == 0, ended.err
     answer = read_json(output)
     assert answer["format"] == scores.FORMAT
     # Another process may add up with another number of threads.
-    found = [scores.Score(**score) for score in answer["scores"]]
-    assert [score.checkpoint for score in found] == [score.checkpoint for score in measured]
-    assert [figures(score) for score in found] == [pytest.approx(figures(score), rel=1e-6) for score in measured]
+    command_scores = [scores.Score(**score) for score in answer["scores"]]
+    assert [score.checkpoint for score in command_scores] == [score.checkpoint for score in measured]
+    assert [figures(score) for score in command_scores] == [
+        pytest.approx(figures(score), rel=1e-6) for score in measured
+    ]
 
 
 def test_without_a_request_the_usage_is_printed(training: Training) -> None:
@@ -126,19 +128,21 @@ def test_without_a_request_the_usage_is_printed(training: Training) -> None:
 
 def test_each_document_alone_has_the_loss_of_its_tokens_after_the_end_of_another(finished: Training) -> None:
     commit, snapshot = finished.commits()[-1], finished.snapshot
-    asked = request(finished)
-    [found] = evaluate.evaluate({**asked, "each": True, "checkpoints": asked["checkpoints"][-1:]})
+    evaluation_request = request(finished)
+    [score] = evaluate.evaluate(
+        {**evaluation_request, "each": True, "checkpoints": evaluation_request["checkpoints"][-1:]}
+    )
     model = model_of(contents.open_verified(finished.durable / commit.folder, commit.manifest), snapshot)
     (shard,) = snapshot.splits["validation"].shards
-    assert found.examples is not None and len(found.examples.losses) == shard.documents
-    assert sum(found.examples.predicted) == shard.tokens  # the first token of each is predicted too
-    for place, body in enumerate(shards.documents(finished.durable, shard, snapshot.dtype)):
+    assert score.examples is not None and len(score.examples.losses) == shard.documents
+    assert sum(score.examples.predicted) == shard.tokens  # the first token of each is predicted too
+    for index, body in enumerate(shards.documents(finished.durable, shard, snapshot.dtype)):
         end = snapshot.tokenizer.end_of_document
         stream, total = torch.tensor([end, *body.tolist()]), 0.0
         with torch.no_grad():
             for start in range(0, len(stream) - 1, LENGTH):
                 row = stream[start : start + LENGTH + 1]
                 total += float(F.cross_entropy(model(row[None, :-1])[0], row[1:], reduction="sum"))
-        assert found.examples.losses[place] == pytest.approx(total, rel=1e-4)
-    assert sum(count for count, _, _ in found.examples.confidence) == shard.tokens
-    assert sum(right for _, _, right in found.examples.confidence) == sum(found.examples.right)
+        assert score.examples.losses[index] == pytest.approx(total, rel=1e-4)
+    assert sum(count for count, _, _ in score.examples.confidence) == shard.tokens
+    assert sum(right for _, _, right in score.examples.confidence) == sum(score.examples.right)

@@ -16,7 +16,9 @@ from tests.trainer.conftest import Ended, Training, read_json, wait
 from tests.trainer.test_evaluate import figures, request
 
 
-def asked(training: Training, ranks: int, evaluation: Evaluation, outcome: Path, **more: Any) -> dict[str, Any]:
+def request_document(
+    training: Training, ranks: int, evaluation: Evaluation, outcome: Path, **more: Any
+) -> dict[str, Any]:
     config = evaluating.configuration(read_json(training.config), evaluation, ranks)
     return {**request(training), "config": resolved.dump(config), "outcome": str(outcome), **more}
 
@@ -29,9 +31,9 @@ def run(training: Training, ranks: int, document: dict[str, Any]) -> Ended:
 
 
 def scores(outcome: Path) -> list[Score]:
-    found = job_result.read(outcome)
-    assert found is not None and not found.failure
-    return [Score(**each) for each in found.result["scores"]]
+    result = job_result.read(outcome)
+    assert result is not None and not result.failure
+    return [Score(**fields) for fields in result.result["scores"]]
 
 
 @pytest.mark.slow
@@ -42,13 +44,13 @@ def scores(outcome: Path) -> list[Score]:
 def test_ranks_that_share_a_model_find_the_scores_of_one_process(
     finished: Training, tmp_path: Path, ranks: int, tensor: int, batch: int
 ) -> None:
-    document = asked(finished, ranks, Evaluation(tensor=tensor, batch=batch), tmp_path / "outcome.json")
+    document = request_document(finished, ranks, Evaluation(tensor=tensor, batch=batch), tmp_path / "outcome.json")
     ended = run(finished, ranks, document)
     assert ended.code == 0, ended.err
     alone = evaluate.evaluate(request(finished))
-    found = scores(tmp_path / "outcome.json")
-    assert [each.checkpoint for each in found] == [each.checkpoint for each in alone]
-    assert [figures(each) for each in found] == [pytest.approx(figures(each), rel=1e-6) for each in alone]
+    shared_scores = scores(tmp_path / "outcome.json")
+    assert [score.checkpoint for score in shared_scores] == [score.checkpoint for score in alone]
+    assert [figures(score) for score in shared_scores] == [pytest.approx(figures(score), rel=1e-6) for score in alone]
 
 
 def test_a_layout_that_does_not_divide_the_model_names_the_field_of_the_recipe(training: Training) -> None:
@@ -64,6 +66,6 @@ def test_a_layout_that_does_not_divide_the_model_names_the_field_of_the_recipe(t
 
 
 def test_an_evaluation_takes_a_part_of_a_node_before_whole_nodes() -> None:
-    found = [(each.nodes, each.ranks_per_node) for each in evaluating.candidates(Evaluation(), 3, 8)]
-    assert found == [(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (3, 8)]
-    assert [each.ranks for each in evaluating.candidates(Evaluation(tensor=4), 2, 8)] == [4, 8, 16]
+    sizes = [(candidate.nodes, candidate.ranks_per_node) for candidate in evaluating.candidates(Evaluation(), 3, 8)]
+    assert sizes == [(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (3, 8)]
+    assert [candidate.ranks for candidate in evaluating.candidates(Evaluation(tensor=4), 2, 8)] == [4, 8, 16]

@@ -12,7 +12,7 @@ import pytest
 
 from slipway.trainer.base import processes
 from tests.conftest import until
-from tests.trainer.conftest import Training, said, wait
+from tests.trainer.conftest import Training, line_with, wait
 
 KILLS, EVERY, STEPS = 10, 4, 160
 SETTINGS: dict[str, Any] = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 20}}
@@ -27,11 +27,11 @@ def writer_of(trainer: int) -> int:
         except FileNotFoundError:
             return False
 
-    def found() -> list[int]:
+    def writer_pids() -> list[int]:
         return [pid for pid in processes.children(trainer) if runs_writer(pid)]
 
-    until(found, "the writer process")
-    return found()[0]
+    until(writer_pids, "the writer process")
+    return writer_pids()[0]
 
 
 def reached(training: Training) -> int:
@@ -48,7 +48,7 @@ def killed_in_mid_save(training: Training, file: str) -> None:
     process = training.start()
     writer = writer_of(process.pid)
     os.kill(writer, signal.SIGSTOP)
-    said(process, f"step {step + 1}/")
+    line_with(process, f"step {step + 1}/")
     half = training.durable / "checkpoints" / "tiny" / f".{step:09d}.{token}.partial"
     half.mkdir(parents=True)
     os.mkfifo(half / file)
@@ -76,7 +76,7 @@ def end(process: subprocess.Popen[str]) -> None:
 def test_a_training_that_is_killed_ten_times_is_bitwise_equal_to_one_that_is_not(
     training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
 ) -> None:
-    whole = Training(tmp_path_factory.mktemp("whole"), mark, **SETTINGS).completed()
+    undisturbed = Training(tmp_path_factory.mktemp("whole"), mark, **SETTINGS).completed()
     training.configure(**SETTINGS)
     chance = random.Random(11)
     for number in range(KILLS):
@@ -89,8 +89,8 @@ def test_a_training_that_is_killed_ten_times_is_bitwise_equal_to_one_that_is_not
     training.completed()
     assert len(training.events("started")) == KILLS + 1
     assert len(training.events("restored")) >= KILLS - 1
-    assert training.losses() == whole.losses()
-    assert training.tensors(STEPS) == whole.tensors(STEPS)
+    assert training.losses() == undisturbed.losses()
+    assert training.tensors(STEPS) == undisturbed.tensors(STEPS)
 
 
 @pytest.mark.slow
@@ -99,10 +99,10 @@ def test_a_new_world_size_after_a_restart_keeps_the_sample_order(
     training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
 ) -> None:
     """Each step's samples are in its loss: the losses agree to 1e-4, where other samples would move them by 1e-1."""
-    whole = Training(tmp_path_factory.mktemp("whole"), mark).completed()
+    undisturbed = Training(tmp_path_factory.mktemp("whole"), mark).completed()
     training.interrupted(6, ranks=2).interrupted(12, ranks=1).completed(ranks=3)
     assert [event["world"] for event in training.events("started")] == [2, 1, 3]
     steps, losses = zip(*training.losses(), strict=True)
-    wanted_steps, wanted = zip(*whole.losses(), strict=True)
+    wanted_steps, expected = zip(*undisturbed.losses(), strict=True)
     assert steps == wanted_steps
-    assert losses == pytest.approx(wanted, abs=1e-4)
+    assert losses == pytest.approx(expected, abs=1e-4)

@@ -45,8 +45,8 @@ def test_a_restart_draws_no_weights_as_the_checkpoint_brings_them(restarted: Tra
 
 
 def test_half_a_checkpoint_of_a_killed_writer_is_gone_after_the_restart(restarted: Training) -> None:
-    kept = sorted(path.name for path in (restarted.durable / "checkpoints" / "tiny").iterdir())
-    assert kept == [commit.name for commit in restarted.commits()]
+    names = sorted(path.name for path in (restarted.durable / "checkpoints" / "tiny").iterdir())
+    assert names == [commit.name for commit in restarted.commits()]
 
 
 @pytest.mark.slow

@@ -54,8 +54,8 @@ def test_a_dataset_three_times_a_nodes_disk_is_trained_on_in_the_order_of_a_larg
     mount(small, 1, "4600k")
     assert bytes_of(small) > 3 * 4600 * 1000 * 0.98
     small.completed()
-    [held] = small.events("staging")
-    assert held["kind"] == "window"
+    [event] = small.events("staging")
+    assert event["kind"] == "window"
     staged = small.events("staged")
     assert staged[-1]["node"] == "local" and staged[-1]["bytes"] <= staged[-1]["total_bytes"] < 4600 * 1000
     assert read_sample(small.store).staging.startswith("window: the snapshot has 13.8 MB")
@@ -104,12 +104,12 @@ def test_four_nodes_of_24_mb_train_on_64_mb_and_go_on_when_one_is_lost(tmp_path:
     lost = four.pop()
     lost.kill()
     wait(lost)
-    for each in four:
-        assert wait(each).code != 0
-    for each in nodes(training, 3, 2):
-        ended = wait(each)
+    for node_process in four:
+        assert wait(node_process).code != 0
+    for node_process in nodes(training, 3, 2):
+        ended = wait(node_process)
         assert ended.code == 0, ended.err
-    assert [held["kind"] for held in training.events("staging")] == ["parts", "window"]
+    assert [event["kind"] for event in training.events("staging")] == ["parts", "window"]
     assert {event["node"] for event in training.events("staged")} >= {"node-0", "node-1", "node-2"}
     alone = noisy(tmp_path / "alone", mark, 130, 400).completed()
     for (step, loss), (same, expected) in zip(training.losses(), alone.losses(), strict=True):
@@ -125,4 +125,4 @@ def test_a_shard_that_the_durable_tier_has_damaged_comes_from_a_configured_origi
     for damaged in (training.durable / "shards").glob("*"):
         flip_a_bit(damaged)
     training.completed()
-    assert [held["kind"] for held in training.events("staging")] == ["window"]
+    assert [event["kind"] for event in training.events("staging")] == ["window"]

@@ -69,13 +69,15 @@ def limited(training: Training, ranks: int, megabytes: int, *arguments: object) 
 
 @pytest.mark.nightly
 def test_a_model_that_no_rank_may_hold_is_evaluated_by_four_ranks(training: Training, tmp_path: Path) -> None:
-    tiny, large = (written(training, tmp_path / name, each, RANKS) for name, each in (("tiny", TINY), ("large", SHAPE)))
+    tiny, large = (
+        written(training, tmp_path / name, shape, RANKS) for name, shape in (("tiny", TINY), ("large", SHAPE))
+    )
     code, err = limited(training, RANKS, LIMIT, "evaluate", tiny, large)
     assert code == 0, err
-    [found] = scores(tmp_path / "large" / "outcome.json")
-    alone = {name: each for name, each in json.loads(large.read_bytes()).items() if name != "config"}
+    [score] = scores(tmp_path / "large" / "outcome.json")
+    alone = {name: value for name, value in json.loads(large.read_bytes()).items() if name != "config"}
     [expected] = evaluate.evaluate(alone)
-    assert (found.loss, found.accuracy) == pytest.approx((expected.loss, expected.accuracy), rel=1e-6)
+    assert (score.loss, score.accuracy) == pytest.approx((expected.loss, expected.accuracy), rel=1e-6)
     small = write(tmp_path / "small.json", {**json.loads(tiny.read_bytes()), "config": None})
     code, err = limited(training, 1, LIMIT, "evaluate", small, write(tmp_path / "alone.json", alone))
     assert code != 0 and "out of memory with the weights alone" in err

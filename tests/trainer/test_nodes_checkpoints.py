@@ -39,20 +39,20 @@ def test_a_node_lost_with_its_disk_costs_no_step_and_no_bit(tmp_path: Path, mark
     [restored] = lost.events("restored")
     assert restored["step"] == newest.step
     assert lost.events("source_failed") == lost.events("passed_over") == lost.events("set_aside") == []
-    whole = training(tmp_path / "whole", mark, nvme=0.0).completed(2)
-    assert lost.losses() == whole.losses()
-    assert lost.tensors(STEPS) == whole.tensors(STEPS)
+    undisturbed = training(tmp_path / "whole", mark, nvme=0.0).completed(2)
+    assert lost.losses() == undisturbed.losses()
+    assert lost.tensors(STEPS) == undisturbed.tensors(STEPS)
 
 
 def test_without_both_nodes_the_start_says_which_checkpoint_it_passes_over(tmp_path: Path, mark: str) -> None:
     gone = training(tmp_path / "gone", mark)
     agents.killed(gone, ["a", "b"], 5)
     newest = gone.commits()[-1].name
-    said = agents.completed(gone, ["c", "d"], 2)
+    errors = agents.completed(gone, ["c", "d"], 2)
     passed = gone.events("passed_over")
     assert newest in {event["commit"] for event in passed}
     assert "on the NVMe of the nodes a, b, which this training has not now" in passed[0]["reason"]
-    assert f"checkpoint {newest} is passed over" in said
+    assert f"checkpoint {newest} is passed over" in errors
     assert fence.set_aside_reasons(gone.store) == {}
 
 

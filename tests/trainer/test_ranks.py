@@ -51,12 +51,12 @@ INTERLEAVED: dict[str, Any] = {
 def test_interleaved_stages_that_are_killed_end_bit_for_bit_as_those_that_are_not(
     training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
 ) -> None:
-    whole = Training(tmp_path_factory.mktemp("whole"), mark, **INTERLEAVED).completed(ranks=2)
+    undisturbed = Training(tmp_path_factory.mktemp("whole"), mark, **INTERLEAVED).completed(ranks=2)
     training.configure(**INTERLEAVED)
     training.interrupted(12, ranks=2).completed(ranks=2)
     assert [event["step"] for event in training.events("restored")] == [10]
-    assert training.losses() == whole.losses()
-    assert training.tensors_by_name() == whole.tensors_by_name()
+    assert training.losses() == undisturbed.losses()
+    assert training.tensors_by_name() == undisturbed.tensors_by_name()
 
 
 @pytest.mark.nightly

@@ -102,7 +102,7 @@ def test_a_script_that_is_killed_after_its_last_commit_only_records_its_success(
 
 
 def test_a_superseded_script_cannot_commit(scripted: Scripted):
-    process = scripted.held(8)
+    process = scripted.start_and_hold(8)
     scripted.claim(2)
     ended = scripted.release(process)
     assert ended.code == 3
@@ -115,7 +115,7 @@ def test_a_superseded_script_cannot_commit(scripted: Scripted):
 def test_sigterm_leaves_a_checkpoint_of_the_step_reached_and_the_training_goes_on_from_there(
     scripted: Scripted, done: Scripted
 ):
-    process = scripted.held(8)
+    process = scripted.start_and_hold(8)
     process.send_signal(signal.SIGTERM)
     ended = scripted.release(process)
     assert ended.code == 0, ended.err
@@ -156,17 +156,17 @@ def test_the_module_imports_no_framework():
     subprocess.run(command, cwd=CODE, check=True)
 
 
-class Meeting(Scripted):
+class MeetingScript(Scripted):
     program = "tests.trainer.scripts.meets"
 
 
 @pytest.mark.slow
 def test_ranks_that_are_asked_to_stop_leave_after_the_same_step_and_go_on_together(tmp_path: Path, mark: str):
-    whole, stopped = Meeting(tmp_path / "whole", mark), Meeting(tmp_path / "stopped", mark)
-    whole.claim(1)
-    assert whole.run(ranks=2, SLIPWAY_INCARNATION="1").code == 0
+    undisturbed, stopped = MeetingScript(tmp_path / "whole", mark), MeetingScript(tmp_path / "stopped", mark)
+    undisturbed.claim(1)
+    assert undisturbed.run(ranks=2, SLIPWAY_INCARNATION="1").code == 0
     stopped.claim(1)
-    process = stopped.held(7, ranks=2, SLIPWAY_INCARNATION="1")
+    process = stopped.start_and_hold(7, ranks=2, SLIPWAY_INCARNATION="1")
     for rank in processes.children(process.pid):
         os.kill(rank, signal.SIGTERM)
     ended = stopped.release(process)
@@ -179,4 +179,4 @@ def test_ranks_that_are_asked_to_stop_leave_after_the_same_step_and_go_on_togeth
     stopped.configure()
     stopped.claim(2)
     assert stopped.run(ranks=2, SLIPWAY_INCARNATION="2").code == 0
-    assert stopped.result() == whole.result()
+    assert stopped.result() == undisturbed.result()

@@ -16,9 +16,9 @@ SHARDS = 12
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> shards.TextSnapshot:
-    made = snapshot_of(tmp_path / "durable", *[1000] * SHARDS)
-    shards.write_manifest(tmp_path / "durable", made)
-    return made
+    text_snapshot = snapshot_of(tmp_path / "durable", *[1000] * SHARDS)
+    shards.write_manifest(tmp_path / "durable", text_snapshot)
+    return text_snapshot
 
 
 def placement(folder: Path, room_in_shards: float | None, **more: str) -> Placement:
@@ -46,10 +46,10 @@ def first_tokens(read: list[Path]) -> list[int]:
 def test_each_shard_is_there_in_its_turn_and_no_more_than_there_is_room_for(
     tmp_path: Path, snapshot: shards.TextSnapshot, room: float, most: int
 ) -> None:
-    mine, order = of_rank(tmp_path, snapshot, room), [*range(SHARDS), *reversed(range(SHARDS)), 3, 3]
-    assert not mine.is_whole and staged(tmp_path) == 0
+    rank_shards, order = of_rank(tmp_path, snapshot, room), [*range(SHARDS), *reversed(range(SHARDS)), 3, 3]
+    assert not rank_shards.is_whole and staged(tmp_path) == 0
     read: list[int] = []
-    for path in mine.moving("train", order):
+    for path in rank_shards.moving("train", order):
         read += first_tokens([path])
         assert staged(tmp_path) <= most
     assert read == [10_000 * number for number in order]
@@ -75,17 +75,17 @@ def test_two_ranks_of_a_node_read_orders_of_their_own(tmp_path: Path, snapshot: 
 def test_a_node_with_room_for_all_holds_all_and_reads_it_in_either_way(
     tmp_path: Path, snapshot: shards.TextSnapshot
 ) -> None:
-    mine = of_rank(tmp_path, snapshot, None)
-    assert mine.is_whole and staged(tmp_path) == SHARDS
-    assert list(mine.moving("train", [5, 1])) == [mine.files("train")[5], mine.files("train")[1]]
+    rank_shards = of_rank(tmp_path, snapshot, None)
+    assert rank_shards.is_whole and staged(tmp_path) == SHARDS
+    assert list(rank_shards.moving("train", [5, 1])) == [rank_shards.files("train")[5], rank_shards.files("train")[1]]
 
 
 def test_a_script_that_asks_for_all_files_of_a_window_is_told_what_to_do(
     tmp_path: Path, snapshot: shards.TextSnapshot
 ) -> None:
-    mine = of_rank(tmp_path, snapshot, 2.5)
+    rank_shards = of_rank(tmp_path, snapshot, 2.5)
     with pytest.raises(ValueError, match=r"shards\('train'\): found a window, as the snapshot has 48.2 kB.*moving"):
-        mine.files("train")
+        rank_shards.files("train")
 
 
 def test_a_node_without_room_for_a_shard_of_each_rank_is_refused(tmp_path: Path, snapshot: shards.TextSnapshot) -> None:

@@ -11,13 +11,13 @@ from slipway.trainer.checkpoint.saving import schedule
 from tests.trainer.conftest import Training, wait
 
 
-def stopped_in_a_step(training: Training, step: int, ranks: int = 1, asked: int = 0) -> "subprocess.Popen[str]":
-    """Ask rank `asked` to stop while rank 0 is in the middle of this step."""
+def stopped_in_a_step(training: Training, step: int, ranks: int = 1, stopped_rank: int = 0) -> "subprocess.Popen[str]":
+    """Ask rank `stopped_rank` to stop while rank 0 is in the middle of this step."""
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
     module = ["tests.trainer.mid_step", str(step), "2", str(training.config)]
     process = training.spawn(*(agent if ranks > 1 else []), *module)
     training.until_frozen()
-    os.kill(processes.children(process.pid)[asked] if ranks > 1 else process.pid, signal.SIGTERM)
+    os.kill(processes.children(process.pid)[stopped_rank] if ranks > 1 else process.pid, signal.SIGTERM)
     training.thaw()
     return process
 
@@ -51,15 +51,15 @@ def test_a_stop_in_the_first_step_leaves_nothing_and_the_next_start_begins_anew(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [0, pytest.param(1, marks=pytest.mark.nightly)])
-def test_one_rank_that_is_asked_takes_all_out_of_the_step(training: Training, asked: int) -> None:
+@pytest.mark.parametrize("stopped_rank", [0, pytest.param(1, marks=pytest.mark.nightly)])
+def test_one_rank_that_is_asked_takes_all_out_of_the_step(training: Training, stopped_rank: int) -> None:
     """Without an exchange of their own for it: whoever waits for the other's gradients is told in the store."""
-    process = stopped_in_a_step(training, 4, ranks=2, asked=asked)
+    process = stopped_in_a_step(training, 4, ranks=2, stopped_rank=stopped_rank)
     ended = wait(process)
     assert ended.code == 0, ended.err
     (commit,) = training.commits()
     assert commit.step == training.losses()[-1][0]
-    if asked == 0:
+    if stopped_rank == 0:
         assert commit.step == 3 and [event["step"] for event in training.events("step_left")] == [4]
 
 
@@ -67,28 +67,28 @@ def test_a_save_that_is_longer_than_the_grace_is_said_beforehand_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(schedule.GRACE_VARIABLE, "20")
-    said: list[dict[str, object]] = []
-    warning = schedule.StopGrace(lambda event, **fields: said.append({"event": event, **fields}))
+    events: list[dict[str, object]] = []
+    warning = schedule.StopGrace(lambda event, **fields: events.append({"event": event, **fields}))
     warning.saved(10, 19.0, "durable")
     warning.saved(20, 300.0, "nvme")
-    assert said == []
+    assert events == []
     for step, seconds in ((30, 34.0), (40, 36.0), (50, 60.0)):
         warning.saved(step, seconds, "durable")
-    assert [event["step"] for event in said] == [30, 50]
+    assert [event["step"] for event in events] == [30, 50]
     assert "the grace of 20 s is shorter than the last save took, 34 s: a stop now falls back to step 30" in str(
-        said[0]
+        events[0]
     )
     assert capfd.readouterr().err.count("trainer: the grace of 20 s") == 2
 
 
 def test_steps_that_cannot_be_left_count_as_a_part_of_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(schedule.GRACE_VARIABLE, "20")
-    said: list[str] = []
-    warning = schedule.StopGrace(lambda _, **fields: said.append(f"{fields['seconds']:.0f} s: {fields['reason']}"))
+    messages: list[str] = []
+    warning = schedule.StopGrace(lambda _, **fields: messages.append(f"{fields['seconds']:.0f} s: {fields['reason']}"))
     warning.saved(10, 12.0, "durable", before=7.0)
-    assert said == []
+    assert messages == []
     warning.saved(20, 12.0, "durable", before=30.0)
-    assert said[0].startswith(
+    assert messages[0].startswith(
         "42 s: the grace of 20 s is shorter than a stop takes, 30 s for steps that cannot be left"
     )
 

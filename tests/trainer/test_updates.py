@@ -33,7 +33,7 @@ def killed_after_the_change(training: Training, ranks: int) -> int:
     process = training.start(ranks, freeze=",".join(map(str, range(20, STEPS, 20))))
     training.until_frozen()
     change(training, optimiser__learning_rate=LATER)
-    while not (held := changes.applied(training.store)):
+    while not (change_in_effect := changes.applied(training.store)):
         training.thaw()
         training.until_frozen()
     training.thaw()
@@ -41,7 +41,7 @@ def killed_after_the_change(training: Training, ranks: int) -> int:
     process.kill()
     process.communicate()
     training.until_gone()
-    return held[1].step
+    return change_in_effect[1].step
 
 
 def steps_of(training: Training, incarnation: int, field: str) -> dict[int, float]:
@@ -56,11 +56,11 @@ def test_a_start_that_follows_a_kill_takes_over_the_change_after_the_same_step(t
     training.completed(ranks)
     for incarnation in (1, 2):
         rates = steps_of(training, incarnation, "learning_rate")
-        assert {rate for each, rate in rates.items() if each <= step} == {RATE}
-        assert {rate for each, rate in rates.items() if each > step} == {LATER}
+        assert {rate for number, rate in rates.items() if number <= step} == {RATE}
+        assert {rate for number, rate in rates.items() if number > step} == {LATER}
     before, after = (steps_of(training, incarnation, "loss") for incarnation in (1, 2))
     assert len(before) > step + 1 and len(after) == STEPS
-    assert {each: after[each] for each in before} == before
+    assert {number: after[number] for number in before} == before
     changes = [(event["step"], event["changed"], event["asked_by"]) for event in training.events("changed")]
     assert changes == 2 * [(step, {"optimiser.learning_rate": [RATE, LATER]}, "ada")]
 
@@ -75,7 +75,11 @@ def test_changes_that_were_asked_for_beforehand_hold_exactly_from_their_steps_on
     training.completed()
     rates = steps_of(training, 1, "learning_rate")
     assert {step: rate for step, rate in rates.items() if rates.get(step - 1) != rate} == {1: RATE, 9: 0.005, 13: LATER}
-    assert {number: each.step for number, each in changes.applied(training.store).items()} == {1: 8, 2: 12, 3: 0}
+    assert {number: change_record.step for number, change_record in changes.applied(training.store).items()} == {
+        1: 8,
+        2: 12,
+        3: 0,
+    }
 
 
 @pytest.mark.nightly
@@ -83,8 +87,8 @@ def test_changes_that_were_asked_for_beforehand_hold_exactly_from_their_steps_on
 def test_a_running_training_takes_over_another_number_of_steps(training: Training, before: int, after: int):
     """Here before its first step: it is as if it had had that number from the start."""
     training.configure(run={"steps": after, "seed": 3})
-    whole = training.completed()
-    expected = whole.losses(), steps_of(whole, 1, "learning_rate")
+    expected_training = training.completed()
+    expected = expected_training.losses(), steps_of(expected_training, 1, "learning_rate")
     shutil.rmtree(training.store)
     shutil.rmtree(training.durable / "checkpoints")
     training.configure(run={"steps": before, "seed": 3})
@@ -126,9 +130,11 @@ def test_a_change_between_two_starts_is_in_the_lineage_and_replays_repeat_it(tra
     assert changes.held_at(training.store, 5)[0].changed["optimiser.learning_rate"] == (RATE, LATER)
     assert [event["step"] for event in training.events("validated")] == [10, 15, 20]
     commit = next(commit for commit in training.commits() if commit.step == 10)
-    kept = contents.open_unverified(training.durable / commit.folder, commit.manifest).progress()
-    assert kept.config["optimiser"]["learning_rate"] == LATER and kept.config["optimiser"]["weight_decay"] == 0.0
-    [[number, step, fields]] = kept.lineage["changes"]
+    progress = contents.open_unverified(training.durable / commit.folder, commit.manifest).progress()
+    assert (
+        progress.config["optimiser"]["learning_rate"] == LATER and progress.config["optimiser"]["weight_decay"] == 0.0
+    )
+    [[number, step, fields]] = progress.lineage["changes"]
     assert (number, step, fields["validation.every"]) == (1, 5, 5)
     for first in (5, 10):
         ended = replay(training, "--from", first, "--steps", 20 - first)
@@ -137,10 +143,12 @@ def test_a_change_between_two_starts_is_in_the_lineage_and_replays_repeat_it(tra
 
 @pytest.mark.nightly
 def test_a_replay_with_another_value_tells_from_which_step_it_differs(finished: Training):
-    given = json.dumps({"optimiser.learning_rate": LATER})
-    ended = replay(finished, "--from", 10, "--steps", 5, "--set", given, "--json")
-    said = json.loads(last_line(ended))
-    assert (ended.code, said["code"], said["step"]) == (1, 1, 12), ended.err  # the loss of step 11 is from before it
+    changed_fields = json.dumps({"optimiser.learning_rate": LATER})
+    ended = replay(finished, "--from", 10, "--steps", 5, "--set", changed_fields, "--json")
+    report = json.loads(last_line(ended))
+    assert (ended.code, report["code"], report["step"]) == (1, 1, 12), (
+        ended.err
+    )  # the loss of step 11 is from before it
     ended = replay(finished, "--from", 10, "--steps", 5, "--set", json.dumps({"run.seed": 7}))
     assert ended.code == 2 and "replay: " in ended.err and "found 7, expected 3, as it was" in ended.err
 

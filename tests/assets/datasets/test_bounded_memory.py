@@ -37,10 +37,12 @@ class Texts:
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
         letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-        self._words = np.array(["".join(self._random.choice(letters, length)) for length in 2 + np.arange(20_000) % 8])
+        self._vocabulary = np.array(
+            ["".join(self._random.choice(letters, length)) for length in 2 + np.arange(20_000) % 8]
+        )
 
     def some(self, count: int) -> list[str]:
-        return [" ".join(self._words[(20_000 * self._random.random(350) ** 3).astype(int)]) for _ in range(count)]
+        return [" ".join(self._vocabulary[(20_000 * self._random.random(350) ** 3).astype(int)]) for _ in range(count)]
 
 
 def write_corpus(folder: Path, megabytes: int) -> None:

@@ -45,7 +45,7 @@ def exporter() -> http.server.ThreadingHTTPServer:
 
 
 def _labels(name: str) -> str:
-    return _GPU if name in DCGM else next((found for stem, found in _LABELS.items() if name.startswith(stem)), "")
+    return _GPU if name in DCGM else next((labels for stem, labels in _LABELS.items() if name.startswith(stem)), "")
 
 
 def _value(name: str, now: float) -> float:

@@ -15,5 +15,5 @@ _NAME = re.compile(r"(?<![\w:])((?:slipway|node|ceph)[:_][\w:]+|DCGM_\w+|up)(?=\
 
 def metrics_of(query: str) -> set[str]:
     """The names of the metrics in a query; of a histogram's parts, the histogram's."""
-    found = set(_NAME.findall(re.sub(r'"[^"]*"', '""', query)))
-    return {re.sub(r"_(bucket|sum|count)$", "", name) if name.startswith("slipway_job") else name for name in found}
+    names = set(_NAME.findall(re.sub(r'"[^"]*"', '""', query)))
+    return {re.sub(r"_(bucket|sum|count)$", "", name) if name.startswith("slipway_job") else name for name in names}

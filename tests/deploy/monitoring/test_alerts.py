@@ -27,9 +27,9 @@ def test_there_are_alerts_for_every_fault_of_the_reference_and_each_has_a_case()
     names = [alert.name for alert in ALERTS]
     assert len(names) == len(set(names)) >= 25
     assert set(names) == set(CASES)
-    asked = ("GpuHot", "GpuIdle", "TrainingStandsStill", "TierSlow", "NodeNotReady", "OutOfMemory", "SlowProgress",
+    expected = ("GpuHot", "GpuIdle", "TrainingStandsStill", "TierSlow", "NodeNotReady", "OutOfMemory", "SlowProgress",
              "CheckpointFails", "CommunicationHigh", "TierNearlyFull")  # fmt: skip
-    assert set(asked) <= set(names)
+    assert set(expected) <= set(names)
 
 
 def test_each_alert_links_to_a_chapter_of_the_runbook() -> None:
@@ -49,7 +49,7 @@ def test_a_summary_names_only_labels_that_its_alert_has() -> None:
 def test_each_alert_fires_on_its_fault_and_not_beside_it(tmp_path: Path) -> None:
     # Each alert with the series that it needs alone: all rules on all series take a processor half a minute.
     for alert in ALERTS:
-        needed = [each for each in RECORDING.rules if each.name in alert.expr]
+        needed = [recording_rule for recording_rule in RECORDING.rules if recording_rule.name in alert.expr]
         group = RuleGroup("test", "1m", (*needed, alert))
         (tmp_path / f"{alert.name}.rules.json").write_text(json.dumps(rule.document((group,))))
         document = {"rule_files": [f"{alert.name}.rules.json"], "tests": list(_tests(alert, CASES[alert.name]))}
@@ -63,13 +63,13 @@ def test_a_critical_alert_calls_a_person_and_a_warning_does_not(tmp_path: Path) 
     config.write_text(json.dumps(routes.alertmanager(routes.EXAMPLE)))
     assert {alert.severity for alert in ALERTS} == {"critical", "warning"}
     for severity, receiver in (("critical", "page"), ("warning", "ticket")):
-        asked = (f"--config.file={config}", f"--verify.receivers={receiver}", f"severity={severity}")
-        said_by("amtool", "config", "routes", "test", *asked)
+        arguments = (f"--config.file={config}", f"--verify.receivers={receiver}", f"severity={severity}")
+        said_by("amtool", "config", "routes", "test", *arguments)
 
 
 def test_the_waits_of_the_routes_sum_to_less_than_a_page_may_take() -> None:
-    waits = [float(each.removesuffix("s")) for each in (routes.SCRAPE, routes.EVALUATION, routes.WAIT)]
-    assert sum(waits) < PAGE_SECONDS
+    seconds = [float(duration.removesuffix("s")) for duration in (routes.SCRAPE, routes.EVALUATION, routes.WAIT)]
+    assert sum(seconds) < PAGE_SECONDS
 
 
 def test_what_is_rendered_is_up_to_date() -> None:
@@ -84,9 +84,9 @@ def test_the_pages_have_the_tables_of_the_code() -> None:
 
 def _tests(alert: AlertRule, case: AlertCase) -> Iterator[dict[str, Any]]:
     labels = {**case.labels, "severity": alert.severity}
-    said = rule.annotations(alert)
-    said["summary"] = re.sub(r"{{ \$labels\.(\w+) }}", lambda found: labels[found[1]], said["summary"])
-    expected = [{"exp_labels": labels, "exp_annotations": said}]
+    annotations = rule.annotations(alert)
+    annotations["summary"] = re.sub(r"{{ \$labels\.(\w+) }}", lambda match: labels[match[1]], annotations["summary"])
+    expected = [{"exp_labels": labels, "exp_annotations": annotations}]
     for series, alerts in ((case.fires, expected), (case.quiet, [])):
         yield {
             "interval": "1m",

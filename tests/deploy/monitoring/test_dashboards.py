@@ -18,7 +18,7 @@ from tests.deploy.monitoring.tools import said_by
 
 pytestmark = pytest.mark.pure
 
-OURS = {metric.name for metric in (*PLATFORM_METRICS, *JOB_METRICS)}
+EXPORTED = {metric.name for metric in (*PLATFORM_METRICS, *JOB_METRICS)}
 
 
 def test_there_are_six_dashboards_of_at_least_sixty_panels() -> None:
@@ -28,24 +28,24 @@ def test_there_are_six_dashboards_of_at_least_sixty_panels() -> None:
 
 
 def test_every_query_names_metrics_that_somebody_exports() -> None:
-    known = OURS | set(FOREIGN) | ALWAYS | {rule.name for rule in RECORDING.rules}
-    asked = [*QUERIES, *(alert.expr for alert in ALERTS), *(rule.expr for rule in RECORDING.rules)]
-    assert {name for query in asked for name in metrics_of(query)} - known == set()
+    known = EXPORTED | set(FOREIGN) | ALWAYS | {rule.name for rule in RECORDING.rules}
+    queries = [*QUERIES, *(alert.expr for alert in ALERTS), *(rule.expr for rule in RECORDING.rules)]
+    assert {name for query in queries for name in metrics_of(query)} - known == set()
 
 
 def test_every_metric_of_others_that_the_reference_asks_for_is_used() -> None:
-    asked = " ".join([*QUERIES, *(alert.expr for alert in ALERTS)])
+    queries = " ".join([*QUERIES, *(alert.expr for alert in ALERTS)])
     about = {"InfiniBand throughput", "InfiniBand loss", "InfiniBand latency", "file system IOPS", "file system queue",
              "file system latency", "GPU use", "GPU memory", "GPU temperature", "GPU power", "GPU throttling",
              "GPU errors"}  # fmt: skip
     assert about <= set(FOREIGN.values())
-    assert [name for name in FOREIGN if name not in asked] == []
+    assert [name for name in FOREIGN if name not in queries] == []
 
 
 def test_panels_do_not_lie_over_one_another() -> None:
     for dashboard in DASHBOARDS:
-        places = [tuple(panel["gridPos"].values()) for panel in panels.document(dashboard)["panels"]]
-        assert len(set(places)) == len(places)
+        positions = [tuple(panel["gridPos"].values()) for panel in panels.document(dashboard)["panels"]]
+        assert len(set(positions)) == len(positions)
         assert len({panel.title for panel in dashboard.panels}) == len(dashboard.panels)
 
 

@@ -42,17 +42,17 @@ def test_every_query_has_an_answer_and_a_fault_is_a_page(tmp_path: Path) -> None
         contextlib.ExitStack() as stack,
     ):
         store = seeded.seed(home, dagster)
-        places = PlatformSources(
+        views = PlatformSources(
             home.durable,
             {"durable": home.durable},
             lambda: embedded.fleet(home),
             lambda: embedded.node_health(home),
         )
-        exporter = exporting.server("127.0.0.1", 0, PlatformExporter(places, DagsterReader(dagster), jobs=True).text)
+        exporter = exporting.server("127.0.0.1", 0, PlatformExporter(views, DagsterReader(dagster), jobs=True).text)
         scraped = stack.enter_context(_serving(exporter))
         beside = stack.enter_context(_serving(others.exporter()))
         pager = stack.enter_context(_serving(_pager(pages)))
-        asked = stack.enter_context(_servers(tmp_path, prometheus, alertmanager, [scraped, beside], pager))
+        prometheus_address = stack.enter_context(_servers(tmp_path, prometheus, alertmanager, [scraped, beside], pager))
         assert len([query for query in QUERIES if not metrics_of(query) & set(FOREIGN)]) >= 60
         unanswered = list(QUERIES)
         numbers = iter(range(23, 1_000_000))
@@ -60,7 +60,7 @@ def test_every_query_has_an_answer_and_a_fault_is_a_page(tmp_path: Path) -> None
         def all_answered() -> bool:
             seeded.step(store, next(numbers))
             time.sleep(0.5)  # the next scrape is to find something new
-            unanswered[:] = [query for query in unanswered if not _is_answered(_answer(asked, query))]
+            unanswered[:] = [query for query in unanswered if not _is_answered(_answer(prometheus_address, query))]
             return not unanswered
 
         with contextlib.suppress(AssertionError):
@@ -68,7 +68,7 @@ def test_every_query_has_an_answer_and_a_fault_is_a_page(tmp_path: Path) -> None
         assert unanswered == []
         seeded.write(store, {"event": "commit_failed", "step": 99, "reason": "the tier is full"})
         begun = time.monotonic()
-        page = until(lambda: next((each for each in pages if "CheckpointFails" in each), ""), "the page")
+        page = until(lambda: next((body for body in pages if "CheckpointFails" in body), ""), "the page")
         print(f"from the fault to its page: {time.monotonic() - begun:.1f} s")
         (alert,) = json.loads(page)["alerts"]
         assert alert["labels"]["training"] == store.id
@@ -138,14 +138,14 @@ def _ready(address: str) -> bool:
     return False
 
 
-def _is_answered(found: list[Any]) -> bool:
+def _is_answered(series: list[Any]) -> bool:
     """Whether a panel would show something: a series with a number, which the quotient of two zeros is not."""
-    return any(each["value"][1] != "NaN" for each in found)
+    return any(sample["value"][1] != "NaN" for sample in series)
 
 
 def _answer(address: str, query: str) -> list[Any]:
     """The series that a query gives now."""
-    asked = urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(f"http://{address}/api/v1/query?{asked}", timeout=30) as answer:
-        found: list[Any] = json.load(answer)["data"]["result"]
-        return found
+    parameters = urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(f"http://{address}/api/v1/query?{parameters}", timeout=30) as answer:
+        series: list[Any] = json.load(answer)["data"]["result"]
+        return series

@@ -9,11 +9,11 @@ import pytest
 
 def tool(name: str) -> str:
     """The path of a program; skips the test where it is not installed."""
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         package = "prometheus-alertmanager" if name in ("amtool", "prometheus-alertmanager") else "prometheus"
         pytest.skip(f"{name} is not installed: apt-get install {package}")
-    return found
+    return path
 
 
 def said_by(name: str, *arguments: str | Path) -> str:

@@ -64,95 +64,95 @@ class Api(KubernetesScaffold):
 
     async def _discover(self, parts: list[str]) -> aiohttp.web.StreamResponse:
         """Discovery of the kinds; kmock has the answers."""
-        found: object
+        answer: object
         match parts:
             case ["version"]:
-                found = VERSION
+                answer = VERSION
             case ["api"]:
-                found = await self._serve_api(Request())
+                answer = await self._serve_api(Request())
             case ["apis"]:
-                found = await self._serve_apis(Request())
+                answer = await self._serve_apis(Request())
             case ["apis", group] if self._knows("apis", group):
-                found = await self._serve_group(Request(resource=kmock.resource(group=group)))
+                answer = await self._serve_group(Request(resource=kmock.resource(group=group)))
             case ["api", version]:
-                found = await self._serve_version(Request(resource=kmock.resource(group="", version=version)))
+                answer = await self._serve_version(Request(resource=kmock.resource(group="", version=version)))
             case ["apis", group, version] if self._knows("apis", group):
-                found = await self._serve_version(Request(resource=kmock.resource(group=group, version=version)))
+                answer = await self._serve_version(Request(resource=kmock.resource(group=group, version=version)))
             case _:
                 return aiohttp.web.Response(text="404 page not found\n", status=404)
-        return aiohttp.web.json_response(found)
+        return aiohttp.web.json_response(answer)
 
     def _knows(self, root: str, group: str) -> bool:
         return root == "api" or group in {resource.group for resource in self.served}
 
-    async def _answer(self, wanted: ApiRequest, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
-        what = f"{wanted.resource.plural}/{wanted.subresource}".rstrip("/")
-        self.requests_by[wanted.verb, what] += 1
-        if (wanted.verb, what) in self.forbidden:
-            place = (wanted.namespace, wanted.name, wanted.subresource)
-            raise errors.forbidden(wanted.resource, wanted.verb, USER, *place)
-        if wanted.verb == "watch":
-            return await self._stream(wanted, raw)
-        if wanted.subresource == "log":
-            found = subresources.log(self.registry, wanted, self.logs)
-            return aiohttp.web.Response(body=found, content_type="text/plain")
-        status = 201 if wanted.verb == "create" else 200
-        return aiohttp.web.json_response(self._object(wanted), status=status)
+    async def _answer(self, api_request: ApiRequest, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
+        what = f"{api_request.resource.plural}/{api_request.subresource}".rstrip("/")
+        self.requests_by[api_request.verb, what] += 1
+        if (api_request.verb, what) in self.forbidden:
+            target = (api_request.namespace, api_request.name, api_request.subresource)
+            raise errors.forbidden(api_request.resource, api_request.verb, USER, *target)
+        if api_request.verb == "watch":
+            return await self._stream(api_request, raw)
+        if api_request.subresource == "log":
+            log_bytes = subresources.log(self.registry, api_request, self.logs)
+            return aiohttp.web.Response(body=log_bytes, content_type="text/plain")
+        status = 201 if api_request.verb == "create" else 200
+        return aiohttp.web.json_response(self._object(api_request), status=status)
 
-    def _object(self, wanted: ApiRequest) -> Object:
-        registry, place = self.registry, (wanted.resource, wanted.namespace, wanted.name)
-        if wanted.subresource == "eviction":
-            return subresources.evict(registry, wanted)
-        match wanted.verb:
+    def _object(self, api_request: ApiRequest) -> Object:
+        registry, target = self.registry, (api_request.resource, api_request.namespace, api_request.name)
+        if api_request.subresource == "eviction":
+            return subresources.evict(registry, api_request)
+        match api_request.verb:
             case "list":
-                return self.watches.page(wanted)
+                return self.watches.page(api_request)
             case "get":
-                return registry.get(*place)
+                return registry.get(*target)
             case "create":
-                return registry.create(wanted.resource, wanted.namespace, wanted.body)
+                return registry.create(api_request.resource, api_request.namespace, api_request.body)
             case "update":
-                return registry.update(*place, wanted.body, wanted.subresource)
+                return registry.update(*target, api_request.body, api_request.subresource)
             case "patch":
-                return registry.patch(*place, wanted.content_type, wanted.body, wanted.subresource)
+                return registry.patch(*target, api_request.content_type, api_request.body, api_request.subresource)
             case "delete":
-                return self._deleted(wanted)
-        return self._all_deleted(wanted)
+                return self._deleted(api_request)
+        return self._all_deleted(api_request)
 
-    def _deleted(self, wanted: ApiRequest) -> Object:
-        options = {**_options(wanted), **(wanted.body or {})}
-        gone = self.registry.delete(wanted.resource, wanted.namespace, wanted.name, options)
+    def _deleted(self, api_request: ApiRequest) -> Object:
+        options = {**_options(api_request), **(api_request.body or {})}
+        gone = self.registry.delete(api_request.resource, api_request.namespace, api_request.name, options)
         metadata = gone["metadata"]
-        if self.registry.store.get(wanted.resource, wanted.namespace, wanted.name):
+        if self.registry.store.get(api_request.resource, api_request.namespace, api_request.name):
             return gone
-        details = {"name": metadata["name"], "kind": wanted.resource.plural, "uid": metadata["uid"]}
+        details = {"name": metadata["name"], "kind": api_request.resource.plural, "uid": metadata["uid"]}
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-        return gone if wanted.resource.plural == "pods" else status
+        return gone if api_request.resource.plural == "pods" else status
 
-    def _all_deleted(self, wanted: ApiRequest) -> Object:
-        listed = self.watches.page(wanted)
+    def _all_deleted(self, api_request: ApiRequest) -> Object:
+        listed = self.watches.page(api_request)
         for object in listed["items"]:
-            options = {**_options(wanted), **(wanted.body or {})}
+            options = {**_options(api_request), **(api_request.body or {})}
             self.registry.delete(
-                wanted.resource, object["metadata"].get("namespace", ""), object["metadata"]["name"], options
+                api_request.resource, object["metadata"].get("namespace", ""), object["metadata"]["name"], options
             )
         return listed
 
-    async def _stream(self, wanted: ApiRequest, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
+    async def _stream(self, api_request: ApiRequest, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         response = aiohttp.web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(raw)
-        async for event in self.watches.watch(wanted):
+        async for event in self.watches.watch(api_request):
             await response.write(json.dumps(event).encode() + b"\n")
         await response.write_eof()
         return response
 
 
-def _options(wanted: ApiRequest) -> Object:
+def _options(api_request: ApiRequest) -> Object:
     """DeleteOptions may also be parameters; those in the body win."""
     options: Object = {}
-    if "gracePeriodSeconds" in wanted.parameters:
-        options["gracePeriodSeconds"] = int(wanted.parameters["gracePeriodSeconds"])
-    if "propagationPolicy" in wanted.parameters:
-        options["propagationPolicy"] = wanted.parameters["propagationPolicy"]
+    if "gracePeriodSeconds" in api_request.parameters:
+        options["gracePeriodSeconds"] = int(api_request.parameters["gracePeriodSeconds"])
+    if "propagationPolicy" in api_request.parameters:
+        options["propagationPolicy"] = api_request.parameters["propagationPolicy"]
     return options
 
 

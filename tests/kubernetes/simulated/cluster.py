@@ -187,7 +187,9 @@ class Cluster:
 
     def preempt(self, namespace: str, job: str) -> None:
         """Take back the admission of a job. It is admitted again as soon as the unchanged quota has room."""
-        [workload] = [each["metadata"]["name"] for each in self.all_of(WORKLOADS, namespace) if _is_of(each, job)]
+        [workload] = [
+            candidate["metadata"]["name"] for candidate in self.all_of(WORKLOADS, namespace) if _is_of(candidate, job)
+        ]
         self._do(lambda: self._plane.queues.evict(namespace, workload))
 
     def pods(self, namespace: str) -> list[Object]:

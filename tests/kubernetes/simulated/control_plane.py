@@ -88,8 +88,8 @@ class ControlPlane:
     def reconnect(self, node: str) -> None:
         """The kubelet, booted or reachable again, reports the node as ready and looks at its pods."""
         self.lifecycle.is_heard(node)
-        if found := self.store.get(NODES, "", node):
-            self.manager.registry.change(NODES, found, _is_ready)
+        if node_object := self.store.get(NODES, "", node):
+            self.manager.registry.change(NODES, node_object, _is_ready)
         self.kubelets.listen(node)
 
     def evict(self, namespace: str, name: str) -> None:

@@ -83,12 +83,13 @@ def own_or_owned(change: Change, kind: Resource, owned: Iterable[Resource]) -> I
 
 def owned_by(store: Store, resource: Resource, owner: Object) -> list[Object]:
     """The objects of a kind that an object controls."""
-    uid, found = owner["metadata"]["uid"], store.all_of(resource, owner["metadata"]["namespace"])
+    uid, children = owner["metadata"]["uid"], store.all_of(resource, owner["metadata"]["namespace"])
     return [
         object
-        for object in found
+        for object in children
         if any(
-            each["uid"] == uid and each.get("controller") for each in object["metadata"].get("ownerReferences") or ()
+            reference["uid"] == uid and reference.get("controller")
+            for reference in object["metadata"].get("ownerReferences") or ()
         )
     ]
 

@@ -97,11 +97,15 @@ def _node(node: Object) -> None:
 
 
 def _quality(spec: Object) -> str:
-    asked = [container["resources"] for container in spec["containers"]]
-    if not any(each.get("requests") or each.get("limits") for each in asked):
+    resources = [container["resources"] for container in spec["containers"]]
+    if not any(container.get("requests") or container.get("limits") for container in resources):
         return "BestEffort"
-    same = all(each.get("requests") == each.get("limits") for each in asked)
-    return "Guaranteed" if same and all({"cpu", "memory"} <= set(each["limits"]) for each in asked) else "Burstable"
+    same = all(container.get("requests") == container.get("limits") for container in resources)
+    return (
+        "Guaranteed"
+        if same and all({"cpu", "memory"} <= set(container["limits"]) for container in resources)
+        else "Burstable"
+    )
 
 
 _DEFAULTS: dict[Resource, Callable[[Object], None]] = {

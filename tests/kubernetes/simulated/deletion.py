@@ -10,12 +10,12 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
 def check_preconditions(resource: Resource, object: Object, options: Object) -> None:
-    metadata, wanted = object["metadata"], options.get("preconditions") or {}
+    metadata, preconditions = object["metadata"], options.get("preconditions") or {}
     guesses = {"uid": ("UID", "deleted and then recreated"), "resourceVersion": ("ResourceVersion", "modified")}
-    for field, (shown, guess) in guesses.items():
-        if wanted.get(field, metadata[field]) != metadata[field]:
-            differs = f"({wanted[field]}) does not match the {shown} in record ({metadata[field]})"
-            why = f"the {shown} in the precondition {differs}. The object might have been {guess}"
+    for field, (label, guess) in guesses.items():
+        if preconditions.get(field, metadata[field]) != metadata[field]:
+            differs = f"({preconditions[field]}) does not match the {label} in record ({metadata[field]})"
+            why = f"the {label} in the precondition {differs}. The object might have been {guess}"
             raise errors.conflict(resource, metadata["name"], why)
 
 
@@ -27,7 +27,7 @@ def marked(resource: Resource, object: Object, options: Object) -> Object:
     if "deletionTimestamp" not in metadata or (before is not None and grace < before):
         metadata["deletionTimestamp"] = clock.now(grace)
         metadata["deletionGracePeriodSeconds"] = grace
-    finalizers = [each for each in metadata.get("finalizers", []) if each not in (FOREGROUND, ORPHAN)]
+    finalizers = [finalizer for finalizer in metadata.get("finalizers", []) if finalizer not in (FOREGROUND, ORPHAN)]
     metadata["finalizers"] = finalizers + _propagation(resource, options)
     if not metadata["finalizers"]:
         del metadata["finalizers"]
@@ -37,8 +37,8 @@ def marked(resource: Resource, object: Object, options: Object) -> Object:
 def is_over(object: Object) -> bool:
     """Whether a deleted object can be removed now."""
     metadata = object["metadata"]
-    asked = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-    return asked and not metadata.get("finalizers") and not _is_full(object)
+    is_due = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
+    return is_due and not metadata.get("finalizers") and not _is_full(object)
 
 
 def _is_full(namespace: Object) -> bool:
@@ -59,5 +59,5 @@ def _grace(resource: Resource, object: Object, options: Object) -> int:
         return 0
     if not object["spec"].get("nodeName") or object["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
-    asked = options.get("gracePeriodSeconds")
-    return int(object["spec"]["terminationGracePeriodSeconds"] if asked is None else asked)
+    grace = options.get("gracePeriodSeconds")
+    return int(object["spec"]["terminationGracePeriodSeconds"] if grace is None else grace)

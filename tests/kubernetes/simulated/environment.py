@@ -19,30 +19,30 @@ INHERITED = re.compile(r"HOME|LANG|LC_.*|LD_LIBRARY_PATH|TMPDIR|SLIPWAY_TEST|COV
 
 def environment(pod: Object, container: Object) -> dict[str, str]:
     """The image's variables, then the container's in their order, each of which may mention those before it."""
-    found = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
-    found |= {
+    variables = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
+    variables |= {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
     }
     for variable in container.get("env") or ():
         source = variable.get("valueFrom")
-        found[variable["name"]] = (
-            _value(pod, container, source) if source else expanded(variable.get("value", ""), found)
+        variables[variable["name"]] = (
+            _value(pod, container, source) if source else expanded(variable.get("value", ""), variables)
         )
-    return found
+    return variables
 
 
 def command_line(container: Object, environment: Mapping[str, str]) -> list[str]:
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    return [expanded(word, environment) for word in words]
+    arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
+    return [expanded(word, environment) for word in arguments]
 
 
 def expanded(text: str, environment: Mapping[str, str]) -> str:
     """``$(NAME)`` replaced where NAME is known, ``$$`` by ``$``."""
     return re.sub(
         r"\$(?:\$|\(([A-Za-z_][\w.-]*)\))",
-        lambda found: "$" if found[0] == "$$" else environment.get(found[1], found[0]),
+        lambda match: "$" if match[0] == "$$" else environment.get(match[1], match[0]),
         text,
     )
 
@@ -51,10 +51,10 @@ def _value(pod: Object, container: Object, source: Object) -> str:
     if "fieldRef" in source:
         return _field(pod, source["fieldRef"]["fieldPath"])
     assert "resourceFieldRef" in source, f"a variable from {source} is not simulated"
-    wanted = source["resourceFieldRef"]
-    kind, _, resource = wanted["resource"].partition(".")
+    reference = source["resourceFieldRef"]
+    kind, _, resource = reference["resource"].partition(".")
     quantity = amount((container["resources"].get(kind) or {}).get(resource, "1"))
-    return str(math.ceil(quantity / amount(wanted.get("divisor") or "1")))
+    return str(math.ceil(quantity / amount(reference.get("divisor") or "1")))
 
 
 def _field(pod: Object, path: str) -> str:

@@ -38,8 +38,8 @@ def modified(resource: Resource, name: str) -> KubernetesError:
 
 
 def invalid(resource: Resource, name: str, field: str, value: object, why: str) -> KubernetesError:
-    shown = f'"{value}"' if isinstance(value, str) else value
-    cause = {"reason": "FieldValueInvalid", "message": f"Invalid value: {shown}: {why}", "field": field}
+    text = f'"{value}"' if isinstance(value, str) else value
+    cause = {"reason": "FieldValueInvalid", "message": f"Invalid value: {text}: {why}", "field": field}
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     message = f'{kind} "{name}" is invalid: {field}: {cause["message"]}'
     details = {"name": name, "group": resource.group, "kind": resource.kind, "causes": [cause]}

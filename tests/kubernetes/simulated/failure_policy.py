@@ -28,12 +28,12 @@ def _matched(job: Object, pod: Object) -> tuple[str, str]:
     return "", ""
 
 
-def _exit(pod: Object, name: str, wanted: Object) -> str:
+def _exit(pod: Object, name: str, requirement: Object) -> str:
     status = pod["status"]
     for container in [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]:
         code = container["state"].get("terminated", {}).get("exitCode", 0)
-        of_it = wanted.get("containerName") in (None, container["name"])
-        if code and of_it and (code in wanted["values"]) == (wanted["operator"] == "In"):
+        of_it = requirement.get("containerName") in (None, container["name"])
+        if code and of_it and (code in requirement["values"]) == (requirement["operator"] == "In"):
             return f"Container {container['name']} for pod {name} failed with exit code {code}"
     return ""
 

@@ -32,10 +32,10 @@ class GarbageCollector:
             if uid in everything:
                 self._delete_if_ownerless(*everything[uid], everything)
             return
-        owned = [each for each in everything.values() if uid in _owners(each[1])]
+        owned = [entry for entry in everything.values() if uid in _owners(entry[1])]
         if uid not in everything:
-            for each in owned:
-                self._delete_if_ownerless(*each, everything)
+            for child in owned:
+                self._delete_if_ownerless(*child, everything)
         else:
             self._let_go(*everything[uid], owned)
 
@@ -49,25 +49,25 @@ class GarbageCollector:
     def _let_go(self, resource: Resource, owner: Object, owned: list[tuple[Resource, Object]]) -> None:
         finalizers = owner["metadata"].get("finalizers") or []
         if FOREGROUND in finalizers:
-            for each in owned:
-                self._delete(*each, "Foreground")
-            if not [each for each in owned if self._is_there(*each)]:
+            for child in owned:
+                self._delete(*child, "Foreground")
+            if not [child for child in owned if self._is_there(*child)]:
                 self._registry.change(resource, owner, lambda it: it["metadata"]["finalizers"].remove(FOREGROUND))
         elif ORPHAN in finalizers:
-            for each in owned:
-                self._registry.change(*each, lambda it: _disown(it, owner["metadata"]["uid"]))
+            for child in owned:
+                self._registry.change(*child, lambda it: _disown(it, owner["metadata"]["uid"]))
             self._registry.change(resource, owner, lambda it: it["metadata"]["finalizers"].remove(ORPHAN))
 
     def _delete(self, resource: Resource, object: Object, policy: str) -> None:
         metadata = object["metadata"]
         if "deletionTimestamp" not in metadata and self._is_there(resource, object):
-            place = (metadata.get("namespace", ""), metadata["name"])
-            self._registry.delete(resource, *place, {"propagationPolicy": policy})
+            target = (metadata.get("namespace", ""), metadata["name"])
+            self._registry.delete(resource, *target, {"propagationPolicy": policy})
 
     def _is_there(self, resource: Resource, object: Object) -> bool:
         metadata = object["metadata"]
-        found = self._store.get(resource, metadata.get("namespace", ""), metadata["name"])
-        return found is not None and found["metadata"]["uid"] == metadata["uid"]
+        stored = self._store.get(resource, metadata.get("namespace", ""), metadata["name"])
+        return stored is not None and stored["metadata"]["uid"] == metadata["uid"]
 
 
 def _owners(object: Object) -> list[str]:
@@ -75,6 +75,6 @@ def _owners(object: Object) -> list[str]:
 
 
 def _disown(object: Object, owner: str) -> None:
-    left = [each for each in object["metadata"].pop("ownerReferences") if each["uid"] != owner]
-    if left:
-        object["metadata"]["ownerReferences"] = left
+    references = [reference for reference in object["metadata"].pop("ownerReferences") if reference["uid"] != owner]
+    if references:
+        object["metadata"]["ownerReferences"] = references

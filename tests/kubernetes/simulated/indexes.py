@@ -17,10 +17,10 @@ def of(pod: Object) -> int:
     return int((pod["metadata"].get("annotations") or {}).get(INDEX, -1))
 
 
-def completed(job: Object, found: list[Object]) -> set[int]:
+def completed(job: Object, job_pods: list[Object]) -> set[int]:
     """The indexes in the status, and those of pods that have succeeded since."""
     return read(job["status"].get("completedIndexes", "")) | {
-        of(pod) for pod in found if pods.phase(pod) == "Succeeded"
+        of(pod) for pod in job_pods if pods.phase(pod) == "Succeeded"
     }
 
 

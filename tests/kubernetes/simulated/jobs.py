@@ -49,25 +49,25 @@ class Jobs:
             return job
         return self._registry.change(JOBS, job, lambda it: it["status"].update(startTime=clock.now()))
 
-    def _verdict(self, job: Object, found: list[Object]) -> Verdict | None:
+    def _verdict(self, job: Object, job_pods: list[Object]) -> Verdict | None:
         """How the Job ends, once that is certain; its condition is written first and its pods end after."""
         for interim in ("SuccessCriteriaMet", "FailureTarget"):
             if pods.is_true(job, interim):
                 condition = pods.condition(job, interim)
                 assert condition is not None
                 return interim, condition["reason"], condition["message"]
-        if message := failure_policy.fail_job(job, [pod for pod in found if has_failed(pod, job)]):
+        if message := failure_policy.fail_job(job, [pod for pod in job_pods if has_failed(pod, job)]):
             return "FailureTarget", "PodFailurePolicy", message
-        if self._failed(job, found) > job["spec"]["backoffLimit"]:
+        if self._failed(job, job_pods) > job["spec"]["backoffLimit"]:
             return "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-        succeeded, completions = succeeded_of(job, found), job["spec"].get("completions")
-        active = [pod for pod in found if pods.is_active(pod)]
+        succeeded, completions = succeeded_of(job, job_pods), job["spec"].get("completions")
+        active = [pod for pod in job_pods if pods.is_active(pod)]
         if not active and (succeeded >= completions if completions is not None else succeeded):
             return "SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods"
         return None
 
-    def _failed(self, job: Object, found: list[Object]) -> int:
-        new = [pod for pod in found if is_uncounted(pod) and has_failed(pod, job)]
+    def _failed(self, job: Object, job_pods: list[Object]) -> int:
+        new = [pod for pod in job_pods if is_uncounted(pod) and has_failed(pod, job)]
         counted = [pod for pod in new if failure_policy.counts(job, pod)]
         return int(job["status"].get("failed", 0)) + len(counted)
 
@@ -78,17 +78,17 @@ class Jobs:
 
     def _keep_pods(self, job: Object) -> None:
         """Create the pods that are missing; delete those of a suspended Job and those that are too many."""
-        found, spec = self._pods(job), job["spec"]
-        active = [pod for pod in found if pods.is_active(pod)]
+        job_pods, spec = self._pods(job), job["spec"]
+        active = [pod for pod in job_pods if pods.is_active(pod)]
         completions = spec.get("completions")
-        left = spec["parallelism"] if completions is None else completions - succeeded_of(job, found)
-        wanted = 0 if spec["suspend"] else min(spec["parallelism"], left)
-        terminating = [pod for pod in found if pods.is_terminating(pod)] if only_failed_are_replaced(job) else []
-        for pod in active[wanted:] if len(active) > wanted else []:
+        missing_completions = spec["parallelism"] if completions is None else completions - succeeded_of(job, job_pods)
+        parallelism = 0 if spec["suspend"] else min(spec["parallelism"], missing_completions)
+        terminating = [pod for pod in job_pods if pods.is_terminating(pod)] if only_failed_are_replaced(job) else []
+        for pod in active[parallelism:] if len(active) > parallelism else []:
             # The finalizer goes first: a pod that the controller itself removes does not count as failed.
             self._delete(job, self._release(pod))
-        missing = wanted - len(active) - len(terminating)
-        taken = indexes.completed(job, found) | {indexes.of(pod) for pod in [*active, *terminating]}
+        missing = parallelism - len(active) - len(terminating)
+        taken = indexes.completed(job, job_pods) | {indexes.of(pod) for pod in [*active, *terminating]}
         free = [index for index in range(completions or spec["parallelism"]) if index not in taken]
         for index in (free if indexes.is_indexed(job) else range(missing))[: max(missing, 0)]:
             self._create(job, index)
@@ -121,8 +121,8 @@ class Jobs:
         if pods.is_true(job, "Suspended") == job["spec"]["suspend"]:
             return job
         suspended = job["spec"]["suspend"]
-        words = ("Suspended", "Job suspended") if suspended else ("Resumed", "Job resumed")
-        self._events.normal(job, *words, COMPONENT)
+        reason = ("Suspended", "Job suspended") if suspended else ("Resumed", "Job resumed")
+        self._events.normal(job, *reason, COMPONENT)
         return self._registry.change(JOBS, job, tell)
 
     def _count(self, job: Object, verdict: Verdict | None) -> None:
@@ -130,14 +130,16 @@ class Jobs:
 
         The last condition waits for the pods that are still terminating: also for those of a lost node.
         """
-        found, leaves = self._pods(job), verdict or "deletionTimestamp" in job["metadata"]
-        over = [pod for pod in found if is_uncounted(pod) and (leaves or pods.is_finished(pod) or has_failed(pod, job))]
+        job_pods, leaves = self._pods(job), verdict or "deletionTimestamp" in job["metadata"]
+        over = [
+            pod for pod in job_pods if is_uncounted(pod) and (leaves or pods.is_finished(pod) or has_failed(pod, job))
+        ]
         ends = [pod for pod in over if verdict or has_failed(pod, job)]
         lost = [pod for pod in ends if pods.phase(pod) != "Succeeded" and failure_policy.counts(job, pod)]
-        succeeded, terminating = succeeded_of(job, found), sum(pods.is_terminating(pod) for pod in found)
+        succeeded, terminating = succeeded_of(job, job_pods), sum(pods.is_terminating(pod) for pod in job_pods)
 
         def tell(it: Object) -> None:
-            status, active = it["status"], [pod for pod in found if pods.is_active(pod)]
+            status, active = it["status"], [pod for pod in job_pods if pods.is_active(pod)]
             status["ready"] = sum(pods.is_true(pod, "Ready") for pod in active)
             status["terminating"] = terminating
             status["uncountedTerminatedPods"] = {}
@@ -145,7 +147,7 @@ class Jobs:
             _set_or_drop(status, "succeeded", succeeded)
             _set_or_drop(status, "failed", status.get("failed", 0) + len(lost))
             if indexes.is_indexed(it):
-                _set_or_drop(status, "completedIndexes", indexes.written(indexes.completed(job, found)))
+                _set_or_drop(status, "completedIndexes", indexes.written(indexes.completed(job, job_pods)))
             if verdict:
                 conclude(it, verdict, terminating)
 
@@ -202,11 +204,11 @@ def has_failed(pod: Object, job: Object) -> bool:
     return pods.phase(pod) == "Failed" or (pods.is_terminating(pod) and not only_failed_are_replaced(job))
 
 
-def succeeded_of(job: Object, found: list[Object]) -> int:
+def succeeded_of(job: Object, job_pods: list[Object]) -> int:
     """Complete indexes; without indexes, the pods that were counted and those that are to be."""
     if indexes.is_indexed(job):
-        return len(indexes.completed(job, found))
-    new = [pod for pod in found if is_uncounted(pod) and pods.phase(pod) == "Succeeded"]
+        return len(indexes.completed(job, job_pods))
+    new = [pod for pod in job_pods if is_uncounted(pod) and pods.phase(pod) == "Succeeded"]
     return int(job["status"].get("succeeded", 0)) + len(new)
 
 

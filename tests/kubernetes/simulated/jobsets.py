@@ -36,7 +36,7 @@ class JobSets:
         self._delete([job for job in children if job not in current])
         if failed := [job for job in current if pods.is_true(job, "Failed")]:
             self._fail(job_set, min(failed, key=_failed_at))
-        elif len(complete(current)) == sum(each["replicas"] for each in job_set["spec"]["replicatedJobs"]):
+        elif len(complete(current)) == sum(replicated["replicas"] for replicated in job_set["spec"]["replicatedJobs"]):
             self._end(job_set, "Completed", "AllJobsCompleted", "jobset completed successfully")
         elif len(current) == len(children):  # names of jobs that are being deleted are taken
             self._keep(job_set, current)
@@ -52,17 +52,17 @@ class JobSets:
                 job = job_of(job_set, replicated, index)
                 if job["metadata"]["name"] not in names:
                     self._registry.create(JOBS, namespace, job)
-        for job in [each for each in current if not jobs.is_finished(each)]:
+        for job in [candidate for candidate in current if not jobs.is_finished(candidate)]:
             self._registry.change(JOBS, job, lambda it: it["spec"].update(suspend=job_set["spec"]["suspend"]))
         self._tell_suspension(job_set)
 
     def _tell_suspension(self, job_set: Object) -> None:
         suspended = job_set["spec"]["suspend"]
-        words = ("SuspendedJobs", "jobset is suspended") if suspended else ("ResumeJobs", "jobset is resumed")
+        reason = ("SuspendedJobs", "jobset is suspended") if suspended else ("ResumeJobs", "jobset is resumed")
         if suspended != pods.is_true(job_set, "Suspended"):
             status = "True" if suspended else "False"
-            self._registry.change(JOB_SETS, job_set, lambda it: pods.set_condition(it, "Suspended", status, *words))
-            self._events.normal(job_set, *words, COMPONENT)
+            self._registry.change(JOB_SETS, job_set, lambda it: pods.set_condition(it, "Suspended", status, *reason))
+            self._events.normal(job_set, *reason, COMPONENT)
 
     def _fail(self, job_set: Object, job: Object) -> None:
         """Follow the rule of the failure policy, or restart as often as the policy allows; without a policy, never."""
@@ -90,8 +90,8 @@ class JobSets:
         tell = self._events.warning if terminal == "Failed" else self._events.normal
         tell(job_set, reason, message, COMPONENT)
 
-    def _delete(self, found: list[Object]) -> None:
-        for job in found:
+    def _delete(self, jobs_to_delete: list[Object]) -> None:
+        for job in jobs_to_delete:
             metadata = job["metadata"]
             if "deletionTimestamp" not in metadata:
                 options = {"propagationPolicy": "Foreground"}
@@ -153,7 +153,7 @@ def _service(job_set: Object) -> Object:
 
 def _action(policy: Object, job: Object) -> str:
     """The action of the first rule that fits the failed Job."""
-    failure = next(each for each in job["status"]["conditions"] if each["type"] == "Failed")
+    failure = next(candidate for candidate in job["status"]["conditions"] if candidate["type"] == "Failed")
     for rule in policy.get("rules") or ():
         reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")
         matches = not patterns or any(re.search(pattern, failure["message"]) for pattern in patterns)
@@ -172,8 +172,8 @@ def _write_statuses(job_set: Object, children: list[Object]) -> None:
     status = job_set["status"]
     status["restarts"] = status.get("restarts", 0)
     status["replicatedJobsStatus"] = [
-        {"name": each["name"], **_counts([job for job in children if _is_of(job, each["name"])])}
-        for each in job_set["spec"]["replicatedJobs"]
+        {"name": replicated["name"], **_counts([job for job in children if _is_of(job, replicated["name"])])}
+        for replicated in job_set["spec"]["replicatedJobs"]
     ]
 
 
@@ -195,5 +195,5 @@ def _counts(children: list[Object]) -> dict[str, int]:
 
 def _is_ready(job: Object) -> bool:
     spec, status = job["spec"], job["status"]
-    wanted = min(spec["parallelism"], spec.get("completions") or spec["parallelism"])
-    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= wanted)
+    expected = min(spec["parallelism"], spec.get("completions") or spec["parallelism"])
+    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= expected)

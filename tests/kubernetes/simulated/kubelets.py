@@ -42,8 +42,8 @@ class Kubelets:
     def listen(self, node: str) -> None:
         """The kubelet answers again: it looks at all pods of its node, and at those that it still runs."""
         self.silent.discard(node)
-        mine = [pod for pod in self._store.all_of(PODS) if pod["spec"].get("nodeName") == node]
-        for pod in [*mine, *(worker.pod for worker in self.workers.values() if worker.node == node)]:
+        node_pods = [pod for pod in self._store.all_of(PODS) if pod["spec"].get("nodeName") == node]
+        for pod in [*node_pods, *(worker.pod for worker in self.workers.values() if worker.node == node)]:
             self._manager.enqueue(self, where(pod))
 
     def running_on(self, node: str) -> list[Worker]:
@@ -61,8 +61,8 @@ class Kubelets:
         """Raises 500 when the kubelet cannot be reached."""
         node, metadata = pod["spec"]["nodeName"], pod["metadata"]
         if node in self.silent:
-            place = f"https://{node}:10250/containerLogs/{metadata['namespace']}/{metadata['name']}/{container}"
-            raise errors.internal(f'Get "{place}": dial tcp {node}:10250: connect: no route to host')
+            address = f"https://{node}:10250/containerLogs/{metadata['namespace']}/{metadata['name']}/{container}"
+            raise errors.internal(f'Get "{address}": dial tcp {node}:10250: connect: no route to host')
         path = self._folder / metadata["uid"] / f"{container}.log"
         return path.read_bytes() if path.exists() else b""
 
@@ -106,7 +106,9 @@ class Kubelets:
         if not pods.is_finished(pod):
             code, reason = REBOOTED if "startTime" in pod["status"] else (137, "ContainerStatusUnknown")
             state = statuses.terminated(code, reason)
-            dead = [ContainerStatus(each["name"], each["image"], state) for each in pod["spec"]["containers"]]
+            dead = [
+                ContainerStatus(container["name"], container["image"], state) for container in pod["spec"]["containers"]
+            ]
             since = pod["status"].get("startTime") or pod["metadata"]["creationTimestamp"]
             pod = self._registry.change(PODS, pod, lambda it: statuses.write(it, [], dead, "Failed", since))
         if "deletionTimestamp" in pod["metadata"]:
@@ -118,6 +120,8 @@ class Kubelets:
             self._let_go(pod)
         elif pods.phase(pod) == "Pending":
             state = statuses.running()
-            main = [ContainerStatus(each["name"], each["image"], state) for each in pod["spec"]["containers"]]
+            main = [
+                ContainerStatus(container["name"], container["image"], state) for container in pod["spec"]["containers"]
+            ]
             since = pod["metadata"]["creationTimestamp"]
             self._registry.change(PODS, pod, lambda it: statuses.write(it, [], main, "Running", since))

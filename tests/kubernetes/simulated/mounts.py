@@ -18,30 +18,30 @@ class Missing(Exception):
 
 def mounted(store: Store, pod: Object, folder: Path) -> dict[str, Path]:
     """Write the ConfigMaps that the pod's containers mount below the folder; return where each volume is."""
-    found, spec = {}, pod["spec"]
+    folders, spec = {}, pod["spec"]
     containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
     used = {mount["name"] for container in containers for mount in container.get("volumeMounts") or ()}
     for volume in spec.get("volumes") or ():
         if "configMap" in volume and volume["name"] in used:
-            found[volume["name"]] = folder / volume["name"]
-            _write(store, pod["metadata"]["namespace"], volume, found[volume["name"]])
-    return found
+            folders[volume["name"]] = folder / volume["name"]
+            _write(store, pod["metadata"]["namespace"], volume, folders[volume["name"]])
+    return folders
 
 
 def paths(container: Object, volumes: dict[str, Path], termination_log: Path) -> Paths:
     """The paths of the container that lie elsewhere on this machine."""
-    found = {container["terminationMessagePath"]: str(termination_log)}
+    paths_by_mount = {container["terminationMessagePath"]: str(termination_log)}
     for mount in container.get("volumeMounts") or ():
         if mount["name"] in volumes:
-            found[mount["mountPath"]] = str(volumes[mount["name"]] / mount.get("subPath", ""))
-    return found
+            paths_by_mount[mount["mountPath"]] = str(volumes[mount["name"]] / mount.get("subPath", ""))
+    return paths_by_mount
 
 
-def moved(text: str, paths: Paths) -> str:
+def on_this_machine(text: str, paths: Paths) -> str:
     """The text, if it is a path or ends in one, as it is on this machine."""
-    for seen, there in paths.items():
-        before, found, after = text.partition(seen)
-        if found and after[:1] in ("", "/") and (not before or before.endswith("=")):
+    for mount, there in paths.items():
+        before, match, after = text.partition(mount)
+        if match and after[:1] in ("", "/") and (not before or before.endswith("=")):
             return before + there + after
     return text
 

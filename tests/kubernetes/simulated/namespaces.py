@@ -28,8 +28,8 @@ class Namespaces:
                 self._registry.create(SERVICE_ACCOUNTS, name, {"metadata": {"name": "default"}})
             return
         namespace = self._registry.change(NAMESPACES, namespace, lambda it: it["status"].update(phase="Terminating"))
-        inside = [each for each in self._store.everything() if each[1]["metadata"].get("namespace") == name]
+        inside = [entry for entry in self._store.everything() if entry[1]["metadata"].get("namespace") == name]
         for resource, object in inside:
             self._registry.delete(resource, name, object["metadata"]["name"], {"propagationPolicy": "Background"})
-        if not [each for each in self._store.everything() if each[1]["metadata"].get("namespace") == name]:
+        if not [entry for entry in self._store.everything() if entry[1]["metadata"].get("namespace") == name]:
             self._registry.change(NAMESPACES, namespace, lambda it: it["spec"].pop("finalizers"))

@@ -146,11 +146,11 @@ def _lose(node: Object) -> None:
 def _taint(node: Object) -> None:
     """NoSchedule and NoExecute for what the condition Ready says; of a cordon, NoSchedule."""
     ready = pods.condition(node, "Ready")
-    wanted = TAINTS.get(ready["status"]) if ready else None
-    ours = {*TAINTS.values(), "node.kubernetes.io/unschedulable"}
+    taint_key = TAINTS.get(ready["status"]) if ready else None
+    managed_keys = {*TAINTS.values(), "node.kubernetes.io/unschedulable"}
     before = node["spec"].get("taints") or []
-    taints = [taint for taint in before if taint["key"] not in ours]
-    new = [(wanted, "NoSchedule"), (wanted, "NoExecute")] if wanted else []
+    taints = [taint for taint in before if taint["key"] not in managed_keys]
+    new = [(taint_key, "NoSchedule"), (taint_key, "NoExecute")] if taint_key else []
     new += [("node.kubernetes.io/unschedulable", "NoSchedule")] if node["spec"].get("unschedulable") else []
     for key, effect in new:
         same = [taint for taint in before if (taint["key"], taint["effect"]) == (key, effect)]

@@ -24,14 +24,14 @@ def filtered(pod: Object, nodes: list[Object], others: list[Object]) -> tuple[li
 
 def _refusals(pod: Object, node: Object, placed: Mapping[str, list[Object]], domains: "_Domains") -> list[str]:
     """The reasons of the first plugin that refuses."""
-    here = placed.get(node["metadata"]["name"], [])
+    node_pods = placed.get(node["metadata"]["name"], [])
     if node["spec"].get("unschedulable") and not _tolerates_cordon(pod):
         return ["node(s) were unschedulable"]
     if not all(tolerates(pod, taint) for taint in hard_taints(node)):
         return ["node(s) had untolerated taint(s)"]
     if not _is_wanted(pod, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    return _shortages(pod, node, here) or domains.refusals(node)
+    return _shortages(pod, node, node_pods) or domains.refusals(node)
 
 
 def hard_taints(node: Object) -> list[Object]:
@@ -70,15 +70,17 @@ def _is_wanted(pod: Object, node: Object) -> bool:
 def _term(term: Object, node: Object) -> bool:
     fields = {"metadata.name": node["metadata"]["name"]}
     labels = node["metadata"].get("labels") or {}
-    return by_expressions(term)(labels) and all(expression(fields, **each) for each in term.get("matchFields") or ())
+    return by_expressions(term)(labels) and all(
+        expression(fields, **requirement) for requirement in term.get("matchFields") or ()
+    )
 
 
-def _shortages(pod: Object, node: Object, here: list[Object]) -> list[str]:
+def _shortages(pod: Object, node: Object, node_pods: list[Object]) -> list[str]:
     allocatable = node["status"]["allocatable"]
-    taken = [requests(other) for other in here]
-    short = ["Too many pods"] if len(here) + 1 > amount(allocatable.get("pods", "110")) else []
-    for resource, wanted in requests(pod).items():
-        if wanted + sum(each.get(resource, 0) for each in taken) > amount(allocatable.get(resource, "0")):
+    taken = [requests(other) for other in node_pods]
+    short = ["Too many pods"] if len(node_pods) + 1 > amount(allocatable.get("pods", "110")) else []
+    for resource, requested in requests(pod).items():
+        if requested + sum(amounts.get(resource, 0) for amounts in taken) > amount(allocatable.get(resource, "0")):
             short.append(f"Insufficient {resource}")
     return short
 
@@ -89,11 +91,11 @@ class _Domains:
     def __init__(self, pod: Object, nodes: list[Object], placed: Mapping[str, list[Object]]) -> None:
         by_name = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
         running = [(by_name.get(name, {}), other) for name, others in placed.items() for other in others]
-        self._forbidden = _taken(pod, running, _terms(pod, "podAntiAffinity"))
+        self._forbidden = _taken(pod, running, _affinity_terms(pod, "podAntiAffinity"))
         self._resented = {
             (term["topologyKey"], labels[term["topologyKey"]])
             for labels, other in running
-            for term in _terms(other, "podAntiAffinity")
+            for term in _affinity_terms(other, "podAntiAffinity")
             if term["topologyKey"] in labels and _selects(term, other, pod)
         }
 
@@ -106,17 +108,17 @@ class _Domains:
         return []
 
 
-def _terms(pod: Object, kind: str) -> list[Object]:
+def _affinity_terms(pod: Object, kind: str) -> list[Object]:
     affinity = (pod["spec"].get("affinity") or {}).get(kind) or {}
-    terms: list[Object] = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or []
-    return terms
+    affinity_terms: list[Object] = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+    return affinity_terms
 
 
-def _taken(pod: Object, running: list[tuple[Object, Object]], terms: list[Object]) -> set[tuple[str, str]]:
+def _taken(pod: Object, running: list[tuple[Object, Object]], affinity_terms: list[Object]) -> set[tuple[str, str]]:
     """The places of the topology where a pod is that a term selects."""
     return {
         (term["topologyKey"], labels[term["topologyKey"]])
-        for term in terms
+        for term in affinity_terms
         for labels, other in running
         if term["topologyKey"] in labels and _selects(term, pod, other)
     }
@@ -147,15 +149,15 @@ def _preference(pod: Object, node: Object, placed: list[Object], by_name: Mappin
     affinity = pod["spec"].get("affinity") or {}
     soft = "preferredDuringSchedulingIgnoredDuringExecution"
     score = sum(
-        each["weight"]
-        for each in (affinity.get("nodeAffinity") or {}).get(soft) or ()
-        if _term(each["preference"], node)
+        preference["weight"]
+        for preference in (affinity.get("nodeAffinity") or {}).get(soft) or ()
+        if _term(preference["preference"], node)
     )
     labels = node["metadata"].get("labels") or {}
     for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
-        for each in (affinity.get(kind) or {}).get(soft) or ():
-            term = each["podAffinityTerm"]
+        for preference in (affinity.get(kind) or {}).get(soft) or ():
+            term = preference["podAffinityTerm"]
             key = term["topologyKey"]
             near = [other for other in placed if by_name.get(other["spec"]["nodeName"], {}).get(key) == labels.get(key)]
-            score += sign * each["weight"] * sum(_selects(term, pod, other) for other in near)
+            score += sign * preference["weight"] * sum(_selects(term, pod, other) for other in near)
     return int(score)

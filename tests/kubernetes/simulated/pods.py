@@ -9,23 +9,23 @@ from tests.kubernetes.simulated.registry import Registry
 
 def condition(object: Object, type: str) -> Object | None:
     conditions = object.get("status", {}).get("conditions") or []
-    return next((each for each in conditions if each["type"] == type), None)
+    return next((entry for entry in conditions if entry["type"] == type), None)
 
 
 def is_true(object: Object, type: str) -> bool:
-    found = condition(object, type)
-    return found is not None and found["status"] == "True"
+    entry = condition(object, type)
+    return entry is not None and entry["status"] == "True"
 
 
 def set_condition(object: Object, type: str, status: str, reason: str = "", message: str = "") -> None:
     """Write a condition into the object's status; its time changes when its status does."""
     conditions: list[Object] = object.setdefault("status", {}).setdefault("conditions", [])
-    found = condition(object, type)
-    since = found["lastTransitionTime"] if found and found["status"] == status else clock.now()
+    entry = condition(object, type)
+    since = entry["lastTransitionTime"] if entry and entry["status"] == status else clock.now()
     why = {"reason": reason, "message": message} if reason else {}
     new = {"type": type, "status": status, "lastTransitionTime": since, **why}
-    if found:
-        conditions[conditions.index(found)] = new
+    if entry:
+        conditions[conditions.index(entry)] = new
     else:
         conditions.append(new)
 
@@ -48,7 +48,7 @@ def is_active(pod: Object) -> bool:
 
 
 def container_status(pod: Object, container: str) -> Object | None:
-    return next((each for each in container_statuses(pod) if each["name"] == container), None)
+    return next((status for status in container_statuses(pod) if status["name"] == container), None)
 
 
 def container_statuses(pod: Object) -> Iterator[Object]:
@@ -63,4 +63,7 @@ def disrupt(registry: Registry, pod: Object, reason: str, message: str) -> Objec
 
 def controller_of(object: Object) -> Object | None:
     """The owner reference of what controls the object."""
-    return next((each for each in object["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+    return next(
+        (reference for reference in object["metadata"].get("ownerReferences") or () if reference.get("controller")),
+        None,
+    )

@@ -30,10 +30,10 @@ class PyTorchJobs:
                 self._delete(owned_by(self._store, PODS, job))
             else:
                 self._keep(job)
-        found = owned_by(self._store, PODS, job)
-        after = self._registry.change(PYTORCH_JOBS, job, lambda it: _write_status(it, found))
+        job_pods = owned_by(self._store, PODS, job)
+        after = self._registry.change(PYTORCH_JOBS, job, lambda it: _write_status(it, job_pods))
         if is_finished(after):
-            self._clean(after, found)
+            self._clean(after, job_pods)
 
     def _told_creation(self, job: Object) -> None:
         message = f"PyTorchJob {job['metadata']['name']} is created."
@@ -51,14 +51,14 @@ class PyTorchJobs:
                 self._registry.create(PODS, namespace, pod)
                 self._events.normal(job, "SuccessfulCreatePod", f"Created pod: {name}", COMPONENT)
 
-    def _clean(self, job: Object, found: list[Object]) -> None:
+    def _clean(self, job: Object, job_pods: list[Object]) -> None:
         """`cleanPodPolicy`: of a job that has ended, no pod (None), those that run, or all are deleted."""
         policy = job["spec"]["runPolicy"].get("cleanPodPolicy", "None")
         if policy != "None":
-            self._delete([pod for pod in found if policy == "All" or pods.phase(pod) in ("Running", "Pending")])
+            self._delete([pod for pod in job_pods if policy == "All" or pods.phase(pod) in ("Running", "Pending")])
 
-    def _delete(self, found: list[Object]) -> None:
-        for pod in found:
+    def _delete(self, pods_to_delete: list[Object]) -> None:
+        for pod in pods_to_delete:
             namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
             if "deletionTimestamp" not in pod["metadata"]:
                 self._registry.delete(PODS, namespace, name)
@@ -77,7 +77,7 @@ def is_suspended(job: Object) -> bool:
 def pods_of(job: Object) -> Iterator[Object]:
     """One for each replica: ``<job>-<type>-<index>``, the master first."""
     name, replicas = job["metadata"]["name"], job["spec"]["pytorchReplicaSpecs"]
-    for kind in [each for each in ("Master", "Worker") if each in replicas]:
+    for kind in [candidate for candidate in ("Master", "Worker") if candidate in replicas]:
         for index in range(replicas[kind].get("replicas", 1)):
             pod = copy.deepcopy(replicas[kind]["template"])
             metadata = pod.setdefault("metadata", {})
@@ -114,11 +114,11 @@ def _service(pod: Object) -> Object:
     return {"metadata": {"name": metadata["name"], "ownerReferences": metadata["ownerReferences"]}, "spec": spec}
 
 
-def _write_status(job: Object, found: list[Object]) -> None:
+def _write_status(job: Object, job_pods: list[Object]) -> None:
     status, kinds = job["status"], job["spec"]["pytorchReplicaSpecs"]
     if is_finished(job):
         return
-    status["replicaStatuses"] = {kind: _counts(kind, found) for kind in kinds}
+    status["replicaStatuses"] = {kind: _counts(kind, job_pods) for kind in kinds}
     if is_suspended(job):
         pods.set_condition(job, "Suspended", "True", "PyTorchJobSuspended", f"PyTorchJob {_name(job)} is suspended.")
         pods.set_condition(job, "Running", "False", "PyTorchJobSuspended", f"PyTorchJob {_name(job)} is suspended.")
@@ -132,7 +132,7 @@ def _write_status(job: Object, found: list[Object]) -> None:
 
 def _conclude(job: Object, kinds: Object) -> None:
     """The first worker decides over success, or the master where there is one; any failure fails the job."""
-    counts, whole = job["status"]["replicaStatuses"], f"PyTorchJob {job['metadata']['namespace']}/{_name(job)}"
+    counts, qualified_name = job["status"]["replicaStatuses"], f"PyTorchJob {job['metadata']['namespace']}/{_name(job)}"
     for kind in kinds:
         if failed := counts[kind].get("failed", 0):
             limit = f"Job {_name(job)} has failed because it has reached the specified backoff limit"
@@ -141,9 +141,9 @@ def _conclude(job: Object, kinds: Object) -> None:
             return
     leader = "Master" if "Master" in kinds else "Worker"
     if counts[leader].get("succeeded", 0) == kinds[leader].get("replicas", 1):
-        _end(job, "Succeeded", f"{whole} successfully completed.")
-    elif any(each.get("active", 0) for each in counts.values()):
-        pods.set_condition(job, "Running", "True", "PyTorchJobRunning", f"{whole} is running.")
+        _end(job, "Succeeded", f"{qualified_name} successfully completed.")
+    elif any(count.get("active", 0) for count in counts.values()):
+        pods.set_condition(job, "Running", "True", "PyTorchJobRunning", f"{qualified_name} is running.")
 
 
 def _end(job: Object, type: str, message: str) -> None:
@@ -157,9 +157,9 @@ def _name(job: Object) -> str:
     return str(job["metadata"]["name"])
 
 
-def _counts(kind: str, found: list[Object]) -> dict[str, int]:
-    mine = [pod for pod in found if pod["metadata"]["labels"][f"{PREFIX}/replica-type"] == kind.lower()]
-    phases = [pods.phase(pod) for pod in mine]
+def _counts(kind: str, job_pods: list[Object]) -> dict[str, int]:
+    replica_pods = [pod for pod in job_pods if pod["metadata"]["labels"][f"{PREFIX}/replica-type"] == kind.lower()]
+    phases = [pods.phase(pod) for pod in replica_pods]
     counts = {
         "active": phases.count("Running"),
         "succeeded": phases.count("Succeeded"),

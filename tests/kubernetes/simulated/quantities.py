@@ -27,5 +27,5 @@ def requests(pod: Object) -> dict[str, float]:
 
 
 def _requested(container: Object) -> dict[str, str]:
-    found: dict[str, str] = container.get("resources", {}).get("requests") or {}
-    return found
+    resource_requests: dict[str, str] = container.get("resources", {}).get("requests") or {}
+    return resource_requests

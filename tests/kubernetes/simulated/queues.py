@@ -76,8 +76,8 @@ class Queues:
     def set_quota(self, namespace: str, queue: str, count: int) -> None:
         self._quotas[namespace, queue] = count
         if self._store.get(LOCAL_QUEUES, namespace, queue) is None:
-            made = {"metadata": {"name": queue}, "spec": {"clusterQueue": CLUSTER_QUEUE}}
-            self._registry.create(LOCAL_QUEUES, namespace, made)
+            queue_object = {"metadata": {"name": queue}, "spec": {"clusterQueue": CLUSTER_QUEUE}}
+            self._registry.create(LOCAL_QUEUES, namespace, queue_object)
         self._manager.enqueue(self, (namespace, queue))
 
     def evict(self, namespace: str, name: str) -> None:
@@ -87,9 +87,9 @@ class Queues:
 
     def sync(self, key: Key) -> None:
         """First in, first out: admitted jobs keep their quota, waiting jobs are admitted while they fit."""
-        found = [(each, self._workload(each)) for each in self._queued(*key)]
-        free = self._quotas.get(key, 0) - sum(_taken(workload) for _, workload in found)
-        for queued, workload in found:
+        entries = [(queued, self._workload(queued)) for queued in self._queued(*key)]
+        free = self._quotas.get(key, 0) - sum(_taken(workload) for _, workload in entries)
+        for queued, workload in entries:
             if queued.is_finished:
                 continue
             if pods.is_true(workload, "Admitted"):
@@ -101,19 +101,21 @@ class Queues:
 
     def _queued(self, namespace: str, queue: str) -> list[Queued]:
         """The queued jobs without a controller: a child is started by its parent."""
-        found = [
+        queued_jobs = [
             Queued(resource, job)
             for resource in MANAGED
             for job in self._store.all_of(resource, namespace)
             if (job["metadata"].get("labels") or {}).get(QUEUE) == queue and not pods.controller_of(job)
         ]
-        return sorted(found, key=lambda each: self._order.setdefault(each.job["metadata"]["uid"], len(self._order)))
+        return sorted(
+            queued_jobs, key=lambda queued: self._order.setdefault(queued.job["metadata"]["uid"], len(self._order))
+        )
 
     def _workload(self, queued: Queued) -> Object:
         """Make the Workload, or say in it that the job has finished."""
         namespace = queued.job["metadata"]["namespace"]
-        found = self._store.get(WORKLOADS, namespace, queued.workload)
-        if found is None:
+        workload = self._store.get(WORKLOADS, namespace, queued.workload)
+        if workload is None:
             labels = {"kueue.x-k8s.io/job-uid": queued.job["metadata"]["uid"]}
             owners = [reference_to(queued.job)]
             metadata = {"name": queued.workload, "labels": labels, "ownerReferences": owners}
@@ -121,25 +123,26 @@ class Queues:
             if LEAST in (annotations := queued.job["metadata"].get("annotations") or {}):
                 pod_set["minCount"] = int(annotations[LEAST])
             spec = {"queueName": queued.queue, "podSets": [pod_set], "active": True}
-            found = self._registry.create(WORKLOADS, namespace, {"metadata": metadata, "spec": spec})
+            workload = self._registry.create(WORKLOADS, namespace, {"metadata": metadata, "spec": spec})
         if queued.is_finished:
             how = lambda it: pods.set_condition(it, "Finished", "True", "Succeeded", "Job finished")  # noqa: E731
-            found = self._registry.change(WORKLOADS, found, how)
-        return found
+            workload = self._registry.change(WORKLOADS, workload, how)
+        return workload
 
     def _count(self, queued: Queued) -> int:
         spec = queued.job["spec"]
         if queued.resource == JOBS:
             return int(spec["parallelism"])
         if queued.resource == PYTORCH_JOBS:
-            return sum(each.get("replicas", 1) for each in spec["pytorchReplicaSpecs"].values())
+            return sum(replica_spec.get("replicas", 1) for replica_spec in spec["pytorchReplicaSpecs"].values())
         if queued.resource == TRAIN_JOBS:
             runtime = self._registry.get(
                 TRAINING_RUNTIMES, queued.job["metadata"]["namespace"], spec["runtimeRef"]["name"]
             )
             spec = runtime["spec"]["template"]["spec"]
         return sum(
-            each.get("replicas", 1) * each["template"]["spec"].get("parallelism", 1) for each in spec["replicatedJobs"]
+            replicated.get("replicas", 1) * replicated["template"]["spec"].get("parallelism", 1)
+            for replicated in spec["replicatedJobs"]
         )
 
     def _admit(self, queued: Queued, workload: Object, free: int) -> int:
@@ -185,8 +188,8 @@ class Queues:
 
 def _policy(resource: Resource, job: Object) -> Object:
     """The part of a kind's spec that holds `suspend`."""
-    found: Object = job["spec"]["runPolicy"] if resource == PYTORCH_JOBS else job["spec"]
-    return found
+    policy: Object = job["spec"]["runPolicy"] if resource == PYTORCH_JOBS else job["spec"]
+    return policy
 
 
 def _taken(workload: Object) -> int:

@@ -22,7 +22,7 @@ from tests.kubernetes.simulated.store import Store
 
 SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of generated names, without vowels: k8s.io/apimachinery/pkg/util/rand."""
-KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")
+KEPT_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")
 """Metadata that no client changes."""
 
 
@@ -33,13 +33,13 @@ class Registry:
         self.store = store
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        found = self.store.get(resource, namespace, name)
-        if found is None:
+        stored = self.store.get(resource, namespace, name)
+        if stored is None:
             raise errors.not_found(resource, name)
-        return found
+        return stored
 
-    def create(self, resource: Resource, namespace: str, given: Object) -> Object:
-        object = copy.deepcopy(given)
+    def create(self, resource: Resource, namespace: str, document: Object) -> Object:
+        object = copy.deepcopy(document)
         metadata = object.setdefault("metadata", {})
         if "generateName" in metadata and not metadata.get("name"):
             metadata["name"] = metadata["generateName"][:58] + "".join(secrets.choice(SUFFIX) for _ in range(5))
@@ -60,17 +60,17 @@ class Registry:
         fill_in(resource, object)
         return self.store.put(resource, object)
 
-    def update(self, resource: Resource, namespace: str, name: str, given: Object, subresource: str = "") -> Object:
+    def update(self, resource: Resource, namespace: str, name: str, document: Object, subresource: str = "") -> Object:
         """Replace an object, or its status alone. An update that changes nothing writes nothing."""
         before = self.get(resource, namespace, name)
-        version = given["metadata"].get("resourceVersion")
+        version = document["metadata"].get("resourceVersion")
         if version and version != before["metadata"]["resourceVersion"]:
             raise errors.modified(resource, name)
-        if given["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
+        if document["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
             raise errors.conflict(
-                resource, name, f"Precondition failed: UID in precondition: {given['metadata']['uid']}"
+                resource, name, f"Precondition failed: UID in precondition: {document['metadata']['uid']}"
             )
-        after = _merged(resource, before, given, subresource)
+        after = _merged(resource, before, document, subresource)
         if subresource != "status":
             validation.check_changed(resource, before, after)
         if after == before:
@@ -110,10 +110,10 @@ class Registry:
     def _admit(self, resource: Resource, object: Object) -> None:
         """The admission plugins NamespaceLifecycle and ServiceAccount."""
         namespace, name = object["metadata"]["namespace"], object["metadata"].get("name", "")
-        found = self.store.get(NAMESPACES, "", namespace)
-        if found is None:
+        namespace_object = self.store.get(NAMESPACES, "", namespace)
+        if namespace_object is None:
             raise errors.not_found(NAMESPACES, namespace)
-        if "deletionTimestamp" in found["metadata"]:
+        if "deletionTimestamp" in namespace_object["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise errors.refused(resource, name, why)
         if resource == PODS:
@@ -123,17 +123,17 @@ class Registry:
                 raise errors.refused(resource, name, why)
 
 
-def _merged(resource: Resource, before: Object, given: Object, subresource: str) -> Object:
+def _merged(resource: Resource, before: Object, document: Object, subresource: str) -> Object:
     """The fields kept from the object before, and the given ones: only the subresource changes a status."""
     if subresource == "status":
-        return {**before, "status": copy.deepcopy(given.get("status", {})), "metadata": dict(before["metadata"])}
-    after = copy.deepcopy(given) | {"apiVersion": resource.api_version, "kind": resource.kind}
+        return {**before, "status": copy.deepcopy(document.get("status", {})), "metadata": dict(before["metadata"])}
+    after = copy.deepcopy(document) | {"apiVersion": resource.api_version, "kind": resource.kind}
     if resource not in WITHOUT_STATUS:
         after["status"] = before.get("status", {})
-    kept = {key: before["metadata"][key] for key in KEPT if key in before["metadata"]}
-    metadata = {key: value for key, value in after["metadata"].items() if key not in KEPT}
-    after["metadata"] = {**metadata, **kept, "name": before["metadata"]["name"]}
+    metadata_before = {key: before["metadata"][key] for key in KEPT_FIELDS if key in before["metadata"]}
+    metadata = {key: value for key, value in after["metadata"].items() if key not in KEPT_FIELDS}
+    after["metadata"] = {**metadata, **metadata_before, "name": before["metadata"]["name"]}
     after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
-    if "generation" in kept and after.get("spec") != before.get("spec"):
+    if "generation" in metadata_before and after.get("spec") != before.get("spec"):
         after["metadata"]["generation"] += 1
     return after

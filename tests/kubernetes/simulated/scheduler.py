@@ -18,16 +18,16 @@ class Scheduler:
 
     def keys(self, change: Change) -> Iterable[Key]:
         """A new pod; all waiting pods when there may be room: a node changed, a pod ended, a claim appeared."""
-        if change.resource == PODS and change.event != "DELETED" and _waits(change.object):
+        if change.resource == PODS and change.event != "DELETED" and _is_pending(change.object):
             yield where(change.object)
         elif change.resource == PODS and not _frees(change):
             return
         elif change.resource in (PODS, NODES, CLAIMS):
-            yield from [where(pod) for pod in self._store.all_of(PODS) if _waits(pod)]
+            yield from [where(pod) for pod in self._store.all_of(PODS) if _is_pending(pod)]
 
     def sync(self, key: Key) -> None:
         pod = self._store.get(PODS, *key)
-        if pod is None or not _waits(pod):
+        if pod is None or not _is_pending(pod):
             return
         if missing := self._missing_claim(pod):
             self._refuse(pod, f"0/{len(self._store.all_of(NODES))} nodes are available: {missing}")
@@ -63,7 +63,7 @@ class Scheduler:
         self._registry.change(PODS, pod, how)
 
 
-def _waits(pod: Object) -> bool:
+def _is_pending(pod: Object) -> bool:
     spec = pod["spec"]
     return not spec.get("nodeName") and pods.is_active(pod) and spec["schedulerName"] in SCHEDULERS
 

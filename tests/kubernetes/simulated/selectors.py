@@ -35,13 +35,13 @@ def by_labels(selector: str) -> Test:
 
 def by_fields(resource: Resource, selector: str) -> Test:
     """The test of a `fieldSelector`. Raises 400 for a field that the kind cannot be selected by."""
-    wanted: list[tuple[list[str], bool, str]] = []
+    terms_of_selector: list[tuple[list[str], bool, str]] = []
     for part in filter(None, selector.split(",")):
         path, negated, value = _parted(part)
         if path not in FIELDS.get(resource, set()) | {"metadata.name", "metadata.namespace"}:
             raise errors.bad_request(f"field label not supported: {path}")
-        wanted.append((path.split("."), negated, value))
-    return lambda object: all((_at(object, path) == value) != negated for path, negated, value in wanted)
+        terms_of_selector.append((path.split("."), negated, value))
+    return lambda object: all((_at(object, path) == value) != negated for path, negated, value in terms_of_selector)
 
 
 def by_expressions(selector: Mapping[str, object]) -> Callable[[Mapping[str, str]], bool]:
@@ -50,26 +50,26 @@ def by_expressions(selector: Mapping[str, object]) -> Callable[[Mapping[str, str
     expressions = selector.get("matchExpressions") or []
     assert isinstance(labels, Mapping) and isinstance(expressions, list)
 
-    def matches(found: Mapping[str, str]) -> bool:
-        return all(found.get(key) == value for key, value in labels.items()) and all(
-            expression(found, **each) for each in expressions
+    def matches(object_labels: Mapping[str, str]) -> bool:
+        return all(object_labels.get(key) == value for key, value in labels.items()) and all(
+            expression(object_labels, **requirement) for requirement in expressions
         )
 
     return matches
 
 
-def expression(found: Mapping[str, str], key: str, operator: str, values: list[str] | None = None) -> bool:
+def expression(labels: Mapping[str, str], key: str, operator: str, values: list[str] | None = None) -> bool:
     """One requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-    value, values = found.get(key), values or []
+    value, values = labels.get(key), values or []
     match operator:
         case "In":
             return value in values
         case "NotIn":
             return value not in values
         case "Exists":
-            return key in found
+            return key in labels
         case "DoesNotExist":
-            return key not in found
+            return key not in labels
         case "Gt":
             return value is not None and int(value) > int(values[0])
         case "Lt":
@@ -97,7 +97,7 @@ def _parted(part: str) -> tuple[str, bool, str]:
 
 def _at(object: Object, path: list[str]) -> str:
     """The field as the API server compares it: a missing field is the empty string."""
-    found: Any = object
+    value: Any = object
     for key in path:
-        found = found.get(key, "") if isinstance(found, Mapping) else ""
-    return str(found).lower() if isinstance(found, bool) else str(found)
+        value = value.get(key, "") if isinstance(value, Mapping) else ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

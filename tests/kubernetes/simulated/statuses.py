@@ -54,23 +54,27 @@ def terminated(code: int, reason: str, message: str = "", started: str = "") -> 
 
 def phase(init: list[ContainerStatus], main: list[ContainerStatus], is_over: bool) -> str:
     """Pending until every init container has succeeded and one container has started; then until all have ended."""
-    codes = [each.exit_code for each in [*init, *main]]
+    codes = [status.exit_code for status in [*init, *main]]
     if is_over:
         return "Succeeded" if all(code == 0 for code in codes) else "Failed"
-    return "Running" if any(each.is_running or each.exit_code is not None for each in main) else "Pending"
+    return "Running" if any(status.is_running or status.exit_code is not None for status in main) else "Pending"
 
 
 def write(pod: Object, init: list[ContainerStatus], main: list[ContainerStatus], phase: str, since: str) -> None:
     """Write the kubelet's part of the pod's status; other parts stay."""
     status = pod["status"]
     status |= {"phase": phase, "hostIP": HOME, "podIP": HOME, "startTime": since}
-    status["containerStatuses"] = [each.as_json() for each in main]
+    status["containerStatuses"] = [container_status.as_json() for container_status in main]
     if init:
-        status["initContainerStatuses"] = [each.as_json() for each in init]
+        status["initContainerStatuses"] = [container_status.as_json() for container_status in init]
     is_over = phase in ("Succeeded", "Failed")
     reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "")
-    names = " ".join(each.name for each in main if not each.is_running)
-    ready = not is_over and all(each.is_running for each in main) and "deletionTimestamp" not in pod["metadata"]
+    names = " ".join(container_status.name for container_status in main if not container_status.is_running)
+    ready = (
+        not is_over
+        and all(container_status.is_running for container_status in main)
+        and "deletionTimestamp" not in pod["metadata"]
+    )
     why = (
         (reason, "")
         if is_over
@@ -79,6 +83,8 @@ def write(pod: Object, init: list[ContainerStatus], main: list[ContainerStatus],
         else ("ContainersNotReady", f"containers with unready status: [{names}]")
     )
     pods.set_condition(pod, "PodReadyToStartContainers", "False" if is_over else "True")
-    pods.set_condition(pod, "Initialized", "True" if all(each.exit_code == 0 for each in init) else "False")
+    pods.set_condition(
+        pod, "Initialized", "True" if all(container_status.exit_code == 0 for container_status in init) else "False"
+    )
     for type in ("Ready", "ContainersReady"):
         pods.set_condition(pod, type, "True" if ready else "False", *why)

@@ -40,8 +40,8 @@ class Store:
 
     def all_of(self, resource: Resource, namespace: str = "") -> list[Object]:
         """By namespace and name, as etcd's keys are; of all namespaces where none is given."""
-        found = self._objects.get(resource, {})
-        return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
+        objects = self._objects.get(resource, {})
+        return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def everything(self) -> Iterator[tuple[Resource, Object]]:
         for resource, objects in list(self._objects.items()):

@@ -8,22 +8,22 @@ from tests.kubernetes.simulated.registry import Registry
 from tests.kubernetes.simulated.request import ApiRequest
 
 
-def log(registry: Registry, wanted: ApiRequest, read: Callable[[Object, str], bytes]) -> bytes:
+def log(registry: Registry, request: ApiRequest, read: Callable[[Object, str], bytes]) -> bytes:
     """The end of a container's output (`tailLines`), or the start of that end (`limitBytes`)."""
-    pod = registry.get(PODS, wanted.namespace, wanted.name)
-    container = _container(pod, wanted.parameters.get("container", ""))
+    pod = registry.get(PODS, request.namespace, request.name)
+    container = _container(pod, request.parameters.get("container", ""))
     if not pod["spec"].get("nodeName"):
         return b""
     _must_have_started(pod, container)
     text = read(pod, container)
-    if lines := wanted.parameters.get("tailLines"):
+    if lines := request.parameters.get("tailLines"):
         text = b"".join(text.splitlines(keepends=True)[-int(lines) :]) if int(lines) else b""
-    return text[: int(wanted.parameters["limitBytes"])] if "limitBytes" in wanted.parameters else text
+    return text[: int(request.parameters["limitBytes"])] if "limitBytes" in request.parameters else text
 
 
-def evict(registry: Registry, wanted: ApiRequest) -> Object:
+def evict(registry: Registry, request: ApiRequest) -> Object:
     """The Eviction API (policy/v1)."""
-    return evicted(registry, wanted.namespace, wanted.name, (wanted.body or {}).get("deleteOptions"))
+    return evicted(registry, request.namespace, request.name, (request.body or {}).get("deleteOptions"))
 
 
 def evicted(registry: Registry, namespace: str, name: str, options: Object | None) -> Object:
@@ -34,15 +34,15 @@ def evicted(registry: Registry, namespace: str, name: str, options: Object | Non
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _container(pod: Object, wanted: str) -> str:
+def _container(pod: Object, container_name: str) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
-    names = [each["name"] for each in [*spec.get("initContainers", ()), *spec["containers"]]]
-    if wanted and wanted not in names:
-        raise errors.bad_request(f"container {wanted} is not valid for pod {name}")
-    if not wanted and len(spec["containers"]) > 1:
-        listed = " ".join(each["name"] for each in spec["containers"])
+    names = [container["name"] for container in [*spec.get("initContainers", ()), *spec["containers"]]]
+    if container_name and container_name not in names:
+        raise errors.bad_request(f"container {container_name} is not valid for pod {name}")
+    if not container_name and len(spec["containers"]) > 1:
+        listed = " ".join(container["name"] for container in spec["containers"])
         raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
-    return wanted or str(spec["containers"][0]["name"])
+    return container_name or str(spec["containers"][0]["name"])
 
 
 def _must_have_started(pod: Object, container: str) -> None:

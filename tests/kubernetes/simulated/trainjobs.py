@@ -95,10 +95,10 @@ def _write_status(train_job: Object, job_set: Object | None) -> None:
         pods.set_condition(train_job, "Suspended", "False", "Resumed", "TrainJob is resumed")
     if job_set is None:
         return
-    for theirs, ours in (("Completed", "Complete"), ("Failed", "Failed")):
-        if pods.is_true(job_set, theirs):
-            condition = pods.condition(job_set, theirs)
+    for job_set_type, train_job_type in (("Completed", "Complete"), ("Failed", "Failed")):
+        if pods.is_true(job_set, job_set_type):
+            condition = pods.condition(job_set, job_set_type)
             assert condition
-            pods.set_condition(train_job, ours, "True", condition["reason"], condition["message"])
+            pods.set_condition(train_job, train_job_type, "True", condition["reason"], condition["message"])
     if statuses := job_set["status"].get("replicatedJobsStatus"):
         train_job["status"]["jobsStatus"] = statuses

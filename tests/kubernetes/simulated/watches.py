@@ -36,9 +36,9 @@ class Watches:
             queue.put_nowait(None)
 
     def page(self, request: ApiRequest) -> Object:
-        revision, found = self._found(request)
+        revision, objects = self._matching(request)
         limit = int(request.parameters.get("limit") or 0)
-        page, rest = (found[:limit], found[limit:]) if limit else (found, [])
+        page, rest = (objects[:limit], objects[limit:]) if limit else (objects, [])
         metadata: Object = {"resourceVersion": str(revision)}
         if rest:
             metadata |= {"continue": self._keep(revision, rest), "remainingItemCount": len(rest)}
@@ -75,9 +75,9 @@ class Watches:
         self, request: ApiRequest, test: Test, queue: "asyncio.Queue[Change | None]", ends: float
     ) -> AsyncIterator[Object]:
         sent, loop = 0, asyncio.get_running_loop()
-        while (left := ends - loop.time()) > 0:
+        while (seconds_left := ends - loop.time()) > 0:
             try:
-                change = await asyncio.wait_for(queue.get(), min(left, BOOKMARK_SECONDS))
+                change = await asyncio.wait_for(queue.get(), min(seconds_left, BOOKMARK_SECONDS))
             except TimeoutError:
                 if request.parameters.get("allowWatchBookmarks", "").lower() == "true" and self._store.revision > sent:
                     sent = self._store.revision
@@ -88,14 +88,14 @@ class Watches:
             if event := _event(change, request, test):
                 yield event
 
-    def _found(self, request: ApiRequest) -> tuple[int, list[Object]]:
+    def _matching(self, request: ApiRequest) -> tuple[int, list[Object]]:
         if token := request.parameters.get("continue"):
             if token not in self._pages:
                 raise errors.expired("The provided continue parameter is too old to display a consistent list result.")
             return self._pages[token]
         test = _test(request)
-        found = [object for object in self._store.all_of(request.resource, request.namespace) if test(object)]
-        return self._store.revision, found
+        objects = [object for object in self._store.all_of(request.resource, request.namespace) if test(object)]
+        return self._store.revision, objects
 
     def _keep(self, revision: int, rest: list[Object]) -> str:
         start = rest[0]["metadata"]["name"]

@@ -27,9 +27,12 @@ class Worker:
         self.is_over = False
         self._machine, self._folder, self._changed = machine, folder, changed
         spec, wait = pod["spec"], "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
-        self.init = [ContainerStatus(each["name"], each["image"], statuses.waiting(wait)) for each in _init(spec)]
+        self.init = [
+            ContainerStatus(container["name"], container["image"], statuses.waiting(wait)) for container in _init(spec)
+        ]
         self.main = [
-            ContainerStatus(each["name"], each["image"], statuses.waiting(wait)) for each in spec["containers"]
+            ContainerStatus(container["name"], container["image"], statuses.waiting(wait))
+            for container in spec["containers"]
         ]
         self.since = clock.now()
         self._running: dict[str, asyncio.subprocess.Process] = {}
@@ -145,9 +148,9 @@ class Worker:
 
     async def _started(self, spec: Object, paths: mounts.Paths) -> asyncio.subprocess.Process:
         variables = environment.environment(self.pod, spec)
-        words = environment.command_line(spec, variables)
-        variables = {name: self._here(value, paths, name) for name, value in variables.items()}
-        command = [self._here(word, paths) for word in words]
+        arguments = environment.command_line(spec, variables)
+        variables = {name: self._on_this_machine(value, paths, name) for name, value in variables.items()}
+        command = [self._on_this_machine(word, paths) for word in arguments]
         folder = spec.get("workingDir") or str(environment.ROOT)
         start = [sys.executable, "-S", "-m", "tests.kubernetes.simulated.container", folder, *command]
         with self.log(spec["name"]).open("ab") as log:
@@ -156,17 +159,17 @@ class Worker:
                 start_new_session=True,
             )  # fmt: skip
 
-    def _here(self, text: str, paths: mounts.Paths, name: str = "") -> str:
+    def _on_this_machine(self, text: str, paths: mounts.Paths, name: str = "") -> str:
         """A word of the command for this machine: paths of mounts, names of pods and the ranks' port are replaced."""
         namespace, subdomain = self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain", "")
-        services = [each["metadata"]["name"] for each in self._machine.store.all_of(SERVICES, namespace)]
+        services = [service["metadata"]["name"] for service in self._machine.store.all_of(SERVICES, namespace)]
         owner = pods.controller_of(self.pod) or {"name": self.pod["metadata"]["name"]}
         job = self.pod["metadata"].get("labels", {}).get(JOB, "").removesuffix("-store")
         port = self._machine.ports.of(namespace, job or subdomain or owner["name"])
         if name.endswith("_PORT") and text == dns.RENDEZVOUS:
             return port
         is_address = name.endswith("_ADDR")
-        return mounts.moved(dns.resolved(text, namespace, services, port, is_address), paths)
+        return mounts.on_this_machine(dns.resolved(text, namespace, services, port, is_address), paths)
 
     def _ended(self, spec: Object, code: int, started: str) -> Object:
         if spec["name"] in self._out_of_memory:

@@ -40,15 +40,15 @@ class Stand:
         self.lab, self.home = Lab(root, backup), Home(root, backup)
         # A training that knows all its data by heart has a loss near zero, which jumps without any fault.
         self.lab.snapshot = make_snapshot(self.lab.durable, tokens=TOKENS, followers=4).sha256
-        self.store = self._wanted(ENDLESS, backup)
+        self.store = self._start_training(ENDLESS, backup)
         self.injections: list[Injection] = []
 
-    def _wanted(self, steps: int, backup: str) -> TrainingStore:
+    def _start_training(self, steps: int, backup: str) -> TrainingStore:
         sections = numbers(steps, every=40)
         often = {"backup": {"minutes": 0.05, "last": 5}, "cost_share": 1.0} if backup else {}
         sections["optimiser"] = {"learning_rate": 3e-3}
         sections["batch"] = {"sequences": 16, "length": 64, "micro": 8}
-        terms = RunPolicy(
+        policy = RunPolicy(
             1,
             2,
             1,
@@ -61,7 +61,7 @@ class Stand:
                 "observation": {"compare_steps": 20},
             },
         )
-        store = self.lab.trainings.propose(Specification("tiny", sections, self.lab.snapshot, "0" * 64), terms)
+        store = self.lab.trainings.propose(Specification("tiny", sections, self.lab.snapshot, "0" * 64), policy)
         store.want("run", BY, "the test wants it")
         return store
 
@@ -89,8 +89,8 @@ class Stand:
         deadline = time.monotonic() + (SEEN_SECONDS if FAULTS[fault].kinds else UNNOTICED_SECONDS)
         while True:
             folder = self.store.folder
-            found = [incidents.read(folder, id) for id in incidents.names(folder)]
-            report = judged(done, {self.store.id: found}, {})
+            records = [incidents.read(folder, id) for id in incidents.names(folder)]
+            report = judged(done, {self.store.id: records}, {})
             if (report.results[0].right and FAULTS[fault].kinds) or time.monotonic() > deadline:
                 return report
             time.sleep(0.2)

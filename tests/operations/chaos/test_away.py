@@ -159,5 +159,5 @@ class MlflowServer:
 def newest(stand: Stand) -> int:
     """The step of the newest checkpoint that the backup has; 0 without one."""
     commits = stand.store.commits()
-    held = replicas.holders(stand.store.folder, commits)
-    return max((commit.step for commit in commits if "backup" in held[commit.name]), default=0)
+    holders = replicas.holders(stand.store.folder, commits)
+    return max((commit.step for commit in commits if "backup" in holders[commit.name]), default=0)

@@ -46,7 +46,7 @@ def stand(mark: Marked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
         yield stand
 
 
-def each(names: Iterable[str]) -> pytest.MarkDecorator:
+def parametrized_by_name(names: Iterable[str]) -> pytest.MarkDecorator:
     nightly = {name: () if name in DAILY else pytest.mark.nightly for name in names}
     return pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in nightly.items()])
 
@@ -57,7 +57,7 @@ def gets_its_cause_and_goes_on(stand: Stand, name: str) -> None:
     stand.goes_on()
 
 
-@each(name for name in usual() if name not in (*IN_VALUES, *OF_THE_INSTANCE))
+@parametrized_by_name(name for name in usual() if name not in (*IN_VALUES, *OF_THE_INSTANCE))
 def test_a_fault_gets_its_cause_and_the_training_goes_on(stand: Stand, name: str) -> None:
     gets_its_cause_and_goes_on(stand, name)
 
@@ -69,14 +69,14 @@ def test_after_all_these_faults_the_training_has_learned_what_one_without_faults
     last, undisturbed = stand.step, Stand(tmp_path)
     with undisturbed.ticking():
         until(lambda: undisturbed.step >= last, "the undisturbed training to do as many steps")
-    ours, theirs = stand.losses(), undisturbed.losses()
-    assert sorted(ours)[:last] == list(range(1, last + 1)), "no step was left out"
+    disturbed_losses, calm_losses = stand.losses(), undisturbed.losses()
+    assert sorted(disturbed_losses)[:last] == list(range(1, last + 1)), "no step was left out"
     compared = range(last - LAST, last)
-    assert fmean(ours[step] for step in compared) == pytest.approx(
-        fmean(theirs[step] for step in compared), abs=TOLERANCE
+    assert fmean(disturbed_losses[step] for step in compared) == pytest.approx(
+        fmean(calm_losses[step] for step in compared), abs=TOLERANCE
     )
 
 
-@each(IN_VALUES)
+@parametrized_by_name(IN_VALUES)
 def test_a_fault_in_values_gets_its_cause_and_the_training_goes_on(stand: Stand, name: str) -> None:
     gets_its_cause_and_goes_on(stand, name)

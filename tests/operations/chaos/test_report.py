@@ -26,8 +26,8 @@ def steps(*at: float) -> dict[str, list[float]]:
 
 def test_a_fault_is_found_when_an_incident_with_its_cause_follows():
     report = judged([fault("rank-killed", 100)], {"a": [incident(causes.KILLED, 101)]}, {})
-    [found] = report.results
-    assert found.right and found.seconds == 1 and report.share_right == 1 and not report.unexplained
+    [result] = report.results
+    assert result.right and result.seconds == 1 and report.share_right == 1 and not report.unexplained
 
 
 def test_an_incident_with_another_cause_is_a_wrong_answer():
@@ -38,14 +38,14 @@ def test_an_incident_with_another_cause_is_a_wrong_answer():
 def test_two_faults_have_an_incident_each():
     faults = [fault("rank-killed", 100), fault("rank-killed", 200)]
     report = judged(faults, {"a": [incident(causes.KILLED, 101)]}, steps(90, 110))
-    assert [each.right for each in report.results] == [True, False]
+    assert [result.right for result in report.results] == [True, False]
     assert report.results[1].incident is None and report.results[1].seconds is None
 
 
 def test_a_fault_before_the_incident_of_the_one_before_is_the_same_event():
     faults = [fault("node-partitioned", 100), fault("node-killed", 112)]
     report = judged(faults, {"a": [incident(causes.DISRUPTED, 113)]}, steps(90, 101, 120))
-    assert [each.right for each in report.results] == [True, True] and report.complete and not report.unexplained
+    assert [result.right for result in report.results] == [True, True] and report.complete and not report.unexplained
 
 
 def test_a_fault_before_a_step_after_the_incident_is_the_same_event():
@@ -57,13 +57,15 @@ def test_a_fault_before_a_step_after_the_incident_is_the_same_event():
 def test_a_fault_after_an_incident_that_was_survived_is_an_event_of_its_own():
     survived = replace(incident(causes.SPIKE, 101), survived=True)
     faults = [fault("loss-spike", 100), fault("rank-killed", 105)]
-    assert [each.right for each in judged(faults, {"a": [survived]}, steps(90)).results] == [True, False]
+    assert [result.right for result in judged(faults, {"a": [survived]}, steps(90)).results] == [True, False]
 
 
 def test_a_second_incident_of_an_event_that_names_no_fault_of_it_is_listed():
     recorded = [incident(causes.KILLED, 101), incident(causes.STORAGE, 103, 1)]
     report = judged([fault("rank-killed", 100), fault("node-killed", 102)], {"a": recorded}, {})
-    assert report.share_right == 1 and [each.kind for each in report.unexplained] == [causes.STORAGE]
+    assert report.share_right == 1 and [incident_record.kind for incident_record in report.unexplained] == [
+        causes.STORAGE
+    ]
 
 
 def test_a_fault_that_must_not_be_noticed_is_right_without_an_incident():

@@ -14,14 +14,14 @@ def test_the_same_seed_draws_the_same_faults_at_the_same_times():
 
 
 def test_each_kind_comes_once_before_one_comes_again():
-    planned = [each.fault for each in schedule.drawn(KINDS, 1, 9000, 60)]
+    planned = [planned_fault.fault for planned_fault in schedule.drawn(KINDS, 1, 9000, 60)]
     assert len(planned) > 100
     for begin in range(0, len(planned) - 3, 3):
         assert set(planned[begin : begin + 3]) == set(KINDS)
 
 
 def test_pauses_have_the_mean_that_was_asked_for_and_none_comes_after_the_end():
-    times = [each.at for each in schedule.drawn(KINDS, 3, 600_000, 60)]
+    times = [planned_fault.at for planned_fault in schedule.drawn(KINDS, 3, 600_000, 60)]
     assert times == sorted(times) and times[-1] < 600_000
     assert len(times) == pytest.approx(schedule.MAX_FAULTS, rel=0.05)
 

@@ -72,8 +72,8 @@ def test_every_line_is_in_prometheus_format() -> None:
 
 def test_what_is_not_known_has_no_sample() -> None:
     unknown = replace(RUNNING, still=None, mfu=None, goodput=None, spent={})
-    found = expose.samples(replace(FACTS, trainings=(unknown,), dagster=None)).names()
-    assert not found & {"slipway_training_still_seconds", "slipway_training_mfu_ratio", "slipway_sensor_running"}
+    sample_names = expose.samples(replace(FACTS, trainings=(unknown,), dagster=None)).names()
+    assert not sample_names & {"slipway_training_still_seconds", "slipway_training_mfu_ratio", "slipway_sensor_running"}
 
 
 def test_a_fleet_that_cannot_be_read_is_not_a_fleet_without_nodes() -> None:

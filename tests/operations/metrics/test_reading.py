@@ -45,8 +45,8 @@ def test_a_training_that_is_over_is_read_once_more_and_then_never_again(tmp_path
     over = homes.ended(homes.home(tmp_path), "over", "succeeded", "done", 10)
     homes.running(homes.home(tmp_path), "tiny", 10)
     reading, trainings = reader(tmp_path)
-    found, read = reading.read()
-    assert ({each.state for each in found}, read) == ({"succeeded", "running"}, 2)
+    readings, read = reading.read()
+    assert ({reading_of_training.state for reading_of_training in readings}, read) == ({"succeeded", "running"}, 2)
     closed(trainings, over)
     assert [reading.read()[1] for _ in range(2)] == [2, 1]
 
@@ -56,8 +56,8 @@ def test_a_damaged_training_stands_alone(tmp_path: Path) -> None:
     homes.offered(homes.home(tmp_path), "offered")
     for copy in store.folder.rglob("specification*"):
         copy.write_bytes(b"{")
-    found, _ = reader(tmp_path)[0].read()
-    assert sorted(each.state for each in found) == ["offered", "unreadable"]
+    readings, _ = reader(tmp_path)[0].read()
+    assert sorted(reading_of_training.state for reading_of_training in readings) == ["offered", "unreadable"]
 
 
 def test_a_running_training_says_where_it_is_and_how_long_it_stands_still(tmp_path: Path) -> None:

@@ -97,13 +97,20 @@ def test_a_training_that_waits_loses_more_than_one_that_shrinks():
 
 
 def test_every_improvement_gains_and_replicas_the_most_at_a_hundred_thousand():
-    found = {each.change: each for each in studies.improvements(Scenario(gpus=100_000, days=200, restart=600.0))}
-    assert all(each.gained_days > 0 for name, each in found.items() if name != "checkpoints twice as often")
-    assert max(found.values(), key=lambda each: each.ettr).change.startswith("8 replicas")
+    improvements = {
+        improvement.change: improvement
+        for improvement in studies.improvements(Scenario(gpus=100_000, days=200, restart=600.0))
+    }
+    assert all(
+        improvement.gained_days > 0
+        for name, improvement in improvements.items()
+        if name != "checkpoints twice as often"
+    )
+    assert max(improvements.values(), key=lambda improvement: improvement.ettr).change.startswith("8 replicas")
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("text", "message"),
     [
         ("stal=1", "found the field 'stal', expected one of days, "),
         ("stall=much", "found 'much', expected a number"),
@@ -120,9 +127,9 @@ def test_every_improvement_gains_and_replicas_the_most_at_a_hundred_thousand():
         ("gpus_per_node=1000", "gpus: found 1024, expected a multiple of gpus_per_node .1000"),
     ],
 )
-def test_a_wrong_field_is_one_clear_message(given: str, message: str):
+def test_a_wrong_field_is_one_clear_message(text: str, message: str):
     with pytest.raises(ValueError, match=message.replace("'", ".")):
-        scenario_settings.scenario(1024, [given])
+        scenario_settings.scenario(1024, [text])
 
 
 def test_a_field_that_is_given_twice_is_refused():

@@ -132,8 +132,8 @@ def test_what_was_added_since_the_upgrade_is_not_taken_back(durable: Path):
 
 def test_a_file_that_makes_no_sense_stays_as_it_is_and_is_named(durable: Path):
     (durable / NOTE).write_bytes(b"no note")
-    made = upgraded(durable)
-    assert list(made.problems) == [NOTE] and made.changes == ()
+    report = upgraded(durable)
+    assert list(report.problems) == [NOTE] and report.changes == ()
     assert (durable / NOTE).read_bytes() == b"no note"
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from slipway.resources.launchers.protocol import Job, JobState, Launcher, Status
 from tests.conftest import until
-from tests.resources.launchers.notes import Notes
+from tests.resources.launchers.rank_records import RankRecords
 
 PROGRAM = Path(__file__).with_name("program.py").read_text()
 TOOLS = "/usr/bin"
@@ -97,27 +97,27 @@ class LauncherContract:
         assert nodes[0] in status.reason and "exit code 3" in status.reason
         assert status.lost_nodes == ()
 
-    def test_submitting_twice_starts_one_job(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+    def test_submitting_twice_starts_one_job(self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords):
         for _ in range(2):
-            launcher.submit(job("waits", nodes[0]))
-        notes.until("pid")
-        launcher.submit(job("waits", nodes[0]))
+            launcher.submit(job("runs", nodes[0]))
+        rank_records.until("pid")
+        launcher.submit(job("runs", nodes[0]))
         launcher.cancel("job-1", grace_seconds=30)
         ended(launcher)
-        assert len(notes.starts()) == 1
+        assert len(rank_records.starts()) == 1
 
     def test_two_processes_that_submit_at_the_same_moment_start_one_job(
-        self, launcher: Launcher, nodes: Nodes, notes: Notes, tmp_path: Path
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords, tmp_path: Path
     ):
         gate = tmp_path / "gate"
-        rivals = [submitter(launcher, job("waits", nodes[0]), tmp_path, gate) for _ in range(2)]
+        rivals = [submitter(launcher, job("runs", nodes[0]), tmp_path, gate) for _ in range(2)]
         gate.touch()
         for rival in rivals:
             submitted(rival)
-        notes.until("pid")
+        rank_records.until("pid")
         launcher.cancel("job-1", grace_seconds=30)
         ended(launcher)
-        assert len(notes.starts()) == 1
+        assert len(rank_records.starts()) == 1
 
     def test_another_job_under_a_name_that_is_taken_is_refused(self, launcher: Launcher, nodes: Nodes):
         launcher.submit(job("exits", nodes[0], word="first"))
@@ -125,13 +125,15 @@ class LauncherContract:
             launcher.submit(job("exits", nodes[0], word="second"))
         assert ended(launcher).state is JobState.SUCCEEDED
 
-    def test_a_submitter_with_more_labels_adopts_the_same_job(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+    def test_a_submitter_with_more_labels_adopts_the_same_job(
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords
+    ):
         plain = dataclasses.replace(job("exits", *nodes), size=1)
         launcher.submit(dataclasses.replace(plain, prefer=nodes[:1]))
         later = dataclasses.replace(plain, environment={"INCARNATION": "7"}, prefer=nodes[1:])
         launcher.submit(dataclasses.replace(later, labels={"training": "t"}))
         assert ended(launcher).state is JobState.SUCCEEDED
-        assert len(notes.starts()) == 1
+        assert len(rank_records.starts()) == 1
 
     @pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])
     def test_a_name_that_no_object_can_have_is_refused(self, launcher: Launcher, nodes: Nodes, name: str):
@@ -145,48 +147,52 @@ class LauncherContract:
             launcher.submit(job("exits", *names))
         assert launcher.poll("job-1").state is JobState.MISSING
 
-    def test_a_job_that_has_ended_never_runs_again(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+    def test_a_job_that_has_ended_never_runs_again(self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords):
         launcher.submit(job("exits", nodes[0], code=1))
         before = ended(launcher)
         launcher.submit(job("exits", nodes[0], code=1))
         launcher.cancel("job-1", grace_seconds=0)
         assert launcher.poll("job-1") == before
-        assert len(notes.starts()) == 1
+        assert len(rank_records.starts()) == 1
 
-    def test_a_cancelled_job_may_finish_within_its_grace(self, launcher: Launcher, nodes: Nodes, notes: Notes):
-        launcher.submit(job("waits", nodes[0], linger_seconds=LINGER_SECONDS))
-        notes.until("pid")
+    def test_a_cancelled_job_may_finish_within_its_grace(
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords
+    ):
+        launcher.submit(job("runs", nodes[0], linger_seconds=LINGER_SECONDS))
+        rank_records.until("pid")
         launcher.cancel("job-1", grace_seconds=30)
-        assert notes.until("finished")
+        assert rank_records.until("finished")
         status = ended(launcher)
         assert (status.state, status.reason) == (JobState.STOPPED, "cancelled")
 
     def test_processes_that_run_after_the_grace_are_killed(
-        self, launcher: Launcher, nodes: Nodes, notes: Notes, survivors: Survivors
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords, survivors: Survivors
     ):
         launcher.submit(job("clings", nodes[0]))
-        notes.until("clinging")
+        rank_records.until("clinging")
         launcher.cancel("job-1", grace_seconds=0.5)
         status = ended(launcher)
         assert status.state is JobState.STOPPED and status.reason.startswith("cancelled")
         assert status.lost_nodes == ()
         survivors.until_gone()
 
-    def test_cancelling_again_does_not_prolong_the_grace(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+    def test_cancelling_again_does_not_prolong_the_grace(
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords
+    ):
         launcher.submit(job("clings", nodes[0]))
-        notes.until("clinging")
+        rank_records.until("clinging")
         launcher.cancel("job-1", grace_seconds=0.5)
         launcher.cancel("job-1", grace_seconds=3600)
         assert ended(launcher).state is JobState.STOPPED
 
-    def test_a_cancelled_job_stays_cancelled(self, launcher: Launcher, nodes: Nodes, notes: Notes):
-        launcher.submit(job("waits", nodes[0]))
-        notes.until("pid")
+    def test_a_cancelled_job_stays_cancelled(self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords):
+        launcher.submit(job("runs", nodes[0]))
+        rank_records.until("pid")
         launcher.cancel("job-1", grace_seconds=30)
         ended(launcher)
-        launcher.submit(job("waits", nodes[0]))
+        launcher.submit(job("runs", nodes[0]))
         assert launcher.poll("job-1").state is JobState.STOPPED
-        assert len(notes.starts()) == 1
+        assert len(rank_records.starts()) == 1
 
     def test_logs_are_the_end_of_the_output_by_node(self, launcher: Launcher, nodes: Nodes):
         launcher.submit(shell('echo "rank $RANK says farewell"', nodes[0]))
@@ -202,29 +208,33 @@ class LauncherContract:
         assert launcher.logs("job-1") == {}
         assert not launcher.release("job-1")
 
-    def test_a_live_job_is_not_released(self, launcher: Launcher, nodes: Nodes, notes: Notes):
-        launcher.submit(job("waits", nodes[0]))
-        notes.until("pid")
+    def test_a_live_job_is_not_released(self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords):
+        launcher.submit(job("runs", nodes[0]))
+        rank_records.until("pid")
         assert not launcher.release("job-1")
         assert launcher.poll("job-1").state is JobState.RUNNING
         launcher.cancel("job-1", grace_seconds=30)
         assert ended(launcher).state is JobState.STOPPED
 
-    def test_a_job_outlives_its_submitter(self, launcher: Launcher, nodes: Nodes, notes: Notes, tmp_path: Path):
+    def test_a_job_outlives_its_submitter(
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords, tmp_path: Path
+    ):
         gate = tmp_path / "gate"
         gate.touch()
-        submitted(submitter(launcher, job("waits", nodes[0]), tmp_path, gate))
-        notes.until("pid")
+        submitted(submitter(launcher, job("runs", nodes[0]), tmp_path, gate))
+        rank_records.until("pid")
         assert launcher.poll("job-1").state is JobState.RUNNING
         launcher.cancel("job-1", grace_seconds=30)
         assert ended(launcher).state is JobState.STOPPED
 
-    def test_config_and_environment_reach_the_rank(self, launcher: Launcher, nodes: Nodes, notes: Notes, monkeypatch):
+    def test_config_and_environment_reach_the_rank(
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords, monkeypatch
+    ):
         monkeypatch.setenv("SLIPWAY_CONTROL_PLANE", "1")
         expected_job = job("exits", nodes[0], steps=[1, 2.5, "drei"])
         launcher.submit(dataclasses.replace(expected_job, environment={"INCARNATION": "7"}))
         ended(launcher)
-        [start] = notes.starts()
+        [start] = rank_records.starts()
         assert start["config"] == expected_job.config
         facts = {"INCARNATION": "7", "SLIPWAY_NODE": nodes[0], "SLIPWAY_JOB": "job-1", "RANK": "0", "WORLD_SIZE": "1"}
         assert facts.items() <= start["environment"].items()
@@ -242,52 +252,56 @@ class LauncherContract:
         assert "./nowhere" in launcher.logs("job-1")[nodes[0]]
         assert "cannot be started: " in launcher.logs("job-1")[nodes[0]]
 
-    @pytest.mark.parametrize("place", [0, 1])
+    @pytest.mark.parametrize("position", [0, 1])
     def test_a_job_takes_its_number_of_nodes_first_those_that_hold_its_data(
-        self, launcher: Launcher, nodes: Nodes, notes: Notes, place: int
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords, position: int
     ):
-        chosen = nodes[place]
+        chosen = nodes[position]
         launcher.submit(dataclasses.replace(job("exits", *nodes), size=1, prefer=(chosen,)))
         status = ended(launcher)
         assert (status.state, status.nodes) == (JobState.SUCCEEDED, (chosen,))
-        assert [start["environment"]["SLIPWAY_NODE"] for start in notes.starts()] == [chosen]
+        assert [start["environment"]["SLIPWAY_NODE"] for start in rank_records.starts()] == [chosen]
         assert set(launcher.logs("job-1")) == {chosen}
 
     @pytest.mark.slow
-    def test_the_ranks_of_two_nodes_find_their_places(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+    def test_the_ranks_of_two_nodes_find_their_places(
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords
+    ):
         launcher.submit(job("exits", *nodes))
         status = ended(launcher)
         assert (status.state, set(status.nodes)) == (JobState.SUCCEEDED, set(nodes))
-        starts = [start["environment"] for start in notes.starts()]
+        starts = [start["environment"] for start in rank_records.starts()]
         ranks = [(start["RANK"], start["LOCAL_RANK"], start["WORLD_SIZE"]) for start in starts]
         assert sorted(ranks) == [("0", "0", "2"), ("1", "0", "2")]
         assert {start["SLIPWAY_NODE"] for start in starts} == set(launcher.logs("job-1")) == set(nodes)
 
     @pytest.mark.slow
-    def test_all_ranks_of_two_nodes_may_finish_when_cancelled(self, launcher: Launcher, nodes: Nodes, notes: Notes):
-        launcher.submit(job("waits", *nodes, linger_seconds=LINGER_SECONDS))
-        notes.until("pid", count=2)
+    def test_all_ranks_of_two_nodes_may_finish_when_cancelled(
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords
+    ):
+        launcher.submit(job("runs", *nodes, linger_seconds=LINGER_SECONDS))
+        rank_records.until("pid", count=2)
         launcher.cancel("job-1", grace_seconds=30)
-        assert len(notes.until("finished", count=2)) == 2
+        assert len(rank_records.until("finished", count=2)) == 2
         status = ended(launcher)
         assert (status.state, status.reason) == (JobState.STOPPED, "cancelled")
 
     @pytest.mark.slow
-    def test_several_ranks_share_a_node(self, launcher: Launcher, nodes: Nodes, notes: Notes):
-        launcher.submit(dataclasses.replace(job("waits", nodes[0], linger_seconds=LINGER_SECONDS), ranks_per_node=2))
-        notes.until("pid", count=2)
+    def test_several_ranks_share_a_node(self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords):
+        launcher.submit(dataclasses.replace(job("runs", nodes[0], linger_seconds=LINGER_SECONDS), ranks_per_node=2))
+        rank_records.until("pid", count=2)
         launcher.cancel("job-1", grace_seconds=30)
-        assert len(notes.until("finished", count=2)) == 2
+        assert len(rank_records.until("finished", count=2)) == 2
         assert (ended(launcher).state, launcher.poll("job-1").reason) == (JobState.STOPPED, "cancelled")
-        assert sorted(start["environment"]["LOCAL_RANK"] for start in notes.starts()) == ["0", "1"]
+        assert sorted(start["environment"]["LOCAL_RANK"] for start in rank_records.starts()) == ["0", "1"]
 
     @pytest.mark.slow
     def test_a_rank_that_is_killed_ends_the_job_on_all_nodes(
-        self, launcher: Launcher, nodes: Nodes, notes: Notes, survivors: Survivors
+        self, launcher: Launcher, nodes: Nodes, rank_records: RankRecords, survivors: Survivors
     ):
         launcher.submit(job("clings", *nodes, dying_rank="1"))
         status = ended(launcher)
-        [victim] = [start["environment"] for start in notes.starts() if start["rank"] == "1"]
+        [victim] = [start["environment"] for start in rank_records.starts() if start["rank"] == "1"]
         assert status.state is JobState.FAILED and victim["SLIPWAY_NODE"] in status.reason
         assert status.lost_nodes == ()
         survivors.until_gone()

@@ -46,7 +46,7 @@ def sleeps() -> None:
     time.sleep(600)
 
 
-def waits() -> None:
+def runs() -> None:
     """Run until SIGTERM, then finish, and stay until the note is read."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     config = start()

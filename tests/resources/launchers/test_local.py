@@ -19,7 +19,7 @@ from slipway.resources.launchers.protocol import JobState
 from slipway.trainer.base import processes
 from tests.conftest import Marked
 from tests.resources.launchers.contract import LauncherContract, Nodes, ended, job
-from tests.resources.launchers.notes import Notes
+from tests.resources.launchers.rank_records import RankRecords
 
 CODE = Path(__file__).resolve().parents[3]
 
@@ -44,9 +44,9 @@ class TestContract(LauncherContract):
     """The contract, for the local launcher."""
 
 
-def test_a_node_that_was_killed_when_its_grace_was_over_is_named(launcher: LocalLauncher, notes: Notes):
+def test_a_node_that_was_killed_when_its_grace_was_over_is_named(launcher: LocalLauncher, rank_records: RankRecords):
     launcher.submit(job("clings", "node-0"))
-    notes.until("clinging")
+    rank_records.until("clinging")
     launcher.cancel("job-1", grace_seconds=0.5)
     assert ended(launcher).reason == "cancelled; node-0 was killed when its grace was over"
 
@@ -61,21 +61,21 @@ def keeper_of(marked: Marked) -> int:
     return pid
 
 
-def test_all_descendants_die_with_a_killed_node(launcher: LocalLauncher, notes: Notes, marked: Marked):
+def test_all_descendants_die_with_a_killed_node(launcher: LocalLauncher, rank_records: RankRecords, marked: Marked):
     launcher.submit(job("clings", "node-0"))
-    notes.until("clinging")
+    rank_records.until("clinging")
     [node] = embedded.kill(launcher.fleet.folder, "node-0")
-    assert node not in {start["pid"] for start in notes.starts()}
+    assert node not in {start["pid"] for start in rank_records.starts()}
     status = ended(launcher)
     assert (status.state, status.reason) == (JobState.FAILED, "node-0 was lost: SIGKILL")
     assert status.lost_nodes == ("node-0",)
     marked.until_gone()
 
 
-def test_a_node_that_died_under_a_job_is_away_for_a_while(launcher: LocalLauncher, notes: Notes):
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
-    node = processes.parent_of(notes.starts()[0]["pid"])
+def test_a_node_that_died_under_a_job_is_away_for_a_while(launcher: LocalLauncher, rank_records: RankRecords):
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
+    node = processes.parent_of(rank_records.starts()[0]["pid"])
     assert node is not None
     os.kill(node, signal.SIGKILL)
     ended_at = ended(launcher).ended_at
@@ -88,11 +88,11 @@ def test_a_node_that_died_under_a_job_is_away_for_a_while(launcher: LocalLaunche
 
 @pytest.mark.nightly
 def test_a_node_that_stands_still_for_long_dies_with_all_its_processes(
-    launcher: LocalLauncher, notes: Notes, marked: Marked
+    launcher: LocalLauncher, rank_records: RankRecords, marked: Marked
 ):
     launcher.submit(job("clings", "node-0"))
-    notes.until("clinging")
-    node = processes.parent_of(notes.starts()[0]["pid"])
+    rank_records.until("clinging")
+    node = processes.parent_of(rank_records.starts()[0]["pid"])
     assert node is not None
     os.kill(node, signal.SIGSTOP)
     status = ended(launcher)
@@ -101,53 +101,55 @@ def test_a_node_that_stands_still_for_long_dies_with_all_its_processes(
 
 
 @pytest.mark.slow
-def test_the_other_nodes_end_with_a_killed_node(launcher: LocalLauncher, notes: Notes, marked: Marked):
+def test_the_other_nodes_end_with_a_killed_node(launcher: LocalLauncher, rank_records: RankRecords, marked: Marked):
     launcher.submit(job("clings", "node-0", "node-1"))
-    notes.until("clinging", count=2)
+    rank_records.until("clinging", count=2)
     embedded.kill(launcher.fleet.folder, "node-1")
     status = ended(launcher)
     assert status.state is JobState.FAILED and status.lost_nodes == ("node-1",)
     marked.until_gone()
 
 
-@pytest.mark.parametrize("program", ["waits", "clings"])
+@pytest.mark.parametrize("program", ["runs", "clings"])
 def test_a_killed_keeper_fails_the_job_and_all_its_processes_die(
-    launcher: LocalLauncher, notes: Notes, marked: Marked, program: str
+    launcher: LocalLauncher, rank_records: RankRecords, marked: Marked, program: str
 ):
     launcher.submit(job(program, "node-0"))
-    notes.until("clinging" if program == "clings" else "pid")
+    rank_records.until("clinging" if program == "clings" else "pid")
     os.kill(keeper_of(marked), signal.SIGKILL)
     status = ended(launcher)
     assert (status.state, status.reason, status.lost_nodes) == (JobState.FAILED, "its keeper died", ())
     assert launcher.poll("job-1") == status
     launcher.submit(job(program, "node-0"))
-    assert len(notes.starts()) == 1
+    assert len(rank_records.starts()) == 1
     marked.until_gone()
 
 
 @pytest.mark.slow
-def test_agents_and_ranks_of_all_nodes_die_with_a_killed_keeper(launcher: LocalLauncher, notes: Notes, marked: Marked):
+def test_agents_and_ranks_of_all_nodes_die_with_a_killed_keeper(
+    launcher: LocalLauncher, rank_records: RankRecords, marked: Marked
+):
     launcher.submit(job("clings", "node-0", "node-1"))
-    notes.until("clinging", count=2)
+    rank_records.until("clinging", count=2)
     os.kill(keeper_of(marked), signal.SIGKILL)
     assert ended(launcher).state is JobState.FAILED
     marked.until_gone()
 
 
-def test_a_second_keeper_exits_at_once_without_output(launcher: LocalLauncher, notes: Notes):
+def test_a_second_keeper_exits_at_once_without_output(launcher: LocalLauncher, rank_records: RankRecords):
     second = [sys.executable, "-m", "slipway.resources.launchers.local.keeper", str(launcher.folder / "job-1")]
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     assert subprocess.run(second, capture_output=True, text=True, check=True).stderr == ""
     launcher.cancel("job-1", grace_seconds=30)
     assert ended(launcher).state is JobState.STOPPED
     assert subprocess.run(second, capture_output=True, text=True, check=True).stderr == ""
-    assert len(notes.starts()) == 1
+    assert len(rank_records.starts()) == 1
 
 
-def test_a_killed_rank_fails_the_job_with_the_signal(launcher: LocalLauncher, notes: Notes):
-    launcher.submit(job("waits", "node-0"))
-    os.kill(notes.until("pid")[0]["pid"], signal.SIGKILL)
+def test_a_killed_rank_fails_the_job_with_the_signal(launcher: LocalLauncher, rank_records: RankRecords):
+    launcher.submit(job("runs", "node-0"))
+    os.kill(rank_records.until("pid")[0]["pid"], signal.SIGKILL)
     status = ended(launcher)
     assert (status.state, status.reason) == (JobState.FAILED, "node-0 ended with exit code 137 (SIGKILL)")
     assert status.lost_nodes == ()
@@ -168,18 +170,18 @@ def test_a_half_submitted_job_is_pending_until_it_is_submitted_again(launcher: L
     assert ended(launcher).state is JobState.SUCCEEDED
 
 
-def test_a_pending_job_that_is_cancelled_never_runs(launcher: LocalLauncher, notes: Notes):
+def test_a_pending_job_that_is_cancelled_never_runs(launcher: LocalLauncher, rank_records: RankRecords):
     accepted_only(launcher)
     launcher.cancel("job-1", grace_seconds=30)
     assert launcher.poll("job-1").state is JobState.STOPPED
     launcher.submit(job("exits", "node-0"))
     assert launcher.poll("job-1").state is JobState.STOPPED
-    assert notes.starts() == []
+    assert rank_records.starts() == []
 
 
-def test_a_job_whose_folder_is_deleted_ends(launcher: LocalLauncher, notes: Notes, marked: Marked):
+def test_a_job_whose_folder_is_deleted_ends(launcher: LocalLauncher, rank_records: RankRecords, marked: Marked):
     launcher.submit(job("clings", "node-0"))
-    notes.until("clinging")
+    rank_records.until("clinging")
     (launcher.folder / "job-1").rename(launcher.folder / "away")
     assert launcher.poll("job-1").state is JobState.MISSING
     marked.until_gone()
@@ -201,11 +203,11 @@ def test_a_config_that_is_not_json_is_refused(launcher: LocalLauncher):
     assert launcher.poll("job-1").state is JobState.MISSING
 
 
-def test_the_submitter_has_no_child_afterwards(launcher: LocalLauncher, notes: Notes):
+def test_the_submitter_has_no_child_afterwards(launcher: LocalLauncher, rank_records: RankRecords):
     before = processes.children(os.getpid())
-    launcher.submit(job("waits", "node-0"))
+    launcher.submit(job("runs", "node-0"))
     assert processes.children(os.getpid()) == before
-    notes.until("pid")
+    rank_records.until("pid")
     launcher.cancel("job-1", grace_seconds=30)
     ended(launcher)
 
@@ -222,9 +224,9 @@ def deaf() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("deaf")
-def test_ranks_receive_signals_that_their_submitter_ignores(launcher: LocalLauncher, notes: Notes):
+def test_ranks_receive_signals_that_their_submitter_ignores(launcher: LocalLauncher, rank_records: RankRecords):
     launcher.submit(job("sleeps", "node-0"))
-    notes.until("pid")
+    rank_records.until("pid")
     launcher.cancel("job-1", grace_seconds=30)
     status = ended(launcher)
     assert (status.state, status.reason) == (JobState.STOPPED, "cancelled")
@@ -232,10 +234,10 @@ def test_ranks_receive_signals_that_their_submitter_ignores(launcher: LocalLaunc
 
 @pytest.mark.usefixtures("deaf")
 def test_ranks_die_with_a_killed_keeper_although_its_submitter_ignores_signals(
-    launcher: LocalLauncher, notes: Notes, marked: Marked
+    launcher: LocalLauncher, rank_records: RankRecords, marked: Marked
 ):
     launcher.submit(job("clings", "node-0"))
-    notes.until("clinging")
+    rank_records.until("clinging")
     os.kill(keeper_of(marked), signal.SIGKILL)
     marked.until_gone()
     assert ended(launcher).state is JobState.FAILED
@@ -257,9 +259,9 @@ def test_a_job_that_cannot_be_set_up_fails_with_the_reason(launcher: LocalLaunch
 
 
 @pytest.mark.slow
-def test_a_job_whose_rendezvous_store_died_fails(launcher: LocalLauncher, notes: Notes, marked: Marked):
+def test_a_job_whose_rendezvous_store_died_fails(launcher: LocalLauncher, rank_records: RankRecords, marked: Marked):
     launcher.submit(job("sleeps", "node-0", "node-1"))
-    notes.until("pid", count=2)
+    rank_records.until("pid", count=2)
     store = [pid for pid in marked.pids() if b"launchers.local.rendezvous" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(store[0], signal.SIGKILL)
     status = ended(launcher)

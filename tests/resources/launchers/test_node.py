@@ -18,19 +18,21 @@ from slipway.trainer.node.process import BYTES, FILE_VARIABLE
 from tests.conftest import Marked, until
 
 
-def node(script: str, *, kind: str = "rank", last_words: Path | None = None, **more: str) -> "subprocess.Popen[str]":
+def node(
+    script: str, *, kind: str = "rank", termination_log: Path | None = None, **more: str
+) -> "subprocess.Popen[str]":
     """A node that runs a Python script."""
-    environment = {**os.environ, **({FILE_VARIABLE: str(last_words)} if last_words else {}), **more}
+    environment = {**os.environ, **({FILE_VARIABLE: str(termination_log)} if termination_log else {}), **more}
     command = [sys.executable, "-m", "slipway.trainer.node.process", kind, "", sys.executable, "-c", script]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def said(process: "subprocess.Popen[str]") -> str:
+def output_of(process: "subprocess.Popen[str]") -> str:
     return process.communicate()[0]
 
 
 @pytest.fixture
-def last_words(tmp_path: Path) -> Path:
+def termination_log(tmp_path: Path) -> Path:
     """An empty termination log, as a container finds it."""
     file = tmp_path / "termination-log"
     file.touch()
@@ -39,49 +41,53 @@ def last_words(tmp_path: Path) -> Path:
 
 def test_a_node_ends_with_the_exit_code_of_its_command(marked: Marked):
     failed = node("import sys; print('out'); sys.exit('the disk is full')")
-    assert (said(failed), failed.returncode) == ("out\nthe disk is full\n", 1)
+    assert (output_of(failed), failed.returncode) == ("out\nthe disk is full\n", 1)
     assert node("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)").wait() == 128 + signal.SIGSEGV
 
 
-def test_a_failed_command_leaves_its_last_words(last_words: Path, marked: Marked):
-    failed = node("import sys; print('out'); sys.exit('the disk is full')", last_words=last_words)
-    assert said(failed) == "out\nthe disk is full\n" == last_words.read_text()
+def test_a_failed_command_leaves_its_last_words(termination_log: Path, marked: Marked):
+    failed = node("import sys; print('out'); sys.exit('the disk is full')", termination_log=termination_log)
+    assert output_of(failed) == "out\nthe disk is full\n" == termination_log.read_text()
     assert failed.returncode == 1
 
 
-def test_the_last_words_are_as_many_as_kubernetes_keeps_and_are_text(last_words: Path, marked: Marked):
+def test_the_last_words_are_as_many_as_kubernetes_keeps_and_are_text(termination_log: Path, marked: Marked):
     long = "import sys; sys.exit('é' * 5000 + '.')"
-    assert len(said(node(long, last_words=last_words))) > 5000
-    assert last_words.read_text() == "é" * (BYTES // 2 - 1) + ".\n"
+    assert len(output_of(node(long, termination_log=termination_log))) > 5000
+    assert termination_log.read_text() == "é" * (BYTES // 2 - 1) + ".\n"
 
 
-def test_a_command_that_succeeds_leaves_no_last_words(last_words: Path, marked: Marked):
-    assert said(node("print('done')", last_words=last_words)) == "done\n"
-    assert last_words.read_text() == ""
+def test_a_command_that_succeeds_leaves_no_last_words(termination_log: Path, marked: Marked):
+    assert output_of(node("print('done')", termination_log=termination_log)) == "done\n"
+    assert termination_log.read_text() == ""
 
 
-def test_processes_that_outlive_the_command_are_ended_and_do_not_delay_the_last_words(last_words: Path, marked: Marked):
+def test_processes_that_outlive_the_command_are_ended_and_do_not_delay_the_last_words(
+    termination_log: Path, marked: Marked
+):
     orphan = "import subprocess, sys; subprocess.Popen(['sleep', '600'], start_new_session=True); sys.exit('gone')"
-    assert said(node(orphan, last_words=last_words)) == "gone\n" == last_words.read_text()
+    assert output_of(node(orphan, termination_log=termination_log)) == "gone\n" == termination_log.read_text()
     marked.until_gone()
 
 
-def test_the_output_names_a_command_that_cannot_be_started(last_words: Path):
+def test_the_output_names_a_command_that_cannot_be_started(termination_log: Path):
     command = [sys.executable, "-m", "slipway.trainer.node.process", "rank", "", "no-such-command"]
-    done = subprocess.run(command, env={**os.environ, FILE_VARIABLE: str(last_words)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env={**os.environ, FILE_VARIABLE: str(termination_log)}, capture_output=True, text=True
+    )
     assert done.returncode == 127 and "no-such-command: cannot be started" in done.stderr
 
 
-def test_the_last_words_of_a_stopped_rank_are_kept(last_words: Path, marked: Marked):
+def test_the_last_words_of_a_stopped_rank_are_kept(termination_log: Path, marked: Marked):
     script = (
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit('saved step 7'));"
         "print('ready', flush=True); time.sleep(600)"
     )
-    running = node(script, last_words=last_words)
+    running = node(script, termination_log=termination_log)
     assert running.stdout
     assert until(running.stdout.readline, "the rank to run") == "ready\n"
     running.terminate()
-    assert said(running) == "saved step 7\n" and last_words.read_text() == "ready\nsaved step 7\n"
+    assert output_of(running) == "saved step 7\n" and termination_log.read_text() == "ready\nsaved step 7\n"
 
 
 STOPS = "import os, signal; print('stopping', flush=True); os.kill(os.getpid(), signal.SIGSTOP); print('went on')"
@@ -99,7 +105,7 @@ def node_that_waits(seconds: float, kind: str) -> "subprocess.Popen[str]":
 
 def test_a_node_whose_supervisor_stands_still_dies_with_it(marked: Marked):
     stopped = node_that_waits(0.5, "supervisor")
-    assert "its supervisor has stood still" in said(stopped) and stopped.returncode == -signal.SIGKILL
+    assert "its supervisor has stood still" in output_of(stopped) and stopped.returncode == -signal.SIGKILL
     marked.until_gone()
 
 
@@ -107,7 +113,7 @@ def test_a_supervisor_that_goes_on_in_time_is_left_alone(marked: Marked):
     stopped = node_that_waits(600, "supervisor")
     [command] = until(lambda: [pid for pid in processes.children(stopped.pid) if stacks.state(pid) == "T"], "the stop")
     os.kill(command, signal.SIGCONT)
-    assert said(stopped) == "stopping\nwent on\n" and stopped.returncode == 0
+    assert output_of(stopped) == "stopping\nwent on\n" and stopped.returncode == 0
 
 
 @pytest.mark.parametrize("index", ["0", "1"])
@@ -119,29 +125,31 @@ def test_no_machine_hosts_the_rendezvous_and_each_gives_its_address(index: str):
 
 
 @pytest.mark.slow
-def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_first(last_words: Path, marked: Marked):
+def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_first(
+    termination_log: Path, marked: Marked
+):
     rank = "import os, sys, time; time.sleep(600) if os.environ['RANK'] == '0' else sys.exit(print('no disk') or 42)"
     torchrun = ["-P", "-m", "slipway.trainer.node.agent", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     rendezvous_store = store(port)
     alone = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
-    environment = {FILE_VARIABLE: str(last_words), INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "127.0.0.1"}
+    environment = {FILE_VARIABLE: str(termination_log), INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "127.0.0.1"}
     command = [sys.executable, "-m", "slipway.trainer.node.process", "agent", "", sys.executable, *torchrun, *alone]
     done = subprocess.run([*command, sys.executable, "-c", rank], env={**os.environ, **environment})
     assert done.returncode == 42
-    assert "no disk\n" in last_words.read_text()
-    assert last_words.read_text().endswith("trainer: rank 1 ended with exit code 42\n")
+    assert "no disk\n" in termination_log.read_text()
+    assert termination_log.read_text().endswith("trainer: rank 1 ended with exit code 42\n")
     assert rendezvous_store.wait(100) == 0, "the store ends when all have left"
 
 
-def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
+def agent(index: int, port: int, termination_log: Path) -> "subprocess.Popen[bytes]":
     """One of two machines whose ranks run until they are stopped."""
     torchrun = ["-P", "-m", "slipway.trainer.node.agent", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
     rendezvous = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
-    last_words.touch()
+    termination_log.touch()
     environment = {
-        FILE_VARIABLE: str(last_words),
+        FILE_VARIABLE: str(termination_log),
         INDEX_VARIABLE: str(index),
         ADDRESS_VARIABLE: "127.0.0.1",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",

@@ -17,7 +17,7 @@ from slipway.resources.launchers.protocol import JobState
 from slipway.trainer.base import processes
 from tests.conftest import Marked, until
 from tests.resources.launchers.contract import ended, job
-from tests.resources.launchers.notes import Notes
+from tests.resources.launchers.rank_records import RankRecords
 
 CODE = Path(__file__).resolve().parents[3]
 DIES = "import os, sys; from pathlib import Path; from slipway.resources.launchers.local.folder import JobFolder\n"
@@ -34,7 +34,7 @@ def launcher(tmp_path: Path) -> LocalLauncher:
 def unkept(launcher: LocalLauncher) -> JobFolder:
     """A job that was accepted, and has no keeper yet."""
     folder = JobFolder.named("job-1", launcher.folder)
-    folder.accept(LocalOrder(job("waits", "node-0"), launcher.fleet.folder.resolve(), 1), ("node-0",))
+    folder.accept(LocalOrder(job("runs", "node-0"), launcher.fleet.folder.resolve(), 1), ("node-0",))
     return folder
 
 
@@ -50,16 +50,16 @@ def test_a_keeper_that_was_killed_before_its_first_file_fails_the_job(launcher: 
     age(unkept)
     status = launcher.poll("job-1")
     assert (status.state, status.reason) == (JobState.FAILED, "its keeper died before it started the nodes")
-    launcher.submit(job("waits", "node-0"))
+    launcher.submit(job("runs", "node-0"))
     assert launcher.poll("job-1") == status, "a job that has ended never runs again"
 
 
 def test_a_job_that_no_keeper_ever_had_waits_for_the_next_submit(
-    launcher: LocalLauncher, unkept: JobFolder, notes: Notes, marked: Marked
+    launcher: LocalLauncher, unkept: JobFolder, rank_records: RankRecords, marked: Marked
 ):
     assert launcher.poll("job-1").state is JobState.PENDING
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     launcher.cancel("job-1", grace_seconds=0.2)
     assert ended(launcher).state is JobState.STOPPED
 
@@ -77,11 +77,11 @@ def test_a_keeper_that_hangs_before_its_first_file_is_killed(
 
 
 def test_a_keeper_that_hangs_does_not_keep_its_job_from_being_stopped(
-    launcher: LocalLauncher, notes: Notes, marked: Marked, monkeypatch: pytest.MonkeyPatch
+    launcher: LocalLauncher, rank_records: RankRecords, marked: Marked, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(overdue, "HUNG_SECONDS", 0.3)
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     [keeper] = marked.running(overdue.KEEPER)
     os.kill(keeper, signal.SIGSTOP)
     launcher.cancel("job-1", grace_seconds=0.2)
@@ -94,11 +94,11 @@ def test_a_keeper_that_hangs_does_not_keep_its_job_from_being_stopped(
 
 
 def test_of_a_job_whose_keeper_died_a_node_that_stands_still_is_killed(
-    launcher: LocalLauncher, notes: Notes, marked: Marked
+    launcher: LocalLauncher, rank_records: RankRecords, marked: Marked
 ):
     """Its process hears of no signal but SIGKILL, and it held the job, so that no other could follow."""
-    launcher.submit(job("waits", "node-0"))
-    notes.until("pid")
+    launcher.submit(job("runs", "node-0"))
+    rank_records.until("pid")
     [keeper] = marked.running(overdue.KEEPER)
     for pid in processes.descendants(keeper):
         os.kill(pid, signal.SIGSTOP)
@@ -120,5 +120,5 @@ def test_a_keeper_that_hangs_before_it_has_forked_does_not_hold_up_who_submits(
     (tmp_path / "stops" / "sitecustomize.py").write_text("import os; os.kill(os.getpid(), 19)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stops"))
     with pytest.raises(Unavailable, match="job job-1: its keeper hung for 1 s"):
-        launcher.submit(job("waits", "node-0"))
+        launcher.submit(job("runs", "node-0"))
     marked.until_gone()

@@ -22,11 +22,11 @@ Chosen = Callable[..., NotificationSettings]
 def addressed(tmp_path: Path) -> Chosen:
     """Settings that tell these addresses at once."""
 
-    def made(*urls: str) -> NotificationSettings:
+    def settings_for(*urls: str) -> NotificationSettings:
         (tmp_path / "urls").write_text("# for the test\n" + "\n".join(urls))
         return NotificationSettings(urls_file=str(tmp_path / "urls"), group_seconds=0.0, address="https://slipway.test")
 
-    return made
+    return settings_for
 
 
 def note(outbox: Outbox, id: str, kind: NoticeKind = NoticeKind.INCIDENT) -> None:

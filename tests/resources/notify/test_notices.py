@@ -33,7 +33,7 @@ def some(kind: NoticeKind, id: str = "x") -> Notice:
     return Notice(id, kind, f"{id} happened", "What to do: nothing", 1000.0)
 
 
-def wanted(**fields: Any) -> NotificationSettings:
+def notification_settings(**fields: Any) -> NotificationSettings:
     return NotificationSettings.model_validate({"urls_file": "urls", **fields})
 
 
@@ -84,7 +84,7 @@ def test_several_notices_are_one_message_and_what_needs_a_person_comes_first():
 
 
 def test_notices_wait_for_others_of_their_group_unless_a_person_is_needed():
-    chosen = wanted(group_seconds=60)
+    chosen = notification_settings(group_seconds=60)
     pending = [(some(NoticeKind.INCIDENT), 1000.0)]
     assert notices.due(pending, chosen, 1059.0) == []
     assert notices.due(pending, chosen, 1060.0) == [pending[0][0]]
@@ -93,7 +93,7 @@ def test_notices_wait_for_others_of_their_group_unless_a_person_is_needed():
 
 
 def test_in_quiet_hours_only_what_needs_a_person_comes_through_and_the_rest_follows_after_them():
-    chosen = wanted(quiet_hours="22:00-07:00", group_seconds=0)
+    chosen = notification_settings(quiet_hours="22:00-07:00", group_seconds=0)
     pending = [(some(NoticeKind.INCIDENT, "a"), at(1)), (some(NoticeKind.PERSON, "b"), at(1))]
     assert [notice.id for notice in notices.due(pending, chosen, at(2))] == ["b"]
     assert [notice.id for notice in notices.due(pending[:1], chosen, at(2))] == []
@@ -101,14 +101,16 @@ def test_in_quiet_hours_only_what_needs_a_person_comes_through_and_the_rest_foll
 
 
 def test_quiet_hours_are_those_of_the_time_zone():
-    berlin = wanted(quiet_hours="22:00-07:00", timezone="Europe/Berlin")
+    berlin = notification_settings(quiet_hours="22:00-07:00", timezone="Europe/Berlin")
     assert berlin.is_quiet(at(20, 30)) and not berlin.is_quiet(at(5, 30))
-    assert wanted(quiet_hours="12:00-13:00").is_quiet(at(12, 59)) and not wanted(quiet_hours="").is_quiet(at(12))
+    assert notification_settings(quiet_hours="12:00-13:00").is_quiet(at(12, 59)) and not notification_settings(
+        quiet_hours=""
+    ).is_quiet(at(12))
 
 
 @given(st.sets(st.sampled_from(list(NoticeKind)), min_size=1), st.sampled_from(list(NoticeKind)))
 def test_kinds_that_were_not_asked_for_are_never_sent(kinds: set[NoticeKind], kind: NoticeKind):
-    chosen = wanted(kinds=sorted(kinds), group_seconds=0)
+    chosen = notification_settings(kinds=sorted(kinds), group_seconds=0)
     assert bool(notices.due([(some(kind), 1000.0)], chosen, 1001.0)) == (kind in kinds)
 
 

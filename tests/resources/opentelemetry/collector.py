@@ -77,7 +77,7 @@ def _with_bytes(value: Any) -> Any:
         return [_with_bytes(item) for item in value]
     if isinstance(value, dict):
         return {
-            name: base64.b64encode(bytes.fromhex(each)).decode() if name in IDS else _with_bytes(each)
-            for name, each in value.items()
+            name: base64.b64encode(bytes.fromhex(item)).decode() if name in IDS else _with_bytes(item)
+            for name, item in value.items()
         }
     return value

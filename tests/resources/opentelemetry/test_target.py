@@ -75,7 +75,7 @@ def test_nobody_listening_is_away():
 
 
 @pytest.mark.parametrize(
-    ("more", "found"),
+    ("more", "problem"),
     [
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "PROTOCOL: found 'grpc', expected http/json"),
         ({"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "TIMEOUT: found 'soon', expected milliseconds"),
@@ -86,8 +86,8 @@ def test_nobody_listening_is_away():
         ({"SLIPWAY_TRACE_STEPS": "0"}, "SLIPWAY_TRACE_STEPS: found '0', expected"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named_with_what_is_expected(more: dict[str, str], found: str):
-    with pytest.raises(ValueError, match=found) as raised:
+def test_a_setting_that_cannot_be_used_is_named_with_what_is_expected(more: dict[str, str], problem: str):
+    with pytest.raises(ValueError, match=problem) as raised:
         target.of(environ("http://127.0.0.1:1", **more))
     assert "secret" not in str(raised.value)
 

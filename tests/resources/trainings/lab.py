@@ -75,7 +75,7 @@ class Lab:
     def paths(self) -> Paths:
         return Paths(self.durable, str(self.root / "nodes" / "{node}" / "nvme"), self._backup)
 
-    def wanted(
+    def start_training(
         self, configuration: Mapping[str, Any], snapshot: str = "", nodes: int = 1, failures: int = 3
     ) -> TrainingStore:
         """A training that should run."""

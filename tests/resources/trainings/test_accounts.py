@@ -197,7 +197,7 @@ def test_costs_add_up_by_training_trial_team_and_cause(tmp_path: Path) -> None:
 def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: Lab, marked: Marked) -> None:
     """The wall clock is this test's own: from when it wants the training to when it sees the end."""
     before = time.time()
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     begun = time.time()
     lab.advance(store, Action.SUBMIT)
     for start in (1, 2, 3):  # the supervisor or the control plane starts it again

@@ -54,7 +54,7 @@ def everything_written(store: TrainingStore) -> dict[Path, bytes]:
 
 
 def test_a_wanted_training_is_claimed_submitted_and_succeeds(lab: Lab):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     assert lab.advance(store) == [Action.CLAIM, Action.SUBMIT, Action.WAIT, Action.DONE]
     ended = store.exit()
     assert ended is not None and (ended.outcome, ended.step, ended.incarnation) == ("succeeded", BRIEF, 1)
@@ -64,7 +64,7 @@ def test_a_wanted_training_is_claimed_submitted_and_succeeds(lab: Lab):
 
 
 def test_a_training_that_is_done_stays_done(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     lab.advance(store)
     marked.until_gone()
     before = everything_written(store)
@@ -75,14 +75,14 @@ def test_a_training_that_is_done_stays_done(lab: Lab, marked: Marked):
 
 
 def test_a_training_that_is_not_wanted_is_not_started(lab: Lab):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     store.want("stop", BY, "changed my mind")
     assert lab.advance(store) == [Action.DONE]
     assert store.newest_claim() is None
 
 
 def test_without_a_ready_node_it_waits(lab: Lab):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     for node in lab.fleet.names:
         lab.fleet.mark_lost(node, "a test")
     assert lab.control().advance(store, BY) is Action.WAIT
@@ -94,7 +94,7 @@ def test_without_a_ready_node_it_waits(lab: Lab):
 
 
 def test_it_runs_on_the_nodes_it_is_restricted_to(lab: Lab):
-    store = lab.wanted(numbers(BRIEF), nodes=2)
+    store = lab.start_training(numbers(BRIEF), nodes=2)
     lab.control().advance(store, BY, nodes=("node-1",))
     claim = store.newest_claim()
     assert claim is not None and claim.nodes == ("node-1",)
@@ -102,9 +102,9 @@ def test_it_runs_on_the_nodes_it_is_restricted_to(lab: Lab):
 
 @pytest.mark.slow
 def test_many_controls_at_once_start_one_job(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     controls = [lab.control() for _ in range(4)]
-    at_once(*[lambda each=each: advance(each, store, Action.WAIT) for each in controls])
+    at_once(*[lambda control=control: advance(control, store, Action.WAIT) for control in controls])
     until_committed(store)
     assert len(marked.running("slipway.trainer")) == 1
     assert [path.name for path in lab.launcher.folder.iterdir()] == [lab.job(store)]
@@ -124,7 +124,7 @@ print(advance(TrainingControl(launcher, fleet, paths, "a revision"), store)[-1].
 
 @pytest.mark.slow
 def test_control_planes_in_processes_of_their_own_train_once(lab: Lab, tmp_path: Path):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     (tmp_path / "order").write_bytes(pickle.dumps((lab.launcher, lab.fleet, lab.paths, store)))
     command = [sys.executable, "-c", ADVANCE, str(tmp_path / "order")]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=lab.launcher.code) for _ in range(2)]
@@ -135,7 +135,7 @@ def test_control_planes_in_processes_of_their_own_train_once(lab: Lab, tmp_path:
 
 @pytest.mark.slow
 def test_a_training_that_is_not_wanted_any_more_leaves_a_checkpoint_of_the_step_reached(lab: Lab):
-    store = lab.wanted(numbers(ENDLESS, every=ENDLESS))
+    store = lab.start_training(numbers(ENDLESS, every=ENDLESS))
     lab.started(store)
     until(lambda: happened(store, "step"), "the first step")
     assert lab.stopped(store) == [Action.STOP, Action.RECORD, Action.DONE]
@@ -146,7 +146,7 @@ def test_a_training_that_is_not_wanted_any_more_leaves_a_checkpoint_of_the_step_
 
 @pytest.mark.slow
 def test_wanted_again_it_goes_on_where_it_was_stopped(lab: Lab):
-    store = lab.wanted(numbers(ENDLESS, every=ENDLESS))
+    store = lab.start_training(numbers(ENDLESS, every=ENDLESS))
     lab.started(store)
     until(lambda: happened(store, "step"), "the first step")
     lab.stopped(store)
@@ -162,7 +162,7 @@ def test_wanted_again_it_goes_on_where_it_was_stopped(lab: Lab):
 
 
 def test_a_launcher_that_cannot_be_asked_changes_nothing(lab: Lab):
-    store = lab.wanted(numbers(ENDLESS, every=ENDLESS))
+    store = lab.start_training(numbers(ENDLESS, every=ENDLESS))
     lab.started(store)
     until(lambda: happened(store, "started"), "the trainer")
     before = [path for path in everything_written(store) if path.parent.name in ("claims", "exits", "jobs", "desired")]
@@ -180,7 +180,7 @@ def test_a_launcher_that_cannot_be_asked_changes_nothing(lab: Lab):
 
 
 def test_a_claim_that_could_not_be_submitted_is_submitted_later(lab: Lab):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     away = lab.control(unreachable(lab))
     assert away.advance(store, BY) is Action.CLAIM
     with pytest.raises(Unavailable):
@@ -192,7 +192,7 @@ def test_a_claim_that_could_not_be_submitted_is_submitted_later(lab: Lab):
 
 def test_a_job_whose_keeper_could_not_be_started_is_started_later(lab: Lab, tmp_path: Path):
     """The submitter got as far as the job object: it is pending, and no process works on it."""
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "slipway.py").touch()
     broken = lab.control(dataclasses.replace(lab.launcher, code=tmp_path / "broken"))
@@ -217,7 +217,7 @@ class Overtaken(LocalLauncher):
 
 
 def test_a_job_that_was_stopped_while_it_was_being_submitted_does_not_run_on(lab: Lab):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.advance(store, Action.CLAIM)
     slow = Overtaken(lab.launcher.folder, lab.launcher.code, lab.launcher.fleet, lab=lab, store=store)
     assert lab.control(slow).advance(store, BY) is Action.SUBMIT
@@ -227,7 +227,7 @@ def test_a_job_that_was_stopped_while_it_was_being_submitted_does_not_run_on(lab
 
 
 def test_a_job_that_cannot_be_started_as_described_ends_with_the_reason(lab: Lab):
-    store = lab.wanted(numbers(BRIEF), failures=1)
+    store = lab.start_training(numbers(BRIEF), failures=1)
     lab.launcher.submit(Job(job_name(store.id, 1), ("true",), {}, nodes=("node-0",)))
     assert lab.advance(store) == [Action.CLAIM, Action.SUBMIT, Action.GIVE_UP, Action.DONE]
     ended = store.exit()
@@ -236,7 +236,7 @@ def test_a_job_that_cannot_be_started_as_described_ends_with_the_reason(lab: Lab
 
 @pytest.mark.slow
 def test_a_job_deleted_by_hand_is_seen_missing_twice_and_then_started_again(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     shutil.move(lab.launcher.folder / lab.job(store), lab.root / "deleted")
@@ -255,7 +255,7 @@ def test_a_job_deleted_by_hand_is_seen_missing_twice_and_then_started_again(lab:
 
 @pytest.mark.slow
 def test_a_job_that_was_missing_once_and_is_back_is_left_running(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     now = time.time()
     control = lab.control(clock=lambda: now)
@@ -277,7 +277,7 @@ def test_a_job_that_was_missing_once_and_is_back_is_left_running(lab: Lab, marke
 
 def test_a_training_that_cannot_start_is_given_up_with_a_reason(lab: Lab):
     unusable = numbers(BRIEF) | {"run": {"steps": 0}}
-    store = lab.wanted(unusable, failures=2)
+    store = lab.start_training(unusable, failures=2)
     once = [Action.CLAIM, Action.SUBMIT, Action.WAIT, Action.RECORD]
     assert lab.advance(store) == [*once, *once, Action.GIVE_UP, Action.DONE]
     desired, ended = store.desired(), store.exit()
@@ -294,7 +294,7 @@ def test_a_training_that_cannot_start_is_given_up_with_a_reason(lab: Lab):
 def test_a_training_whose_snapshot_is_away_goes_on_by_itself_when_the_snapshot_is_back(lab: Lab):
     manifest = shards.manifest_path(lab.durable, lab.snapshot)
     manifest.rename(lab.root / "away")
-    store = lab.wanted(numbers(BRIEF), failures=1)
+    store = lab.start_training(numbers(BRIEF), failures=1)
     lab.advance(store, Action.RECORD)
     [failed] = store.read().failures
     assert str(manifest) in failed.reason and store.read().should_run
@@ -306,7 +306,7 @@ def test_a_training_whose_snapshot_is_away_goes_on_by_itself_when_the_snapshot_i
 
 def test_a_training_that_diverges_is_given_up(lab: Lab):
     configuration = numbers(BRIEF) | {"optimiser": {"learning_rate": 1e30, "clip": 1e30}}
-    store = lab.wanted(configuration, failures=1)
+    store = lab.start_training(configuration, failures=1)
     assert lab.advance(store)[-2:] == [Action.GIVE_UP, Action.DONE]
     ended = store.exit()
     assert ended is not None and ended.outcome == "failed"

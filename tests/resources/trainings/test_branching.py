@@ -36,8 +36,10 @@ def parent(root: Trainings) -> TrainingStore:
     return store
 
 
-def branch(root: Trainings, parent: TrainingStore, step: int = 10, name: str = "", **given: Any) -> TrainingStore:
-    fields = {field.replace("__", "."): value for field, value in given.items()}
+def branch(
+    root: Trainings, parent: TrainingStore, step: int = 10, name: str = "", **changed_fields: Any
+) -> TrainingStore:
+    fields = {field.replace("__", "."): value for field, value in changed_fields.items()}
     return branching.branch(root, parent, branching.commit_at(parent, step), fields, RUN_POLICY, "ada", name, "abc")
 
 

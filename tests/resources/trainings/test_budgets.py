@@ -14,8 +14,8 @@ from slipway.trainer.record import causes
 pytestmark = pytest.mark.pure
 
 
-def spent(*kinds: str, given: int = 3, **policies: str) -> str:
-    return exhausted(kinds, given, policies)
+def spent(*kinds: str, budget: int = 3, **policies: str) -> str:
+    return exhausted(kinds, budget, policies)
 
 
 def test_nothing_is_exhausted_before_the_first_end():
@@ -30,7 +30,7 @@ def test_an_error_of_the_program_is_tried_as_often_as_the_recipe_says():
 
 
 def test_a_configuration_that_cannot_be_trained_is_given_up_at_once():
-    assert spent(causes.CONFIGURATION, given=9) == "a failure of class configuration ends the training at once"
+    assert spent(causes.CONFIGURATION, budget=9) == "a failure of class configuration ends the training at once"
 
 
 def test_a_fault_of_a_machine_is_tried_three_times_as_often():

@@ -23,12 +23,12 @@ class Noting(LocalLauncher):
         raise Unavailable("the network is down")
 
 
-@pytest.mark.parametrize("warm", [True, False])
-def test_a_job_that_others_follow_is_submitted_as_one(lab: Lab, warm: bool):
-    store = lab.wanted(numbers(BRIEF))
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_job_that_others_follow_is_submitted_as_one(lab: Lab, is_warm: bool):
+    store = lab.start_training(numbers(BRIEF))
     launcher = Noting(lab.launcher.folder, lab.launcher.code, lab.launcher.fleet)
-    control = caching.of_now(lab.control(launcher), warm)
+    control = caching.of_now(lab.control(launcher), is_warm)
     assert control.advance(store, BY) is Action.CLAIM
     with pytest.raises(Unavailable):
         control.advance(store, BY)
-    assert [job.warm for job in launcher.jobs] == [warm]
+    assert [job.warm for job in launcher.jobs] == [is_warm]

@@ -13,7 +13,7 @@ from tests.resources.trainings.lab import ENDLESS, Lab, numbers, until_committed
 
 @pytest.mark.slow
 def test_a_signal_to_one_of_two_nodes_stops_the_training_with_a_checkpoint_and_is_no_failure(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS), nodes=2)
+    store = lab.start_training(numbers(ENDLESS), nodes=2)
     lab.started(store)
     until_committed(store)
     node = marked.running("slipway.trainer.node.process")[0]

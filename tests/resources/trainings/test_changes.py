@@ -43,12 +43,12 @@ def test_changes_are_said_in_one_line():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"no_progress_seconds": 7.0}, "at once"),
         ({"max_nodes": 4}, "when the next incarnation starts"),
         ({"min_nodes": 2, "max_nodes": 4}, "at once, but max_nodes when the next incarnation starts"),
     ],
 )
-def test_what_a_job_was_started_with_holds_until_the_next_one(fields: dict[str, Any], said: str):
-    assert takes_effect(policy_changes(RUN_POLICY, changed(**fields))) == said
+def test_what_a_job_was_started_with_holds_until_the_next_one(fields: dict[str, Any], message: str):
+    assert takes_effect(policy_changes(RUN_POLICY, changed(**fields))) == message

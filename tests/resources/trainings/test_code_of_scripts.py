@@ -134,7 +134,7 @@ def test_code_that_cannot_be_read_is_an_error_and_not_left_out(
 
 
 def test_a_script_is_launched_and_taken_to_its_end(lab: Lab):
-    training = lab.wanted(numbers(keep_code(ADDS, lab.durable)))
+    training = lab.start_training(numbers(keep_code(ADDS, lab.durable)))
     lab.advance(training)
     ended = training.exit()
     assert ended is not None and (ended.outcome, ended.step) == ("succeeded", 20)
@@ -142,7 +142,7 @@ def test_a_script_is_launched_and_taken_to_its_end(lab: Lab):
 
 
 def test_without_its_code_no_rank_starts_and_the_exit_has_the_reason(lab: Lab):
-    training = lab.wanted(numbers("0" * 64))
+    training = lab.start_training(numbers("0" * 64))
     lab.advance(training)
     assert not training.read().should_run
     assert all("found nothing, expected the code of the training" in ended.reason for ended in training.read().failures)

@@ -28,7 +28,7 @@ INCIDENT = "000001.0000"
 def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_it_is_the_suspect(
     lab: Lab, marked: Marked
 ):
-    store = lab.wanted(numbers(ENDLESS, every=ENDLESS), nodes=2)
+    store = lab.start_training(numbers(ENDLESS, every=ENDLESS), nodes=2)
     lab.started(store)
     until_paced(store, ranks=2)
     pid, other = marked.running("slipway.trainer")
@@ -48,7 +48,7 @@ def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_i
     assert "loop.py" in written and "train_step" in written
     assert "MemTotal" in folder.text(store.folder, INCIDENT, waiting_rank.node, "health.txt")
     assert '"heartbeats"' in folder.text(store.folder, INCIDENT, frozen.node, "figures.json")
-    assert "it is stopped" in frozen.lacking[f"stacks of rank {frozen.rank.rank}"]
+    assert "it is stopped" in frozen.missing_evidence[f"stacks of rank {frozen.rank.rank}"]
     [suspect] = incidents.suspected(store.folder, INCIDENT)
     assert (suspect.rank, suspect.node) == (frozen.rank.rank, frozen.node) and "stopped" in suspect.why
     record = records.read(store.folder, INCIDENT)
@@ -60,7 +60,7 @@ def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_i
 
 @pytest.mark.slow
 def test_a_rank_that_crashes_leaves_its_stack_while_the_ranks_start_anew(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     [rank] = marked.running("slipway.trainer")
@@ -88,7 +88,7 @@ class SeenRank:
 
     rank: RankSeen
     node: str
-    lacking: Mapping[str, str]
+    missing_evidence: Mapping[str, str]
 
 
 def seen_rank(manifests: list[folder.DiagnosisManifest], pid: int) -> SeenRank:

@@ -60,10 +60,10 @@ class Lab:
         paths = Paths(durable, "/nvme")
         self.control = TrainingControl(launcher, self.fleet, paths, clock=lambda: self.now())
 
-    def wanted(self, **terms: object) -> TrainingStore:
+    def start_training(self, **policy_fields: object) -> TrainingStore:
         code = keep_code(PROGRAM, self.durable)
         numbers = {"script": {"command": ["python", PROGRAM.name], "code": code}, "parameters": {}}
-        chosen = {"no_progress_seconds": 600, "failures_without_checkpoint": 1, **terms}
+        chosen = {"no_progress_seconds": 600, "failures_without_checkpoint": 1, **policy_fields}
         # The cluster outlives the test: each has a training, and so jobs, of its own.
         specification = Specification("tiny", numbers, SNAPSHOT, "", cause=self.durable.name)
         store = Trainings(self.durable / "trainings").propose(specification, RunPolicy(1, 1, 1, **chosen))  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ class Lab:
 
     def running(self) -> TrainingStore:
         """A training whose trainer has been heard of."""
-        store = self.wanted()
+        store = self.start_training()
         advance(self.control, store, Action.SUBMIT)
         until(lambda: store.read().begun, "the trainer")
         return store
@@ -128,7 +128,7 @@ def job_of(store: TrainingStore, incarnation: int) -> str:
 
 def test_a_job_is_offered_all_ready_nodes_and_says_whose_it_is(lab: Lab):
     receipts.note(lab.durable, SNAPSHOT, "node-1", bytes=1)
-    store = lab.wanted()
+    store = lab.start_training()
     lab.control.advance(store, BY)
     assert lab.control.advance(store, BY, run="run-7") is Action.SUBMIT
     claim = store.newest_claim()
@@ -242,7 +242,7 @@ def _uncordoned(node: KubernetesObject) -> None:
 
 
 def test_a_training_that_fits_nowhere_is_reported_after_a_while_and_not_given_up(lab: Lab):
-    store = lab.wanted(kubernetes={"resources": {"nvidia.com/gpu": "9"}})
+    store = lab.start_training(kubernetes={"resources": {"nvidia.com/gpu": "9"}})
     advance(lab.control, store, Action.SUBMIT)
     until(lambda: "Insufficient nvidia.com/gpu" in lab.control.status(store.read()).reason, "the scheduler to say so")
     assert lab.control.waiting(store.read()) and lab.control.overdue(store.read()) is None
@@ -254,7 +254,7 @@ def test_a_training_that_fits_nowhere_is_reported_after_a_while_and_not_given_up
 
 
 def test_a_job_offered_to_nodes_that_have_gone_since_is_offered_to_those_that_came(lab: Lab):
-    store = lab.wanted(kubernetes={"resources": {"nvidia.com/gpu": "9"}})
+    store = lab.start_training(kubernetes={"resources": {"nvidia.com/gpu": "9"}})
     advance(lab.control, store, Action.SUBMIT)
     fault = lab.control.fault(store.read(), [Node("node-2", ready=True)])
     assert fault is not None and fault.cause == "found 0 of the nodes that it may run on ready, expected 1 or more"

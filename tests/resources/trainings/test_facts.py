@@ -35,7 +35,7 @@ def assert_read_once(read_counts: Counter[str]) -> None:
 
 @pytest.mark.slow
 def test_a_running_training_is_read_once_in_an_advance(lab: Lab):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store, 2)
     with accesses.below(store.folder) as read_counts:
@@ -46,7 +46,7 @@ def test_a_running_training_is_read_once_in_an_advance(lab: Lab):
 
 
 def test_a_training_that_failed_is_read_once_in_an_advance_that_finds_no_node(lab: Lab):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     for incarnation in (1, 2):
         fail(store, incarnation)
     for node in lab.fleet.names:

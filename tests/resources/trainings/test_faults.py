@@ -98,8 +98,8 @@ def sight(phase: str, age: float, rank: int = 0, step: int = 3, done: int = 0) -
     return Sight(rank, RankPlace(phase, step, done), age)
 
 
-def fault_of(sights: list[Sight], **given: float) -> TrainingFault | None:
-    return stuck(ON_TWO, sights, lambda phase: phases.deadline(phase, 60.0, given))
+def fault_of(sights: list[Sight], **deadlines: float) -> TrainingFault | None:
+    return stuck(ON_TWO, sights, lambda phase: phases.deadline(phase, 60.0, deadlines))
 
 
 def test_ranks_that_stay_at_a_step_past_its_deadline_have_hung_and_that_is_their_own_fault():

@@ -34,7 +34,7 @@ class Watcher:
 def on_one_of_two(lab: Lab) -> TrainingStore:
     """A training that may have both nodes and runs on one, as the other is lost."""
     lab.fleet.mark_lost("node-1", "the power is gone")
-    store = lab.wanted(numbers(ENDLESS), nodes=2)
+    store = lab.start_training(numbers(ENDLESS), nodes=2)
     lab.started(store)
     until_committed(store)
     return store
@@ -63,7 +63,7 @@ def test_a_training_takes_back_a_node_that_has_returned_and_goes_on_from_its_che
 @pytest.mark.parametrize("survivors", ["leave", "stay"])
 def test_a_running_job_takes_a_lost_node_back_without_a_new_start(lab: Lab, marked: Marked, survivors: str):
     operation = {"recovery": {"survivors": survivors}, "storage": {"nvme": {"minutes": 0, "last": 1}}}
-    store, watcher = lab.wanted(numbers(ENDLESS), nodes=2), Watcher(lab)
+    store, watcher = lab.start_training(numbers(ENDLESS), nodes=2), Watcher(lab)
     store.change_run_policy(dataclasses.replace(store.run_policy(), operation=operation), BY)
     lab.started(store)
     until_committed(store)

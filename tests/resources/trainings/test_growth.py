@@ -44,9 +44,9 @@ def test_a_growth_is_due_right_after_a_checkpoint():
     assert not is_due(PROSPECT, pace(is_saved=False))
 
 
-@pytest.mark.parametrize(("left", "expected"), [(39, False), (40, True)])
-def test_it_saves_twice_what_the_restart_costs(left: int, expected: bool):
-    assert pays(prospect(steps_left=left), PACE) is expected
+@pytest.mark.parametrize(("steps_left", "expected"), [(39, False), (40, True)])
+def test_it_saves_twice_what_the_restart_costs(steps_left: int, expected: bool):
+    assert pays(prospect(steps_left=steps_left), PACE) is expected
 
 
 def test_steps_that_are_done_again_are_part_of_its_cost():

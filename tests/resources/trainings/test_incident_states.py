@@ -23,7 +23,7 @@ ADA = "ada by hand"
 
 def failed(lab: Lab) -> TrainingStore:
     """A training whose first start failed as every other one would."""
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     assert store.claim(1, ("node-0",), "first start", ADA)
     store.record_exit(1, "failed", "model: found 3 heads", ADA, ("node-0",), kind=causes.CONFIGURATION)
     ended = store.exit()
@@ -60,7 +60,7 @@ def test_a_trial_that_its_sweep_ended_was_stopped_by_no_person(lab: Lab):
 @pytest.mark.parametrize("by_platform", [True, False])
 def test_where_no_start_followed_none_is_announced(lab: Lab, by_platform: bool):
     """The record has what was meant to be when the incident was noticed."""
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     assert store.claim(1, ("node-0",), "first start", ADA)
     store.record_exit(1, "failed", "rank 1 was killed", ADA, ("node-0",), kind=causes.KILLED)
     ended = store.exit()
@@ -74,7 +74,7 @@ def test_where_no_start_followed_none_is_announced(lab: Lab, by_platform: bool):
 
 def hung_and_then_killed_while_it_started(lab: Lab) -> TrainingStore:
     """Ten steps, a hang, and a second start whose node died before any of its ranks had begun."""
-    store, began = lab.wanted(numbers(BRIEF)), time.time() - 20
+    store, began = lab.start_training(numbers(BRIEF)), time.time() - 20
     assert store.claim(1, ("node-0", "node-1"), "first start", ADA)
     with journal.Journal(store.folder / files.LEDGER / f"{Token(1)}.rank-0.jsonl") as ranks:
         ranks.append(*({"event": "step", "t": began + step, "step": step} for step in range(1, 11)))
@@ -107,7 +107,7 @@ def test_what_a_person_is_to_do_names_commands_with_their_training_and_recipe(la
 
 
 def test_the_post_mortem_has_the_whole_cause_and_no_frames_of_c_in_its_logs(lab: Lab):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     assert store.claim(1, ("node-0",), "first start", ADA)
     cause = "the job's store does not answer" + ", and it was asked again" * 10
     store.record_exit(1, "failed", cause, ADA, ("node-0",), kind=causes.NETWORK)

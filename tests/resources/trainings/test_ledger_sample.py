@@ -41,12 +41,15 @@ def segment(folder: Path, writer: str, *events: journal.JournalEvent) -> Path:
 
 def of_steps(folder: Path, last: int, writer: str = "000001.0000.rank-0") -> Path:
     """A ledger of so many steps, which begins with the start and ends with the advice."""
-    started, advice = {"event": "started", "t": 1000.0, "world": 8}, {"event": "bound", "t": 9e9, "advice": "buy disks"}
+    started, closing_event = (
+        {"event": "started", "t": 1000.0, "world": 8},
+        {"event": "bound", "t": 9e9, "advice": "buy disks"},
+    )
     path = segment(folder, writer, started)
     with open(path, "ab") as log:
         for number in range(1, last + 1):
             log.write(journal.frame(step(number)))
-        log.write(journal.frame(advice))
+        log.write(journal.frame(closing_event))
     return path
 
 

@@ -43,12 +43,12 @@ def test_a_period_is_one_of_the_calendar(per: str, begins: str, ends: str):
 
 def test_a_team_that_has_used_its_quota_waits_and_is_told_how_much_and_until_when(tmp_path: Path):
     now = spent(started_training(tmp_path, "done"), hours=3.0)
-    store, held = started_training(tmp_path, "next"), Quotas(tmp_path / "durable", {TEAM: Quota(2.0, "month")})
+    store, team_quotas = started_training(tmp_path, "next"), Quotas(tmp_path / "durable", {TEAM: Quota(2.0, "month")})
     ends = period(datetime.datetime.fromtimestamp(now, datetime.UTC).date(), "month")[1]
-    assert held.holds_back(store.read(), now) == (
+    assert team_quotas.holds_back(store.read(), now) == (
         f"the quota of team:ours: 3.0 of 2.0 rank-hours of this month are used, 0.0 are left until {ends} 00:00 UTC"
     )
-    assert held.holds_back(store.read(), now + 32 * 86_400) == ""
+    assert team_quotas.holds_back(store.read(), now + 32 * 86_400) == ""
 
 
 def test_a_quota_holds_back_nobody_else_and_nothing_while_some_of_it_is_left(tmp_path: Path):
@@ -66,11 +66,11 @@ def test_a_quota_holds_back_nobody_else_and_nothing_while_some_of_it_is_left(tmp
 def test_a_training_that_failed_is_started_again_whatever_its_team_has_used(tmp_path: Path):
     store = started_training(tmp_path, "running")
     now = spent(store, hours=3.0, outcome="failed")
-    held = Quotas(tmp_path / "durable", {TEAM: Quota(2.0, "month")})
-    assert held.holds_back(store.read(), now) == ""
+    team_quotas = Quotas(tmp_path / "durable", {TEAM: Quota(2.0, "month")})
+    assert team_quotas.holds_back(store.read(), now) == ""
     store.want("stop", BY, "a person stops it")
     store.want("run", BY, "a person wants it again")
-    assert "team:ours" in held.holds_back(store.read(), now)
+    assert "team:ours" in team_quotas.holds_back(store.read(), now)
 
 
 def test_what_a_trial_used_counts_for_the_team_of_its_terms(tmp_path: Path):

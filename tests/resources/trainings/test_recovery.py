@@ -43,7 +43,7 @@ def steps_done(store: TrainingStore, incarnation: int) -> list[int]:
 
 @pytest.mark.slow
 def test_a_killed_supervisor_leads_to_the_next_incarnation_from_the_newest_checkpoint(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     kill_supervisor(marked)
@@ -63,7 +63,7 @@ def test_a_killed_supervisor_leads_to_the_next_incarnation_from_the_newest_check
 
 @pytest.mark.slow
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_continued_from(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store, 2)
     kill_supervisor(marked)
@@ -81,7 +81,10 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_continued_from(lab
 
 @pytest.mark.nightly
 def test_an_interrupted_training_learns_exactly_what_one_without_interruption_does(lab: Lab, marked: Marked):
-    interrupted, uninterrupted = lab.wanted(numbers(LONG, every=50)), lab.wanted(numbers(LONG, every=LONG))
+    interrupted, uninterrupted = (
+        lab.start_training(numbers(LONG, every=50)),
+        lab.start_training(numbers(LONG, every=LONG)),
+    )
     lab.started(interrupted)
     until_committed(interrupted)
     kill_supervisor(marked)
@@ -95,7 +98,7 @@ def test_an_interrupted_training_learns_exactly_what_one_without_interruption_do
 
 @pytest.mark.slow
 def test_a_killed_keeper_leads_to_the_next_incarnation(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     [keeper] = marked.running("slipway.resources.launchers.local.keeper")
@@ -109,7 +112,7 @@ def test_a_killed_keeper_leads_to_the_next_incarnation(lab: Lab, marked: Marked)
 
 @pytest.mark.nightly
 def test_failures_with_checkpoints_between_them_do_not_count_against_a_training(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS, every=20), failures=1)
+    store = lab.start_training(numbers(ENDLESS, every=20), failures=1)
     for incarnation in (1, 2):
         lab.started(store)
         until(lambda: incarnation in {commit.token.incarnation for commit in store.commits()}, "a checkpoint")  # noqa: B023
@@ -121,7 +124,7 @@ def test_failures_with_checkpoints_between_them_do_not_count_against_a_training(
 
 @pytest.mark.slow
 def test_progress_is_what_the_ranks_last_said_they_did(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     [rank] = marked.running("slipway.trainer")
@@ -145,7 +148,7 @@ def test_progress_is_what_the_ranks_last_said_they_did(lab: Lab, marked: Marked)
 
 @pytest.mark.slow
 def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_node(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS, every=ENDLESS), nodes=2)
+    store = lab.start_training(numbers(ENDLESS, every=ENDLESS), nodes=2)
     lab.started(store)
     until_paced(store, ranks=2)
     stopped = marked.running("slipway.trainer")[-1]
@@ -158,14 +161,14 @@ def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_
     def at() -> float:
         return max(beat.at for beat in store.read().beats if beat.node != node)
 
-    def found() -> TrainingFault | None:
+    def hang() -> TrainingFault | None:
         nonlocal now, written
         # What stands still is silent; the other rank says every second that it is still where it was.
         until(lambda: at() > written, "the next heartbeat of the rank that waits")
         now, written = now + 31, at()
         return control.fault(store.read(), lab.fleet.nodes())
 
-    fault = until(found, "the hang")
+    fault = until(hang, "the hang")
     assert fault and (fault.kind, fault.suspects) == (causes.HUNG, (node,))
     assert re.search(rf"rank \d on node-\d is in \w+ after step \d+; .* rank \d on {node} \(silent for", fault.cause)
     until(lambda: control.supersede(store, store.read(), fault, BY), "the evidence, and then the next incarnation")
@@ -175,7 +178,7 @@ def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_
 
 @pytest.mark.slow
 def test_a_store_that_cannot_be_read_or_written_is_no_hang(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS, every=ENDLESS))
+    store = lab.start_training(numbers(ENDLESS, every=ENDLESS))
     lab.started(store)
     until_paced(store)
     [rank] = marked.running("slipway.trainer")
@@ -207,7 +210,7 @@ def test_a_store_that_cannot_be_read_or_written_is_no_hang(lab: Lab, marked: Mar
 
 @pytest.mark.nightly
 def test_a_killed_node_is_survived_on_the_other_one(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(LONG, every=20), nodes=2)
+    store = lab.start_training(numbers(LONG, every=20), nodes=2)
     lab.started(store)
     until_committed(store)
     assert embedded.kill(lab.fleet.folder, "node-1")
@@ -223,7 +226,7 @@ def test_a_killed_node_is_survived_on_the_other_one(lab: Lab, marked: Marked):
 @pytest.mark.slow
 def test_a_lost_node_is_given_up_for_the_other_one(lab: Lab, marked: Marked):
     """The launcher still believes in the job when the fleet gives up its node: claim, stop, confirm, submit."""
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     lab.fleet.mark_lost("node-0", "a test")
@@ -244,7 +247,7 @@ def test_a_lost_node_is_given_up_for_the_other_one(lab: Lab, marked: Marked):
 
 
 def test_superseding_once_is_enough(lab: Lab):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     for node in ("node-0", "node-1"):
         lab.fleet.mark_lost(node, "a test")
@@ -259,7 +262,7 @@ def test_superseding_once_is_enough(lab: Lab):
 @pytest.mark.slow
 def test_a_trainer_that_slept_through_its_supersession_commits_nothing_that_counts(lab: Lab, marked: Marked):
     """Nothing stops it but the fence: the control plane does not get to act before it wakes."""
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     [rank] = marked.running("slipway.trainer")
@@ -279,7 +282,7 @@ def test_a_trainer_that_slept_through_its_supersession_commits_nothing_that_coun
 @pytest.mark.slow
 def test_a_commit_that_lands_after_the_next_claim_does_not_count(lab: Lab, marked: Marked):
     """The trainer had passed its check and was slow to write: the record is there, and no reader counts it."""
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.started(store)
     until_committed(store)
     [rank] = marked.running("slipway.trainer")

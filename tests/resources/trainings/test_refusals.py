@@ -95,7 +95,7 @@ def test_a_training_whose_right_is_revoked_while_its_job_is_replaced_waits_and_g
 
 def test_a_first_start_waits_too_with_growing_pauses_and_one_incident(lab: Lab):
     lab.cluster.forbid("create", "configmaps")
-    store = lab.wanted()
+    store = lab.start_training()
     until(lambda: lab.is_refused(store), "the refusal")
     for _ in range(3):
         lab.step(store)
@@ -114,7 +114,7 @@ def test_a_first_start_waits_too_with_growing_pauses_and_one_incident(lab: Lab):
 def test_a_training_whose_operator_is_being_upgraded_waits_for_it(lab: Lab):
     lab.cluster.uninstall("jobset")
     try:
-        store = lab.wanted()
+        store = lab.start_training()
         until(lambda: lab.is_refused(store), "the refusal")
         assert "the cluster has no jobsets.jobset.x-k8s.io" in lab.waits_for(store) and store.read().should_run
     finally:
@@ -124,7 +124,7 @@ def test_a_training_whose_operator_is_being_upgraded_waits_for_it(lab: Lab):
 
 def test_a_training_that_is_stopped_while_its_start_is_refused_ends_and_waits_no_more(lab: Lab):
     lab.cluster.forbid("create", "jobs")
-    store = lab.wanted()
+    store = lab.start_training()
     until(lambda: lab.is_refused(store), "the refusal")
     store.want("stop", "ada by hand", "enough")
     advance(lab.control, store)
@@ -135,7 +135,7 @@ def test_a_training_that_is_stopped_while_its_start_is_refused_ends_and_waits_no
 
 def test_a_start_whose_nodes_left_the_fleet_before_it_was_submitted_is_claimed_anew(lab: Lab):
     lab.cluster.add_nodes("node-7")
-    store = lab.wanted()
+    store = lab.start_training()
     until(lambda: any(node.name == "node-7" for node in lab.fleet.nodes()), "the new node")
     assert lab.control.advance(store, BY) is Action.CLAIM
     lab.cluster.delete(NODES, "", "node-7")

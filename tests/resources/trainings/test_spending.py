@@ -58,7 +58,8 @@ def test_trainings_and_trials_are_read_with_their_team_and_their_sweep(tmp_path:
     trial.folder.rename(trial.folder.with_name("search-0123.7"))
     spending_read = SpendingReader(tmp_path).since(DAY, soon())
     hours = {
-        each.what: each.rank_hours for each in spending.sums(spending_read.lines, lambda each: each.training, None)
+        spending_line.what: spending_line.rank_hours
+        for spending_line in spending.sums(spending_read.lines, lambda total: total.training, None)
     }
     assert hours == {own.id: pytest.approx(2.0, rel=0.01), "search-0123.7": pytest.approx(3.0, rel=0.01)}
     assert {(spent.subject.team, spent.subject.sweep) for spent in spending_read.lines} == {

@@ -71,12 +71,12 @@ def test_staging_is_reported_in_bytes_with_the_time_left(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("phase", "words"),
+    ("phase", "summary"),
     [("restoring", "restoring a checkpoint"), ("compiling", "compiling the first step, for 12 s")],
 )
-def test_what_comes_before_the_steps_is_reported_by_its_name(tmp_path: Path, phase: str, words: str):
+def test_what_comes_before_the_steps_is_reported_by_its_name(tmp_path: Path, phase: str, summary: str):
     status = status_of(facts(tmp_path, RUN), fold(), [sight(phase, age=12.0)])
-    assert (status.state, status.summary) == (phase, words) or status.summary.startswith(words)
+    assert (status.state, status.summary) == (phase, summary) or status.summary.startswith(summary)
 
 
 def test_a_hang_says_for_how_long_where_and_until_when(tmp_path: Path):
@@ -100,7 +100,7 @@ def test_one_that_was_stopped_says_where_it_goes_on(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("commits", "words"),
+    ("commits", "summary"),
     [
         (
             [Commit(230, Token(1), "checkpoints/x", "0" * 64, at=1.0)],
@@ -109,11 +109,11 @@ def test_one_that_was_stopped_says_where_it_goes_on(tmp_path: Path):
         ([], "its checkpoints were removed; resume begins it again"),
     ],
 )
-def test_one_that_was_deleted_says_so_and_what_a_resume_finds(tmp_path: Path, commits: list[Commit], words: str):
+def test_one_that_was_deleted_says_so_and_what_a_resume_finds(tmp_path: Path, commits: list[Commit], summary: str):
     deleted = facts(tmp_path, STOP, ended=ended("stopped"))
     deleted.__dict__.update(commits=commits, let_go=True)
     status = status_of(deleted, fold(), [])
-    assert status.state == "stopped" and words in status.summary
+    assert status.state == "stopped" and summary in status.summary
 
 
 def test_one_that_is_wanted_again_after_a_stop_is_not_shown_as_stopped(tmp_path: Path):
@@ -140,10 +140,10 @@ def ended(outcome: str, reason: str = "asked to stop") -> Exit:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(40, "40 s"), (99, "99 s"), (600, "10 min"), (12_000, "3 h 20 min"), (500_000, "5.8 days")]
+    ("seconds", "text"), [(40, "40 s"), (99, "99 s"), (600, "10 min"), (12_000, "3 h 20 min"), (500_000, "5.8 days")]
 )
-def test_durations_are_reported_as_people_say_them(seconds: float, words: str):
-    assert duration(seconds) == words
+def test_durations_are_reported_as_people_say_them(seconds: float, text: str):
+    assert duration(seconds) == text
 
 
 def test_one_that_failed_for_good_says_the_last_step_that_it_did_not_that_of_its_checkpoint(tmp_path: Path):

@@ -153,7 +153,7 @@ def test_nothing_is_refused_where_no_size_is_known_or_the_manifest_cannot_be_rea
 
 
 def test_the_control_refuses_it_and_submits_nothing(lab: Lab) -> None:
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     store.change_run_policy(dataclasses.replace(store.run_policy(), nvme_gigabytes=1e-6), BY)
     control = lab.control()
     assert [control.advance(store, BY) for _ in range(2)] == [Action.CLAIM, Action.SUBMIT]

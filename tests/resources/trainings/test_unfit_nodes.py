@@ -26,7 +26,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_a_training_whose_node_is_full_goes_on_on_another_one(full: Path, lab: Lab):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.start_training(numbers(ENDLESS))
     lab.advance(store, Action.RECORD)
     [ended] = store.read().failures
     assert (ended.kind, store.read().should_run) == (causes.NODE, True), ended.reason
@@ -54,7 +54,7 @@ def failed_with_a_checkpoint(store: TrainingStore) -> None:
 
 @pytest.mark.parametrize("kind", [causes.NODE, causes.STORAGE, causes.KILLED, causes.HUNG, causes.UNKNOWN])
 def test_a_training_with_a_checkpoint_is_held_back_and_says_so_where_others_were_given_up(lab: Lab, kind: str):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     failed_with_a_checkpoint(store)
     for incarnation in range(2, 11):
         failed(store, incarnation, kind, ROOM)
@@ -76,7 +76,7 @@ def test_a_training_with_a_checkpoint_is_held_back_and_says_so_where_others_were
 def test_one_whose_configuration_cannot_be_trained_is_given_up_also_with_a_checkpoint(
     lab: Lab,
 ):
-    store = lab.wanted(numbers(BRIEF))
+    store = lab.start_training(numbers(BRIEF))
     failed_with_a_checkpoint(store)
     failed(store, 2, causes.CONFIGURATION, "model: found 3 heads")
     assert lab.control().advance(store, BY) is Action.GIVE_UP

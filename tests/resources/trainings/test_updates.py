@@ -26,8 +26,8 @@ def store(tmp_path: Path) -> TrainingStore:
     return store
 
 
-def update(store: TrainingStore, **given: Any) -> list[updates.FieldUpdate]:
-    fields = {field.replace("__", "."): value for field, value in given.items()}
+def update(store: TrainingStore, **changed_fields: Any) -> list[updates.FieldUpdate]:
+    fields = {field.replace("__", "."): value for field, value in changed_fields.items()}
     return updates.update(store, fields, store.run_policy(), "ada", "the loss rises")
 
 

@@ -64,11 +64,11 @@ def test_a_reader_beside_a_writer_sees_the_old_bytes_or_the_new_ones(tmp_path: P
 
     writer = multiprocessing.get_context("fork").Process(target=write)
     writer.start()
-    seen = set()
+    contents_read = set()
     while writer.is_alive():
-        seen.add(path.read_bytes())
+        contents_read.add(path.read_bytes())
     writer.join()
-    assert seen == set(contents)
+    assert contents_read == set(contents)
     assert names(tmp_path) == ["file"]
 
 

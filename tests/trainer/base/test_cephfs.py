@@ -31,18 +31,18 @@ def other(ceph: Ceph, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
 
 
 def test_it_can_do_everything_and_its_locks_hold_on_all_hosts(cephfs: Path):
-    assert [each.name for each in file_system.abilities(cephfs) if each.fault] == []
+    assert [ability.name for ability in file_system.abilities(cephfs) if ability.fault] == []
     assert file_system.require(cephfs, "durable") == "fuse.ceph-fuse; locks hold on all hosts"
 
 
 def test_a_lock_of_one_host_keeps_the_other_off(cephfs: Path, other: Path):
     (cephfs / "locked").write_bytes(b"")
-    with (cephfs / "locked").open() as mine, (other / "locked").open() as theirs:
-        fcntl.flock(mine, fcntl.LOCK_EX)
+    with (cephfs / "locked").open() as first_host, (other / "locked").open() as second_host:
+        fcntl.flock(first_host, fcntl.LOCK_EX)
         with pytest.raises(BlockingIOError):
-            fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(mine, fcntl.LOCK_UN)
-        fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(second_host, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(first_host, fcntl.LOCK_UN)
+        fcntl.flock(second_host, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_of_two_hosts_one_creates_a_record_and_both_read_it(cephfs: Path, other: Path):

@@ -47,19 +47,19 @@ class Flight:
 
 FLIGHT = Flight(7, (Wing(2.5, Colour.RED), Wing(2.0, Colour.BLUE)), "jet", {"top": 9.0}, (1, 2), "Ada", ["Bo"], {}, 3)
 
-texts, whole = st.text(max_size=8), st.integers(-(2**60), 2**60)
+texts, integers = st.text(max_size=8), st.integers(-(2**60), 2**60)
 wings = st.builds(Wing, st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(Colour))
 flights = st.builds(
     Flight,
-    number=whole,
+    number=integers,
     wings=st.lists(wings, max_size=3).map(tuple),
     kind=st.sampled_from(["glider", "jet"]),
     speeds=st.dictionaries(texts, st.floats(allow_nan=False, allow_infinity=False), max_size=3),
-    box=st.tuples(whole, whole),
+    box=st.tuples(integers, integers),
     pilot=st.none() | texts,
     crew=st.lists(texts, max_size=3),
-    more=st.dictionaries(texts, whole | texts | st.none(), max_size=3),
-    seats=whole,
+    more=st.dictionaries(texts, integers | texts | st.none(), max_size=3),
+    seats=integers,
     landed=st.booleans(),
 )
 
@@ -132,9 +132,9 @@ def test_a_document_that_is_no_section_is_refused(data: bytes) -> None:
 
 
 def test_no_truncation_and_no_changed_byte_gives_another_record() -> None:
-    whole = codec.encode(FLIGHT, FORMAT)
-    assert codec.decode(Flight, whole, "flight.json", FORMAT) == FLIGHT
-    for data in damaged(whole):
+    encoded = codec.encode(FLIGHT, FORMAT)
+    assert codec.decode(Flight, encoded, "flight.json", FORMAT) == FLIGHT
+    for data in damaged(encoded):
         with contextlib.suppress(UndecodableRecord):
             assert codec.decode(Flight, data, "flight.json", FORMAT) == FLIGHT
 
@@ -170,9 +170,9 @@ def test_what_can_be_made_again_is_absent_when_it_is_damaged(tmp_path: Path) -> 
     assert codec.read_if_whole(path, Wing) is None
 
 
-def damaged(whole: bytes) -> Iterator[bytes]:
+def damaged(encoded: bytes) -> Iterator[bytes]:
     """Every truncation, and every byte changed: by each of its bits, and to what JSON is made of."""
-    for place, byte in enumerate(whole):
-        yield whole[:place]
+    for position, byte in enumerate(encoded):
+        yield encoded[:position]
         for other in {*(byte ^ (1 << bit) for bit in range(8)), *b'"\\,:{}[] 0e'} - {byte}:
-            yield whole[:place] + bytes([other]) + whole[place + 1 :]
+            yield encoded[:position] + bytes([other]) + encoded[position + 1 :]

@@ -13,13 +13,13 @@ class Writes(io.RawIOBase):
     """Each write as the operating system would get it."""
 
     def __init__(self) -> None:
-        self.seen: list[bytes] = []
+        self.chunks: list[bytes] = []
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        self.seen.append(bytes(data))
+        self.chunks.append(bytes(data))
         return len(data)
 
 
@@ -31,4 +31,4 @@ def test_a_line_and_its_end_are_one_write(
     writes = Writes()
     monkeypatch.setattr(sys, stream, io.TextIOWrapper(writes, write_through=True))  # type: ignore[type-var]
     write("step 8/20 loss 8.1536")
-    assert writes.seen == [b"step 8/20 loss 8.1536\n"]
+    assert writes.chunks == [b"step 8/20 loss 8.1536\n"]

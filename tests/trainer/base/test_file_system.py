@@ -15,7 +15,7 @@ pytestmark = pytest.mark.pure
 
 
 def missing(folder: Path) -> list[str]:
-    return [each.name for each in file_system.abilities(folder) if each.fault]
+    return [ability.name for ability in file_system.abilities(folder) if ability.fault]
 
 
 def refusing(code: int) -> Callable[..., Any]:

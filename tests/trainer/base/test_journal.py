@@ -18,7 +18,7 @@ EVENTS: list[JournalEvent] = [
     {"event": "step", "step": 3},
 ]
 LINES = [journal.frame(event) for event in EVENTS]
-WHOLE = b"".join(LINES)
+JOURNAL = b"".join(LINES)
 BOUNDARIES = [len(b"".join(LINES[:count])) for count in range(len(LINES) + 1)]
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -43,7 +43,7 @@ def test_any_event_takes_one_line_and_reads_back(event: JournalEvent) -> None:
 
 def test_a_journal_reads_back_in_order(tmp_path: Path) -> None:
     write(tmp_path / "log", *EVENTS)
-    assert journal.read(tmp_path / "log") == journal.JournalReading(EVENTS, 0, len(WHOLE))
+    assert journal.read(tmp_path / "log") == journal.JournalReading(EVENTS, 0, len(JOURNAL))
 
 
 def test_an_absent_journal_is_empty(tmp_path: Path) -> None:
@@ -67,36 +67,36 @@ def test_an_event_with_no_number_is_refused_and_nothing_is_written(tmp_path: Pat
 
 
 def test_a_crash_at_any_byte_costs_at_most_the_event_being_written(tmp_path: Path) -> None:
-    for cut in range(len(WHOLE) + 1):
+    for cut in range(len(JOURNAL) + 1):
         path = tmp_path / f"{cut}"
-        path.write_bytes(WHOLE[:cut])
-        complete = WHOLE[:cut].count(b"\n")
+        path.write_bytes(JOURNAL[:cut])
+        complete = JOURNAL[:cut].count(b"\n")
         assert journal.read(path).events == EVENTS[:complete]
         write(path, {"event": "after"})
         # A line that lacks its newline alone was written in full, and is kept.
-        kept = complete + (WHOLE[cut : cut + 1] == b"\n")
-        torn = cut not in BOUNDARIES and kept == complete
+        n_events = complete + (JOURNAL[cut : cut + 1] == b"\n")
+        torn = cut not in BOUNDARIES and n_events == complete
         reading = journal.read(path)
-        assert (reading.events, reading.damaged) == ([*EVENTS[:kept], {"event": "after"}], int(torn))
+        assert (reading.events, reading.damaged) == ([*EVENTS[:n_events], {"event": "after"}], int(torn))
 
 
 def test_a_torn_tail_is_left_for_the_next_reading(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes(WHOLE[:-1])
+    path.write_bytes(JOURNAL[:-1])
     first = journal.read(path)
     assert (first.events, first.damaged) == (EVENTS[:2], 0)
-    path.write_bytes(WHOLE)
-    assert journal.read(path, first.offset) == journal.JournalReading(EVENTS[2:], 0, len(WHOLE))
+    path.write_bytes(JOURNAL)
+    assert journal.read(path, first.offset) == journal.JournalReading(EVENTS[2:], 0, len(JOURNAL))
 
 
 def test_reading_from_an_offset_yields_what_is_new_and_only_once(tmp_path: Path) -> None:
-    path, offset, seen = tmp_path / "log", 0, []
+    path, offset, events = tmp_path / "log", 0, []
     for event in EVENTS:
         write(path, event)
         reading = journal.read(path, offset)
-        seen += reading.events
+        events += reading.events
         offset = reading.offset
-    assert seen == EVENTS
+    assert events == EVENTS
     assert journal.read(path, offset).events == []
 
 
@@ -122,10 +122,10 @@ def test_a_reading_in_parts_has_every_event_once_however_long_its_line(tmp_path:
     path, written = tmp_path / "journal", [{"n": n, "text": "x" * (500 if n == 3 else 5)} for n in range(8)]
     with journal.Journal(path) as log:
         log.append(*written)
-    found, offset, sizes = [], 0, []
+    events, offset, sizes = [], 0, []
     while (reading := journal.read(path, offset, at_most=50)).offset != offset:
-        found += reading.events
+        events += reading.events
         sizes.append(reading.offset - offset)
         offset = reading.offset
-    assert found == written and offset == path.stat().st_size
+    assert events == written and offset == path.stat().st_size
     assert len(sizes) > 2 and max(sizes) > 500

@@ -60,6 +60,6 @@ def test_no_request_is_made_but_by_what_knows_own_addresses():
     """`urlopen` takes the environment's proxy for every address."""
     makes = re.compile(r"\burlopen\(|\bbuild_opener\(|\brequests\.(get|post|Session)\(|trust_env=True")
     files = [path for folder in HOUSE for path in (ROOT / folder).rglob("*.py")]
-    found = [str(path.relative_to(ROOT)) for path in files if makes.search(path.read_text())]
+    requesters = [str(path.relative_to(ROOT)) for path in files if makes.search(path.read_text())]
     allowed = {"trainer/base/proxy_bypass.py", "benchmarks/cases/personal.py"}  # the second is data
-    assert sorted(set(found) - allowed) == []
+    assert sorted(set(requesters) - allowed) == []

@@ -9,7 +9,7 @@ import pytest
 
 from slipway.trainer.base import lock, scratch
 
-HOLDER = """
+LOCKING_PROGRAM = """
 import sys
 from pathlib import Path
 from slipway.trainer.base import scratch
@@ -41,23 +41,23 @@ def test_what_a_killed_process_has_left_goes_with_the_next_folder_of_that_name(t
 
 
 def test_a_folder_that_a_process_holds_stays(tmp_path: Path):
-    held = left_by_killed(tmp_path, "some.abc")
-    with lock.exclusive(held), scratch.folder("some", tmp_path):
-        assert (held / "below" / "file").exists()
-    assert list(scratch.abandoned("some", tmp_path)) == [held]
+    locked_folder = left_by_killed(tmp_path, "some.abc")
+    with lock.exclusive(locked_folder), scratch.folder("some", tmp_path):
+        assert (locked_folder / "below" / "file").exists()
+    assert list(scratch.abandoned("some", tmp_path)) == [locked_folder]
 
 
 def test_an_abandoned_folder_is_held_while_it_is_looked_at(tmp_path: Path):
-    left = left_by_killed(tmp_path, "some.abc")
-    for each in scratch.abandoned("some", tmp_path):
-        assert each == left and list(scratch.abandoned("some", tmp_path)) == []
+    abandoned = left_by_killed(tmp_path, "some.abc")
+    for folder in scratch.abandoned("some", tmp_path):
+        assert folder == abandoned and list(scratch.abandoned("some", tmp_path)) == []
 
 
 def test_a_link_is_not_followed(tmp_path: Path):
-    elsewhere = left_by_killed(tmp_path / "elsewhere", "kept")
-    (tmp_path / "some.abc").symlink_to(elsewhere)
+    linked_folder = left_by_killed(tmp_path / "elsewhere", "kept")
+    (tmp_path / "some.abc").symlink_to(linked_folder)
     with scratch.folder("some", tmp_path):
-        assert (elsewhere / "below" / "file").exists()
+        assert (linked_folder / "below" / "file").exists()
 
 
 def test_a_folder_that_fails_what_it_is_for_is_removed_all_the_same(tmp_path: Path):
@@ -67,16 +67,16 @@ def test_a_folder_that_fails_what_it_is_for_is_removed_all_the_same(tmp_path: Pa
 
 
 def test_what_a_process_that_gets_sigkill_has_left_goes_and_what_a_live_one_holds_stays(tmp_path: Path):
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    command = [sys.executable, "-c", LOCKING_PROGRAM, str(tmp_path)]
     holders = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
-        killed, live = (Path(each.stdout.readline().strip()) for each in holders if each.stdout)
+        killed, live = (Path(process.stdout.readline().strip()) for process in holders if process.stdout)
         holders[0].send_signal(signal.SIGKILL)
         holders[0].wait()
         assert (killed / "file").exists() and (live / "file").exists()
         with scratch.folder("some", tmp_path):
             assert not killed.exists() and (live / "file").read_text() == "x"
     finally:
-        for each in holders:
-            each.communicate()
+        for process in holders:
+            process.communicate()
     assert list(tmp_path.iterdir()) == []

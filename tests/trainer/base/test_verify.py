@@ -35,7 +35,7 @@ def test_a_file_is_measured_and_verified(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("content", "message"),
     [
         (FLIPPED, rf"file: found BLAKE3 {digest.of_bytes(FLIPPED)[:16]}\.\.\., expected {EXPECTED.blake3[:16]}"),
         (DATA[:-1], rf"file: found {len(DATA) - 1} bytes, expected {len(DATA)}"),
@@ -43,8 +43,8 @@ def test_a_file_is_measured_and_verified(path: Path) -> None:
     ],
     ids=["flipped", "short", "long"],
 )
-def test_a_file_of_other_content_is_refused(path: Path, found: bytes, message: str) -> None:
-    path.write_bytes(found)
+def test_a_file_of_other_content_is_refused(path: Path, content: bytes, message: str) -> None:
+    path.write_bytes(content)
     with pytest.raises(Mismatch, match=message):
         verify.file(path, EXPECTED)
     assert not verify.is_whole(path, EXPECTED)
@@ -71,17 +71,17 @@ def test_a_hash_that_is_wrong_once_is_taken_again(path: Path, monkeypatch: pytes
 
 def test_blocks_that_pass_are_given_and_judged_at_their_end() -> None:
     assert b"".join(verify.passing(blocks(DATA), EXPECTED, "copy")) == DATA
-    given = verify.passing(blocks(FLIPPED), EXPECTED, "copy")
-    assert sum(len(next(given)) for _ in range(26)) == len(DATA)
+    stream = verify.passing(blocks(FLIPPED), EXPECTED, "copy")
+    assert sum(len(next(stream)) for _ in range(26)) == len(DATA)
     with pytest.raises(Mismatch, match="copy: found BLAKE3"):
-        next(given)
+        next(stream)
 
 
 def test_blocks_beyond_the_expected_size_are_not_given() -> None:
-    given: list[bytes] = []
+    received: list[bytes] = []
     with pytest.raises(Mismatch, match=rf"copy: found {len(DATA) + 400} bytes or more, expected {len(DATA)}"):
-        given.extend(verify.passing(blocks(DATA + DATA), EXPECTED, "copy"))
-    assert sum(map(len, given)) <= len(DATA)
+        received.extend(verify.passing(blocks(DATA + DATA), EXPECTED, "copy"))
+    assert sum(map(len, received)) <= len(DATA)
 
 
 def test_a_manifest_of_another_sha256_is_refused() -> None:

@@ -46,8 +46,11 @@ def digests(engine: Engine) -> dict[str, str]:
     tensors: dict[str, Tensor] = dict(engine.model.state_dict())
     for name, parameter in engine.model.named_parameters():
         tensors |= {f"{name}/{key}": value for key, value in engine.optimiser.state[parameter].items()}
-    whole = {name: each.full_tensor() if is_divided(each) else each for name, each in tensors.items()}
-    return {name: digest.of_bytes(each.detach().contiguous().numpy().tobytes()) for name, each in whole.items()}
+    tensors_by_name = {name: tensor.full_tensor() if is_divided(tensor) else tensor for name, tensor in tensors.items()}
+    return {
+        name: digest.of_bytes(tensor.detach().contiguous().numpy().tobytes())
+        for name, tensor in tensors_by_name.items()
+    }
 
 
 def save(world: World, folder: Path) -> dict[str, str]:

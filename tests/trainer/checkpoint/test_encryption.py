@@ -54,29 +54,29 @@ def test_the_content_is_not_visible_and_equal_contents_encrypt_differently():
 
 def test_every_flipped_bit_is_found(path: Path):
     data = random.Random(2).randbytes(SEGMENT + 100)
-    whole = encrypted(data)
+    ciphertext = encrypted(data)
     chance = random.Random(3)
-    places = [*range(HEADER), *(chance.randrange(HEADER, len(whole)) for _ in range(20))]
-    for place in places:
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << chance.randrange(8)
+    positions = [*range(HEADER), *(chance.randrange(HEADER, len(ciphertext)) for _ in range(20))]
+    for position in positions:
+        damaged = bytearray(ciphertext)
+        damaged[position] ^= 1 << chance.randrange(8)
         with pytest.raises(ValueError, match="model: "):
             decrypted(path, bytes(damaged), len(data))
 
 
-@pytest.mark.parametrize("kept", [HEADER - 1, HEADER, HEADER + SEGMENT + TAG, HEADER + 2 * (SEGMENT + TAG) - 1])
-def test_a_truncated_file_does_not_decrypt(path: Path, kept: int):
+@pytest.mark.parametrize("length", [HEADER - 1, HEADER, HEADER + SEGMENT + TAG, HEADER + 2 * (SEGMENT + TAG) - 1])
+def test_a_truncated_file_does_not_decrypt(path: Path, length: int):
     data = random.Random(4).randbytes(2 * SEGMENT + 100)
     with pytest.raises((ValueError, DamagedCheckpoint), match="model: "):
-        decrypted(path, encrypted(data)[:kept], len(data))
+        decrypted(path, encrypted(data)[:length], len(data))
 
 
 def test_a_segment_from_another_place_or_file_is_refused(path: Path):
     data = random.Random(5).randbytes(2 * SEGMENT + 100)
-    whole, other = encrypted(data), encrypted(data)
+    ciphertext, other = encrypted(data), encrypted(data)
     first, second = slice(HEADER, HEADER + SEGMENT + TAG), slice(HEADER + SEGMENT + TAG, HEADER + 2 * (SEGMENT + TAG))
-    swapped = whole[:HEADER] + whole[second] + whole[first] + whole[second.stop :]
-    borrowed = whole[:HEADER] + other[first] + whole[first.stop :]
+    swapped = ciphertext[:HEADER] + ciphertext[second] + ciphertext[first] + ciphertext[second.stop :]
+    borrowed = ciphertext[:HEADER] + other[first] + ciphertext[first.stop :]
     for forged in (swapped, borrowed):
         with pytest.raises(ValueError, match="segment 0 is not the one that was encrypted"):
             decrypted(path, forged, len(data))
@@ -94,10 +94,10 @@ def test_a_key_is_read_from_a_file_of_64_hex_digits(path: Path):
     assert encryption.read_key(path) == KEY
 
 
-@pytest.mark.parametrize("held", ["", "0" * 63, "g" * 64, "0" * 65])
-def test_a_bad_key_file_is_named_and_its_content_is_not_shown(path: Path, held: str):
-    path.write_text(held)
-    with pytest.raises(ValueError, match=rf"storage.key_file: {path}: found {len(held)} bytes, expected 64 hex"):
+@pytest.mark.parametrize("content", ["", "0" * 63, "g" * 64, "0" * 65])
+def test_a_bad_key_file_is_named_and_its_content_is_not_shown(path: Path, content: str):
+    path.write_text(content)
+    with pytest.raises(ValueError, match=rf"storage.key_file: {path}: found {len(content)} bytes, expected 64 hex"):
         encryption.read_key(path)
 
 

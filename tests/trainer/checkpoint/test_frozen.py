@@ -59,5 +59,5 @@ def test_frozen_parameters_that_change_are_written_again(tmp_path: Path) -> None
             outcomes(saver)
     first, second = fence.commits(tmp_path / "store")
     for commit in (first, second):
-        found = contents.open_verified(tmp_path / "durable" / commit.folder, commit.manifest).tensors("model")
-        assert float(found["2.weight"].mean()) == commit.step
+        tensors = contents.open_verified(tmp_path / "durable" / commit.folder, commit.manifest).tensors("model")
+        assert float(tensors["2.weight"].mean()) == commit.step

@@ -82,10 +82,10 @@ def _lay_out(model: Net, layout: str, world: World) -> None:
 
 def _gradient(name: str, parameter: Tensor, seed: int) -> Tensor:
     draw = torch.Generator().manual_seed(seed + sum(name.encode()))
-    whole = torch.randn(parameter.shape, generator=draw)
+    gradient = torch.randn(parameter.shape, generator=draw)
     if isinstance(parameter, DTensor):
-        return distribute_tensor(whole, parameter.device_mesh, parameter.placements)
-    return whole
+        return distribute_tensor(gradient, parameter.device_mesh, parameter.placements)
+    return gradient
 
 
 def digests(engine: LaidOutEngine, world: World) -> dict[str, str]:
@@ -93,9 +93,11 @@ def digests(engine: LaidOutEngine, world: World) -> dict[str, str]:
     tensors: dict[str, Tensor] = dict(engine.model.state_dict())
     for name, parameter in engine.model.named_parameters():
         tensors |= {f"{name}/{key}": value for key, value in engine.optimiser.state.get(parameter, {}).items()}
-    whole = {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in tensors.items()}
-    found = {name: digest.of_bytes(t.detach().contiguous().numpy().tobytes()) for name, t in whole.items()}
-    return {name: value for mine in world.all_gather(found) for name, value in mine.items()}
+    full_tensors = {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in tensors.items()}
+    digests_of_rank = {
+        name: digest.of_bytes(t.detach().contiguous().numpy().tobytes()) for name, t in full_tensors.items()
+    }
+    return {name: value for rank_digests in world.all_gather(digests_of_rank) for name, value in rank_digests.items()}
 
 
 def save(world: World, layout: str, folder: Path) -> dict[str, str]:
@@ -113,59 +115,63 @@ def save(world: World, layout: str, folder: Path) -> dict[str, str]:
 
 def load(world: World, layout: str, folder: Path) -> dict[str, dict[str, str]]:
     """Load the checkpoint of each layout; the digests of the loaded tensors, by that layout."""
-    found = {}
+    digests_by_layout = {}
     for name in LAYOUTS:
         engine = LaidOutEngine(layout, world, seed=99)
         good = restore.newest_verified(folder / name / "store", world, TOKEN, durable(folder / name), print, print)
         assert good is not None
         restore.load(engine, good[1], world)
-        found[name] = digests(engine, world)
-    return found
+        digests_by_layout[name] = digests(engine, world)
+    return digests_by_layout
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("layouts")
 
 
 @pytest.fixture(scope="module")
-def held(places: Path) -> dict[str, dict[str, str]]:
+def saved_digests(checkpoint_root: Path) -> dict[str, dict[str, str]]:
     """The digests that each layout has saved."""
-    return {name: gang.run(size, save, name, places / name)[0] for name, size in LAYOUTS.items()}
+    return {name: gang.run(size, save, name, checkpoint_root / name)[0] for name, size in LAYOUTS.items()}
 
 
 @pytest.fixture(scope="module")
-def loaded(places: Path, held: dict[str, Any]) -> dict[str, dict[str, dict[str, str]]]:
+def loaded(checkpoint_root: Path, saved_digests: dict[str, Any]) -> dict[str, dict[str, dict[str, str]]]:
     """The digests that each layout has loaded from each."""
-    return {name: gang.run(size, load, name, places)[0] for name, size in LAYOUTS.items()}
+    return {name: gang.run(size, load, name, checkpoint_root)[0] for name, size in LAYOUTS.items()}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(LAYOUTS, LAYOUTS)))
-def test_every_layout_loads_the_checkpoints_of_every_other(held: Any, loaded: Any, before: str, after: str) -> None:
-    assert loaded[after][before] == held[before]
-    assert len(held[before]) == 12 + 3 * 8
+def test_every_layout_loads_the_checkpoints_of_every_other(
+    saved_digests: Any, loaded: Any, before: str, after: str
+) -> None:
+    assert loaded[after][before] == saved_digests[before]
+    assert len(saved_digests[before]) == 12 + 3 * 8
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_readers_without_ranks_read_whole_tensors(places: Path, held: Any, layout: str) -> None:
-    (commit,) = fence.commits(places / layout / "store")
-    found = contents.open_verified(places / layout / "durable" / commit.folder, commit.manifest).tensors("model")
-    hashed = {name: digest.of_bytes(tensor.numpy().tobytes()) for name, tensor in found.items()}
-    assert hashed == {name: value for name, value in held[layout].items() if "/" not in name}
+def test_readers_without_ranks_read_whole_tensors(checkpoint_root: Path, saved_digests: Any, layout: str) -> None:
+    (commit,) = fence.commits(checkpoint_root / layout / "store")
+    tensors = contents.open_verified(checkpoint_root / layout / "durable" / commit.folder, commit.manifest).tensors(
+        "model"
+    )
+    hashed = {name: digest.of_bytes(tensor.numpy().tobytes()) for name, tensor in tensors.items()}
+    assert hashed == {name: value for name, value in saved_digests[layout].items() if "/" not in name}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_element_is_written_once(places: Path, held: Any, layout: str) -> None:
-    (commit,) = fence.commits(places / layout / "store")
-    folder = places / layout / "durable" / commit.folder
+def test_every_element_is_written_once(checkpoint_root: Path, saved_digests: Any, layout: str) -> None:
+    (commit,) = fence.commits(checkpoint_root / layout / "store")
+    folder = checkpoint_root / layout / "durable" / commit.folder
     manifest = verification.read_manifest(folder, commit.manifest)
-    found = chunks(folder, manifest)
+    chunks_by_name = chunks(folder, manifest)
     types = TensorTable(folder, manifest).types
-    assert types.keys() == found.keys() and len(types) >= len(held[layout])
-    for name, places_of_it in found.items():
+    assert types.keys() == chunks_by_name.keys() and len(types) >= len(saved_digests[layout])
+    for name, places_of_it in chunks_by_name.items():
         written = sum(torch.Size(chunk.sizes).numel() for chunk in places_of_it)
         assert written == torch.Size(types[name].shape).numel(), name
     ranks = {name.split("-")[1][:5] for name in manifest.files if name.endswith(".safetensors")}
@@ -174,9 +180,9 @@ def test_every_element_is_written_once(places: Path, held: Any, layout: str) -> 
 
 def damage_seen_by_one(world: World, folder: Path) -> tuple[int | None, dict[str, str]]:
     """The step that the ranks restore when a file that one of them verifies is damaged."""
-    found = restore.newest_verified(folder / "store", world, TOKEN, durable(folder), lambda *_: None, print)
+    restored = restore.newest_verified(folder / "store", world, TOKEN, durable(folder), lambda *_: None, print)
     world.all_gather(None)
-    return found[0].step if found else None, fence.set_aside_reasons(folder / "store")
+    return restored[0].step if restored else None, fence.set_aside_reasons(folder / "store")
 
 
 @pytest.mark.slow
@@ -184,13 +190,13 @@ def test_damage_in_the_files_of_one_rank_is_known_to_all(tmp_path: Path) -> None
     gang.run(2, save, "replicated", tmp_path)
     (commit,) = fence.commits(tmp_path / "store")
     for path in sorted((tmp_path / "durable" / commit.folder).glob("*.safetensors")):
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         for step, reasons in gang.run(2, damage_seen_by_one, tmp_path):
             assert step is None and path.name in reasons[commit.name]
         for records in ("set-aside", "withdrawn"):
             shutil.rmtree(tmp_path / "store" / records)
-        path.write_bytes(whole)
+        path.write_bytes(content)
     assert gang.run(2, damage_seen_by_one, tmp_path) == [(5, {})] * 2
 
 

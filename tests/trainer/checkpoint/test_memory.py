@@ -33,10 +33,10 @@ def test_a_buffer_that_is_being_filled_again_holds_nothing(buffer: int) -> None:
     assert slots.read(buffer) is None
 
 
-@pytest.mark.parametrize("place", [-1, -40, -56, -57, -100])
-def test_a_seal_with_a_flipped_bit_is_none(buffer: int, place: int) -> None:
+@pytest.mark.parametrize("offset", [-1, -40, -56, -57, -100])
+def test_a_seal_with_a_flipped_bit_is_none(buffer: int, offset: int) -> None:
     slots.write(buffer, PART)
-    at = os.fstat(buffer).st_size + place
+    at = os.fstat(buffer).st_size + offset
     os.pwrite(buffer, bytes([os.pread(buffer, 1, at)[0] ^ 1]), at)
     assert slots.read(buffer) is None
 

@@ -76,8 +76,8 @@ def gathered(
     commit = Commit(5, Token(1), FOLDER, digest.sha256(BYTES), tier="nvme")
     ring = NodeRing(tuple(nodes), world.rank)
     copies = NodeCopies(commit, folder / ring.node.name / FOLDER, ring, RECORD, durable)
-    found = copies.gathered(lambda _: needed, world)
-    return found.contents is not None, found.damage, found.away, found.lost, found.faults
+    outcome = copies.gathered(lambda _: needed, world)
+    return outcome.contents is not None, outcome.damage, outcome.away, outcome.lost, outcome.faults
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def test_a_new_node_gets_its_files_from_the_node_that_has_their_copy_and_keeps_t
 def test_a_flipped_bit_on_the_own_disk_is_named_and_replaced_by_the_other_nodes_copy(two: Nodes) -> None:
     two.write("c", MANIFEST, *FILES)
     two.flip("a", FIRST)
-    [(whole, _, _, _, [fault]), _] = two.gathered()
-    assert whole and (fault.node, fault.file, fault.damaged) == ("a", FIRST, True)
+    [(is_complete, _, _, _, [fault]), _] = two.gathered()
+    assert is_complete and (fault.node, fault.file, fault.damaged) == ("a", FIRST, True)
     assert "found BLAKE3" in fault.reason
     assert two.path("a", FIRST).read_bytes() == FILES[FIRST]
 
@@ -134,8 +134,8 @@ def test_a_node_that_stalls_is_named_and_asked_no_second_time_while_another_sour
 
 def test_a_file_that_only_a_node_which_is_gone_has_whole_is_lost_and_not_damaged(two: Nodes) -> None:
     two.flip("a", SECOND)
-    [(whole, damage, away, lost, _), other] = two.gathered()
-    assert not whole and not other[0] and damage == away == ""
+    [(is_complete, damage, away, lost, _), other] = two.gathered()
+    assert not is_complete and not other[0] and damage == away == ""
     assert SECOND in lost and "it was on b (ranks 1), which this training does not have now" in lost
     assert not two.path("c", MANIFEST).exists()
 
@@ -147,8 +147,8 @@ def test_a_file_that_is_damaged_on_every_node_that_has_it_is_damaged(two: Nodes)
     two.write("b", MANIFEST, *FILES)
     for node in ("a", "b"):
         two.flip(node, SECOND)
-    [(whole, damage, away, lost, faults), _] = two.gathered()
-    assert not whole and away == lost == "" and "found BLAKE3" in damage
+    [(is_complete, damage, away, lost, faults), _] = two.gathered()
+    assert not is_complete and away == lost == "" and "found BLAKE3" in damage
     assert {fault.node for fault in faults} == {"a", "b"}
 
 

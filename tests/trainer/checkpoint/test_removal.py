@@ -44,8 +44,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def remover(home: Path, **given: Any) -> Remover:
-    return Remover(home / "tiny", "durable", FolderTier(home / "durable"), **given)
+def remover(home: Path, **options: Any) -> Remover:
+    return Remover(home / "tiny", "durable", FolderTier(home / "durable"), **options)
 
 
 def there(home: Path, tier: str = "durable") -> list[int]:
@@ -135,8 +135,8 @@ def test_a_node_withdraws_nothing_that_is_held(home: Path):
     first, *_ = (committed(home, step, "nvme") for step in (5, 10, 15))
     with holds.holding(home / "tiny", [first.name], "a replay", "a test"):
         nvme.remove_surplus(home / "tiny", home / "nvme" / UNDER, RetentionRule(minutes=0, last=1), [], Token(1))
-        held = replicas.holders(home / "tiny", fence.commits(home / "tiny"))
-        assert held[first.name] == ("nvme",) and 5 in there(home, "nvme")
+        tiers_by_commit = replicas.holders(home / "tiny", fence.commits(home / "tiny"))
+        assert tiers_by_commit[first.name] == ("nvme",) and 5 in there(home, "nvme")
 
 
 def test_a_hold_that_a_killed_process_left_ends(home: Path):
@@ -189,7 +189,7 @@ def test_a_node_copies_the_newest_step_to_the_durable_tier_before_it_clears_its_
     newer = [committed(home, step, "nvme") for step in (10, 15)]
     ended(home)
     done = nvme.clear(home / "nvme", home / "durable", home / "tiny")
-    assert (done.copied, sorted(done.removed), done.kept) == ([newer[1].name], [each.name for each in newer], {})
+    assert (done.copied, sorted(done.removed), done.kept) == ([newer[1].name], [commit.name for commit in newer], {})
     assert not (home / "nvme" / UNDER).exists()
     assert there(home) == [5, 15]
     assert replicas.holders(home / "tiny", fence.commits(home / "tiny"))[newer[1].name] == ("durable",)

@@ -150,20 +150,20 @@ def resumed_step(training: Training, storage: dict[str, Any], steps: int) -> int
 
 def holders(training: Training) -> dict[int, tuple[str, ...]]:
     commits = training.commits()
-    held = replicas.holders(training.store, commits)
-    return {commit.step: held[commit.name] for commit in commits}
+    tiers_by_commit = replicas.holders(training.store, commits)
+    return {commit.step: tiers_by_commit[commit.name] for commit in commits}
 
 
 @slow
 def test_a_training_saves_to_each_tier_at_its_own_interval(training: Training):
     configured(training, stored(nvme={"last": 2}, backup={})).completed()
-    held = holders(training)
-    assert held[STEPS] == ("durable", "backup")
-    assert all("durable" in held[step] for step in (5, 10, 15))
-    assert sum("nvme" in each for each in held.values()) == 2
+    tiers_by_step = holders(training)
+    assert tiers_by_step[STEPS] == ("durable", "backup")
+    assert all("durable" in tiers_by_step[step] for step in (5, 10, 15))
+    assert sum("nvme" in tiers for tiers in tiers_by_step.values()) == 2
     for commit in training.commits():
         for tier, root in {"durable": training.durable, "backup": training.folder / "backup"}.items():
-            if tier in held[commit.step]:
+            if tier in tiers_by_step[commit.step]:
                 assert verification.read_files(root / commit.folder, commit.manifest)
 
 

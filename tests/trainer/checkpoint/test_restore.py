@@ -25,14 +25,14 @@ from tests.trainer.checkpoints import ALONE, TOKEN, SmallEngine, durable, saved
 def restored(folder: Path, token: fence.Token = TOKEN) -> tuple[int | None, list[int]]:
     """The step of the checkpoint that is restored, and the steps of those set aside before it."""
     aside: list[int] = []
-    found = restore.newest_verified(
+    restored_commit = restore.newest_verified(
         folder / "store", ALONE, token, durable(folder), lambda commit, _: aside.append(commit.step), lambda _: None
     )
-    if found is None:
+    if restored_commit is None:
         return None, aside
-    assert found[1].progress().step == found[0].step
-    restore.load(SmallEngine(), found[1], ALONE)
-    return found[0].step, aside
+    assert restored_commit[1].progress().step == restored_commit[0].step
+    restore.load(SmallEngine(), restored_commit[1], ALONE)
+    return restored_commit[0].step, aside
 
 
 def damage(folder: Path, value: Commit) -> None:
@@ -82,16 +82,16 @@ def test_every_flipped_bit_truncation_and_missing_file_is_found(tmp_path: Path, 
     first, last = saved(tmp_path, 5, 10)
     (path,) = (tmp_path / "durable" / last.folder).glob(f"{kind}*")
     # The frozen file is a link to that of the checkpoint before; the test damages only that of the last checkpoint.
-    whole, chance = path.read_bytes(), random.Random(f"{kind} 7")
+    content, chance = path.read_bytes(), random.Random(f"{kind} 7")
     path.unlink()
 
     def fault(number: int) -> bytes | None:
         if number == 16:
             return None
         if number >= 12:
-            return whole[: chance.randrange(len(whole))]
-        bit = chance.randrange(8 * len(whole))
-        return whole[: bit // 8] + bytes([whole[bit // 8] ^ (1 << bit % 8)]) + whole[bit // 8 + 1 :]
+            return content[: chance.randrange(len(content))]
+        bit = chance.randrange(8 * len(content))
+        return content[: bit // 8] + bytes([content[bit // 8] ^ (1 << bit % 8)]) + content[bit // 8 + 1 :]
 
     for number in range(17):
         if (data := fault(number)) is not None:
@@ -101,7 +101,7 @@ def test_every_flipped_bit_truncation_and_missing_file_is_found(tmp_path: Path, 
         for records in ("set-aside", "withdrawn"):
             shutil.rmtree(tmp_path / "store" / records)
         path.unlink(missing_ok=True)
-    path.write_bytes(whole)
+    path.write_bytes(content)
     assert restored(tmp_path) == (last.step, [])
 
 
@@ -110,18 +110,18 @@ def test_a_second_place_is_read_when_the_first_is_damaged_and_the_damaged_copy_i
     shutil.copytree(tmp_path / "durable", tmp_path / "backup")
     replicas.record(tmp_path / "store", value, "backup", 7)
     damage(tmp_path, value)
-    places = [
+    copies = [
         CommitPlace("durable", tmp_path / "durable" / value.folder),
         CommitPlace("backup", tmp_path / "backup" / value.folder),
     ]
-    found = restore.newest_verified(tmp_path / "store", ALONE, TOKEN, lambda _: places, no_call, no_call)
-    assert found is not None and found[1].folder == places[1].folder
+    restored_commit = restore.newest_verified(tmp_path / "store", ALONE, TOKEN, lambda _: copies, no_call, no_call)
+    assert restored_commit is not None and restored_commit[1].folder == copies[1].folder
     assert replicas.holders(tmp_path / "store", [value]) == {value.name: ("backup",)}
     assert replicas.withdrawn_copies(tmp_path / "store", "durable") == {value.name: True}
 
 
-def no_call(*given: object) -> None:
-    raise AssertionError(given)
+def no_call(*arguments: object) -> None:
+    raise AssertionError(arguments)
 
 
 def test_a_transient_read_error_sets_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,13 +148,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def failing(monkeypatch: pytest.MonkeyPatch, number: int, part: str = "") -> Callable[[], None]:
     """Let reads of the files whose path has this part fail; returns what ends that."""
-    whole = os.readv
+    readv = os.readv
     fault = [True]
 
     def read(descriptor: int, buffers: Any) -> int:
         if fault and part in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             raise OSError(number, os.strerror(number))
-        return whole(descriptor, buffers)
+        return readv(descriptor, buffers)
 
     monkeypatch.setattr(os, "readv", read)
     return fault.clear
@@ -186,8 +186,8 @@ def test_a_start_waits_for_a_tier_that_comes_back(tmp_path: Path, monkeypatch: p
         if len(away) == 3:
             recover()
 
-    found = restore.newest_verified(tmp_path / "store", ALONE, TOKEN, durable(tmp_path), no_call, on_away)
-    assert found is not None and len(away) == 3
+    restored_commit = restore.newest_verified(tmp_path / "store", ALONE, TOKEN, durable(tmp_path), no_call, on_away)
+    assert restored_commit is not None and len(away) == 3
 
 
 def test_what_another_checkpoint_gives_is_taken_after_the_wait(
@@ -223,8 +223,8 @@ def test_a_start_sweeps_only_what_older_tokens_left(tmp_path: Path) -> None:
     for name in (*names.values(), fetched, ".other"):
         (tmp_path / name).mkdir()
     publication.remove_unpublished(tmp_path, fence.Token(2))
-    left = {*names.values(), fetched, ".other"} - {names[fence.Token(1)]}
-    assert {path.name for path in tmp_path.iterdir()} == left
+    expected = {*names.values(), fetched, ".other"} - {names[fence.Token(1)]}
+    assert {path.name for path in tmp_path.iterdir()} == expected
 
 
 def test_a_tier_that_is_not_mounted_sets_nothing_aside(tmp_path: Path, impatient: None) -> None:
@@ -258,10 +258,12 @@ def test_a_commit_that_is_only_on_a_node_that_is_gone_is_passed_over_aloud_and_s
     placement = Placement(
         store=str(tmp_path / "store"), durable=str(tmp_path / "durable"), nvme=str(tmp_path / "nvme-of-{node}")
     )
-    said: list[tuple[str, str]] = []
-    nodes = restore.NodeReading(on_lost=lambda commit, why: said.append((commit.name, why)))
-    places = CheckpointPlaces(placement, ALONE, TOKEN)
-    found = restore.newest_verified(tmp_path / "store", ALONE, TOKEN, places, no_call, no_call, nodes)
-    assert found is not None and found[0] == older
-    assert said == [(newer.name, "on the NVMe of another node, which this training has not now")]
+    messages: list[tuple[str, str]] = []
+    nodes = restore.NodeReading(on_lost=lambda commit, why: messages.append((commit.name, why)))
+    checkpoint_places = CheckpointPlaces(placement, ALONE, TOKEN)
+    restored_commit = restore.newest_verified(
+        tmp_path / "store", ALONE, TOKEN, checkpoint_places, no_call, no_call, nodes
+    )
+    assert restored_commit is not None and restored_commit[0] == older
+    assert messages == [(newer.name, "on the NVMe of another node, which this training has not now")]
     assert newer in fence.commits(tmp_path / "store")

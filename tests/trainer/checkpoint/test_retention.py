@@ -17,15 +17,17 @@ def commit(step: int, incarnation: int = 1, **metrics: float) -> Commit:
 
 def surplus(commits: list[Commit], rule: RetentionRule, losses: dict[str, float], referred: Reasons) -> list[Commit]:
     """The commits removed from a tier that holds all of them, the oldest first."""
-    decided = removal_plan(commits, {each.name: {"durable"} for each in commits}, {"durable": rule}, losses, referred)
-    assert sorted(decided.pruned, key=lambda each: each.name) == sorted(
-        (each for _, each in decided.withdrawn), key=lambda each: each.name
+    decided = removal_plan(
+        commits, {candidate.name: {"durable"} for candidate in commits}, {"durable": rule}, losses, referred
     )
-    return sorted(decided.pruned, key=lambda each: each.step)
+    assert sorted(decided.pruned, key=lambda candidate: candidate.name) == sorted(
+        (candidate for _, candidate in decided.withdrawn), key=lambda candidate: candidate.name
+    )
+    return sorted(decided.pruned, key=lambda candidate: candidate.step)
 
 
 def steps(commits: list[Commit]) -> list[int]:
-    return [each.step for each in commits]
+    return [candidate.step for candidate in commits]
 
 
 RUN = [commit(step) for step in range(10, 101, 10)]
@@ -70,15 +72,17 @@ def test_the_loss_of_an_evaluation_replaces_that_of_the_training():
     st.sets(st.integers(1, 200)), st.integers(1, 8), st.integers(0, 50), st.integers(0, 5), st.sets(st.integers(1, 200))
 )
 def test_the_newest_and_those_referred_to_stay_under_every_rule(
-    run: set[int], last: int, every: int, best: int, wanted: set[int]
+    run: set[int], last: int, every: int, best: int, referred_steps: set[int]
 ):
     commits = [commit(step) for step in run]
-    referred = {commit(step).name: ["somebody"] for step in wanted}
+    referred = {commit(step).name: ["somebody"] for step in referred_steps}
     rule = RetentionRule(minutes=0, last=last, every=every, best=best)
-    going = set(steps(surplus(commits, rule, {each.name: each.step % 7 for each in commits}, referred)))
-    assert not going & wanted
+    going = set(steps(surplus(commits, rule, {candidate.name: candidate.step % 7 for candidate in commits}, referred)))
+    assert not going & referred_steps
     assert going.isdisjoint(sorted(run)[-last:])
-    assert len(run - going) <= last + best + len(run & wanted) + sum(bool(every) and step % every == 0 for step in run)
+    assert len(run - going) <= last + best + len(run & referred_steps) + sum(
+        bool(every) and step % every == 0 for step in run
+    )
 
 
 def test_a_commit_is_pruned_when_its_last_copy_is_removed():

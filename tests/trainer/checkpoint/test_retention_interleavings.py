@@ -24,7 +24,7 @@ from tests.schedule import Schedule
 
 pytestmark = pytest.mark.pure
 
-WATCHED = {
+WATCHED_FOLDERS = {
     files.CLAIMS, files.COMMITS, files.SET_ASIDE, files.PRUNED, files.WITHDRAWN, files.REPLICAS, files.HOLDS,
     files.LEAVING,
 }  # fmt: skip
@@ -39,7 +39,7 @@ class World:
     """One training with four commits, the two oldest of which also on the backup."""
 
     def __init__(self, seed: int, root: Path, kills: float) -> None:
-        self.schedule = Schedule(seed, WATCHED | {f"{step:09d}.000001.0000" for step in STEPS}, kills)
+        self.schedule = Schedule(seed, WATCHED_FOLDERS | {f"{step:09d}.000001.0000" for step in STEPS}, kills)
         self.chance = self.schedule.chance
         self.store, self.newest = root / "tiny", 1
         (self.store / files.HOLDS).mkdir(parents=True)
@@ -102,14 +102,14 @@ class World:
 
 def check(world: World) -> None:
     pruned = set(fence.pruned(world.store))
-    for commit in (each for each in world.commits if each.name in pruned):
-        own = {each.tier for each in world.withdrawals(commit.name) if not each.damaged}
+    for commit in (candidate for candidate in world.commits if candidate.name in pruned):
+        own = {withdrawal.tier for withdrawal in world.withdrawals(commit.name) if not withdrawal.damaged}
         assert replicas.ever_held(world.store, commit) <= own, f"{commit.name}: pruned for what was called damaged"
     assert world.commits[-1].name not in pruned, "a rule keeps it"
     valid = {commit.name: commit for commit in fence.commits(world.store)}
     for name in world.accepted:
-        found_damaged = any(each.damaged for each in world.withdrawals(name))
-        taken = [each for each in world.withdrawals(name) if not each.damaged]
+        found_damaged = any(withdrawal.damaged for withdrawal in world.withdrawals(name))
+        taken = [withdrawal for withdrawal in world.withdrawals(name) if not withdrawal.damaged]
         assert found_damaged or (name in valid and replicas.holders(world.store, [valid[name]])[name]), (name, taken)
         assert name not in pruned
 

@@ -294,8 +294,8 @@ def test_nobody_waits_for_a_rank_that_a_full_store_keeps_from_reporting(tmp_path
         with pytest.raises(OSError, match="No space left"):
             parts.report(store, name, 1, {"error": "a full disk"})
         begun = time.monotonic()
-        found = parts.gather(store, name, 2, 600.0)
-    assert found == [{"files": {}}, {"error": "its part could not be written into the training store"}]
+        parts_gathered = parts.gather(store, name, 2, 600.0)
+    assert parts_gathered == [{"files": {}}, {"error": "its part could not be written into the training store"}]
     assert time.monotonic() - begun < 300
 
 
@@ -312,11 +312,11 @@ def test_tensors_that_appear_later_are_saved_too(tmp_path: Path) -> None:
         saver.save(engine, progress(1))
         saver.save(engine.step(), progress(2))
         outcomes(saver)
-    found = [
+    tensor_names = [
         contents.open_verified(tmp_path / "durable" / commit.folder, commit.manifest).tensor_names("optimiser/")
         for commit in fence.commits(tmp_path / "store")
     ]
-    assert found[0] == [] and len(found[1]) == 3 * 4
+    assert tensor_names[0] == [] and len(tensor_names[1]) == 3 * 4
 
 
 def test_the_writer_imports_no_torch() -> None:

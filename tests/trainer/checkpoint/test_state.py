@@ -24,12 +24,12 @@ def newest(folder: Path) -> Contents:
     return contents.open_verified(folder / "durable" / commit.folder, commit.manifest)
 
 
-def kept(engine: SmallEngine) -> dict[str, Any]:
+def resumable_state(engine: SmallEngine) -> dict[str, Any]:
     """Every number that the engine would go on from, by name."""
-    found: dict[str, Any] = dict(engine.model.state_dict())
+    state: dict[str, Any] = dict(engine.model.state_dict())
     for name, parameter in engine.model.named_parameters():
-        found |= {f"{name}/{key}": value for key, value in engine.optimiser.state.get(parameter, {}).items()}
-    return found | {"scale": engine.extra["scale"], **engine.extra["outer"]}
+        state |= {f"{name}/{key}": value for key, value in engine.optimiser.state.get(parameter, {}).items()}
+    return state | {"scale": engine.extra["scale"], **engine.extra["outer"]}
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -41,15 +41,15 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 def test_a_training_resumes_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
     engine = SmallEngine()
     saved(tmp_path, 1, 2, engine=engine)
-    found = newest(tmp_path)
+    checkpoint = newest(tmp_path)
     resumed = SmallEngine(seed=9)
-    restore.load(resumed, found, ALONE)
-    assert_same(kept(resumed), kept(engine))
-    random_state.restore(found.progress().random_states[0])
+    restore.load(resumed, checkpoint, ALONE)
+    assert_same(resumable_state(resumed), resumable_state(engine))
+    random_state.restore(checkpoint.progress().random_states[0])
     resumed.step()
-    random_state.restore(found.progress().random_states[0])
+    random_state.restore(checkpoint.progress().random_states[0])
     engine.step()
-    assert_same(kept(resumed), kept(engine))
+    assert_same(resumable_state(resumed), resumable_state(engine))
 
 
 OPTIMISERS: dict[str, Any] = {
@@ -66,15 +66,15 @@ OPTIMISERS: dict[str, Any] = {
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_the_state_of_every_optimiser_is_saved(tmp_path: Path, name: str) -> None:
     engine, resumed = SmallEngine(), SmallEngine(seed=9)
-    for each in (engine, resumed):
-        each.optimiser = OPTIMISERS[name](each.model.parameters())
+    for small_engine in (engine, resumed):
+        small_engine.optimiser = OPTIMISERS[name](small_engine.model.parameters())
     saved(tmp_path, 1, engine=engine)
     restore.load(resumed, newest(tmp_path), ALONE)
-    assert_same(kept(resumed), kept(engine))
-    for each in (engine, resumed):
+    assert_same(resumable_state(resumed), resumable_state(engine))
+    for small_engine in (engine, resumed):
         torch.manual_seed(4)
-        each.step()
-    assert_same(kept(resumed), kept(engine))
+        small_engine.step()
+    assert_same(resumable_state(resumed), resumable_state(engine))
 
 
 def test_each_file_is_a_safetensors_file_with_the_tensors_of_its_group(tmp_path: Path) -> None:
@@ -94,14 +94,14 @@ def test_each_file_is_a_safetensors_file_with_the_tensors_of_its_group(tmp_path:
 def test_tensors_of_every_element_type_and_empty_tensors_are_saved(tmp_path: Path) -> None:
     engine, resumed = SmallEngine(), SmallEngine()
     types = [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.uint8, torch.bool]
-    for each, fill in ((engine, 1), (resumed, 0)):
+    for small_engine, fill in ((engine, 1), (resumed, 0)):
         buffers = nn.Module()
         for dtype in types:
             buffers.register_buffer(str(dtype).replace("torch.", "of_"), torch.full((3,), fill, dtype=dtype))
         buffers.register_buffer("nothing", torch.empty(0, 4))
         buffers.register_buffer("strided", torch.full((4, 6), fill).t())
-        each.model.add_module("3", nn.Identity())
-        each.model.get_submodule("3").add_module("all", buffers)
+        small_engine.model.add_module("3", nn.Identity())
+        small_engine.model.get_submodule("3").add_module("all", buffers)
     saved(tmp_path, 1, engine=engine)
     restore.load(resumed, newest(tmp_path), ALONE)
     assert_same(dict(resumed.model.state_dict()), dict(engine.model.state_dict()))

@@ -30,12 +30,15 @@ RANKS = 3
 
 def in_the_older_layout(folder: Path, sha256: str) -> str:
     """Make a checkpoint one of the layout chunks/1, whose manifest has the table; the new SHA-256 of its manifest."""
-    found = verification.read_manifest(folder, sha256)
-    types, places = TensorTable(folder, found).types, chunks(folder, found)
-    entries = {name: TensorEntry(each.dtype, each.shape, tuple(places[name])) for name, each in types.items()}
-    files = {name: file for name, file in found.files.items() if not name.startswith("tensors")}
+    manifest = verification.read_manifest(folder, sha256)
+    types, chunks_by_name = TensorTable(folder, manifest).types, chunks(folder, manifest)
+    entries = {
+        name: TensorEntry(tensor_type.dtype, tensor_type.shape, tuple(chunks_by_name[name]))
+        for name, tensor_type in types.items()
+    }
+    files = {name: file for name, file in manifest.files.items() if not name.startswith("tensors")}
     older = CheckpointManifest("chunks/1", files, entries).encode()
-    for name in set(found.files) - set(files):
+    for name in set(manifest.files) - set(files):
         (folder / name).unlink()
     (folder / MANIFEST).write_bytes(older)
     return digest.sha256(older)
@@ -65,18 +68,18 @@ def test_a_table_that_is_changed_is_damage_and_is_not_decoded(tmp_path: Path) ->
     folder = tmp_path / "durable" / commit.folder
     path = folder / part_name(0)
     path.write_bytes(path.read_bytes()[:-1] + b" ")
-    found = contents.open_unverified(folder, commit.manifest)
+    checkpoint = contents.open_unverified(folder, commit.manifest)
     with pytest.raises(DamagedCheckpoint, match=f"{part_name(0)}: found BLAKE3"):
-        found.tensors("model")
+        checkpoint.tensors("model")
 
 
 def test_a_table_without_some_elements_is_damage(tmp_path: Path) -> None:
     [commit] = saved(tmp_path, 1)
     folder = tmp_path / "durable" / commit.folder
     sha256 = in_the_older_layout(folder, commit.manifest)
-    found = verification.read_manifest(folder, sha256)
-    entry = dataclasses.replace(found.tensors["model/0.weight"], chunks=())
-    short = dataclasses.replace(found, tensors={**found.tensors, "model/0.weight": entry}).encode()
+    manifest = verification.read_manifest(folder, sha256)
+    entry = dataclasses.replace(manifest.tensors["model/0.weight"], chunks=())
+    short = dataclasses.replace(manifest, tensors={**manifest.tensors, "model/0.weight": entry}).encode()
     (folder / MANIFEST).write_bytes(short)
     with pytest.raises(DamagedCheckpoint, match=r"found no chunks for 192 elements of {'model/0.weight': 192}"):
         contents.open_verified(folder, digest.sha256(short)).tensors("model")
@@ -118,8 +121,8 @@ def save(world: World, folder: Path) -> None:
 
 def tables_read(world: World, folder: Path) -> list[str]:
     """Load the checkpoint; the names of the parts of the table that this rank has read."""
-    found = restore.newest_verified(folder / "store", world, TOKEN, durable(folder), lambda *_: None, print)
-    assert found is not None
+    restored = restore.newest_verified(folder / "store", world, TOKEN, durable(folder), lambda *_: None, print)
+    assert restored is not None
     read, decoded = list[str](), tensor_table.TensorTable._decoded
 
     def spied(table: TensorTable, name: str) -> tensor_table.Entries:
@@ -127,8 +130,8 @@ def tables_read(world: World, folder: Path) -> list[str]:
         return decoded(table, name)
 
     TensorTable._decoded = spied  # type: ignore[method-assign, assignment]
-    kept = contents.Contents(found[1].folder, found[1].manifest)
-    restore.load(Sharded(world, seed=2), kept, world)
+    checkpoint = contents.Contents(restored[1].folder, restored[1].manifest)
+    restore.load(Sharded(world, seed=2), checkpoint, world)
     world.all_gather(None)
     return sorted(read)
 

@@ -30,7 +30,7 @@ from tests.s3 import Server, point_at
 
 FILES = {"model": random.Random(1).randbytes(3 << 20), "progress.json": b'{"step": 5}', "empty": b""}
 NAME = "checkpoints/tiny/000000005.000001.0000"
-GIVEN = ("SLIPWAY_TEST_FOLDER", "SLIPWAY_TEST_BUCKET")
+TIER_VARIABLES = ("SLIPWAY_TEST_FOLDER", "SLIPWAY_TEST_BUCKET")
 """Variables that name tiers of others to test as well: a folder, such as on Lustre, and s3://bucket/prefix, such as of
 MinIO, with its address and credentials in the variables of AWS."""
 ON_CEPH = [pytest.param(name, marks=pytest.mark.nightly) for name in ("cephfs", "gateway")]
@@ -44,17 +44,17 @@ def saved(tmp_path: Path) -> tuple[Path, str]:
     return folder, publication.write(folder, "layout/1", FILES)
 
 
-@pytest.fixture(params=["folder", "seaweedfs", *ON_CEPH, *(name for name in GIVEN if os.environ.get(name))])
+@pytest.fixture(params=["folder", "seaweedfs", *ON_CEPH, *(name for name in TIER_VARIABLES if os.environ.get(name))])
 def tier(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tier]:
-    if request.param in GIVEN:
-        with given_tier(os.environ[request.param]) as found:
-            yield found
+    if request.param in TIER_VARIABLES:
+        with given_tier(os.environ[request.param]) as external_tier:
+            yield external_tier
     elif request.param == "folder":
         (tmp_path / "tier").mkdir()
         yield FolderTier(tmp_path / "tier")
     elif request.param == "cephfs":
-        with given_tier(str(request.getfixturevalue("cephfs"))) as found:
-            yield found
+        with given_tier(str(request.getfixturevalue("cephfs"))) as external_tier:
+            yield external_tier
     else:
         server: Server = request.getfixturevalue(request.param)
         point_at(server, monkeypatch)
@@ -146,11 +146,11 @@ def test_a_source_that_is_damaged_leaves_no_copy(saved: tuple[Path, str], tier: 
 
 def test_an_interrupted_copy_is_completed_by_the_next_one(saved: tuple[Path, str], tier: Tier, tmp_path: Path):
     folder, manifest = saved
-    whole = (folder / "model").read_bytes()
+    content = (folder / "model").read_bytes()
     flip(folder / "model")
     with pytest.raises(DamagedCheckpoint):
         replicate(folder, tier, NAME, manifest)
-    (folder / "model").write_bytes(whole)
+    (folder / "model").write_bytes(content)
     replicate(folder, tier, NAME, manifest)
     fetch(tier, NAME, manifest, tmp_path / "back")
     assert verification.read_files(tmp_path / "back", manifest) == FILES

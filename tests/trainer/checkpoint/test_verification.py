@@ -46,12 +46,12 @@ def test_a_checkpoint_becomes_visible_by_one_rename_with_all_its_files(
 ) -> None:
     rename, moments = Path.rename, []
 
-    def watched(source: Path, target: Path) -> Path:
+    def tracked_rename(source: Path, target: Path) -> Path:
         visible = [path.name for path in folder.parent.iterdir() if not path.name.startswith(".")]
         moments.append((visible, sorted(path.name for path in source.iterdir())))
         return rename(source, target)
 
-    monkeypatch.setattr(Path, "rename", watched)
+    monkeypatch.setattr(Path, "rename", tracked_rename)
     publication.write(folder, "layout/1", FILES)
     assert moments == [([], sorted([*FILES, MANIFEST]))]
 
@@ -62,14 +62,14 @@ def test_every_flipped_bit_is_found(folder: Path) -> None:
     paths = [path for path in folder.iterdir() if path.stat().st_size]
     for _ in range(60):
         path = chance.choice(paths)
-        whole = path.read_bytes()
-        bit = chance.randrange(8 * len(whole))
-        damaged = bytearray(whole)
+        content = path.read_bytes()
+        bit = chance.randrange(8 * len(content))
+        damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         with pytest.raises(DamagedCheckpoint, match=path.name):
             verification.read_files(folder, manifest)
-        path.write_bytes(whole)
+        path.write_bytes(content)
     assert verification.read_files(folder, manifest) == FILES
 
 
@@ -134,10 +134,10 @@ def test_a_second_write_to_the_same_place_fails_and_leaves_the_first(folder: Pat
 
 def test_only_the_hidden_folders_of_killed_writers_are_removed(folder: Path) -> None:
     manifest = publication.write(folder, "layout/1", FILES)
-    left = folder.parent / ".000000010.000001.0000.k2j1h"
-    shutil.copytree(folder, left)
+    abandoned = folder.parent / ".000000010.000001.0000.k2j1h"
+    shutil.copytree(folder, abandoned)
     publication.remove_unpublished(folder.parent, Token(2))
-    assert not left.exists()
+    assert not abandoned.exists()
     assert verification.read_files(folder, manifest) == FILES
 
 
@@ -167,4 +167,4 @@ def test_nothing_in_a_checkpoint_is_ever_unpickled() -> None:
     imports = [line for source in sources for line in source.splitlines() if "import " in line]
     assert not [line for line in imports if "pickle" in line or "joblib" in line]
     calls = re.compile(r"(?<!safetensors\.)torch\.(load|save)\b|allow_pickle|\beval\(|\bexec\(")
-    assert not [found.group() for source in sources for found in calls.finditer(source)]
+    assert not [match.group() for source in sources for match in calls.finditer(source)]

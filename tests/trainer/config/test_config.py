@@ -108,7 +108,7 @@ def test_a_value_in_place_of_a_section_is_named(tmp_path: Path, document: dict[s
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "problem"),
     [
         ([], "found [], expected a section"),
         ("text", "found 'text', expected a section"),
@@ -116,8 +116,8 @@ def test_a_value_in_place_of_a_section_is_named(tmp_path: Path, document: dict[s
         ({"format": "another/1"}, "field format: found 'another/1', expected 'slipway.training-config/1'"),
     ],
 )
-def test_a_document_of_another_format_is_refused(tmp_path: Path, value: Any, found: str) -> None:
-    assert message(tmp_path, value) == found
+def test_a_document_of_another_format_is_refused(tmp_path: Path, value: Any, problem: str) -> None:
+    assert message(tmp_path, value) == problem
 
 
 def test_broken_json_is_named_by_its_line(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_initial_weights_are_read_back_with_their_folder(tmp_path: Path, documen
 
 
 @pytest.mark.parametrize(
-    ("init", "said"),
+    ("init", "problem"),
     [
         ({"layout": "pickle", "digest": "a" * 64}, "init.layout: found 'pickle', expected one of 'checkpoint', "),
         ({"layout": "checkpoint", "digest": "a"}, "init.digest: expected 64 hex digits"),
@@ -161,7 +161,7 @@ def test_initial_weights_are_read_back_with_their_folder(tmp_path: Path, documen
     ],
 )
 def test_initial_weights_that_are_not_named_in_full_are_refused(
-    tmp_path: Path, document: dict[str, Any], init: Any, said: str
+    tmp_path: Path, document: dict[str, Any], init: Any, problem: str
 ) -> None:
     document["init"] = init
-    assert message(tmp_path, document).startswith(f"field {said}")
+    assert message(tmp_path, document).startswith(f"field {problem}")

@@ -55,19 +55,19 @@ def test_two_nodes_of_eight_ranks(layout: dict[str, Any], expected: Mesh) -> Non
 
 
 def test_ranks_of_a_node_are_innermost() -> None:
-    found = Mesh(pipeline=2, replicas=1, shards=2, tensor=2)
-    assert [found.stage(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert [found.data_rank(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert [rank for rank in range(8) if found.counts_losses(rank)] == [4, 6]
+    layout_mesh = Mesh(pipeline=2, replicas=1, shards=2, tensor=2)
+    assert [layout_mesh.stage(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [layout_mesh.data_rank(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert [rank for rank in range(8) if layout_mesh.counts_losses(rank)] == [4, 6]
 
 
 def test_ranks_that_share_a_sequence_are_neighbours_and_all_count_their_tokens() -> None:
-    found = Mesh(pipeline=2, shards=4, tensor=2, context=2)
-    assert [found.data_rank(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert [found.context_rank(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert found.context_groups() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
-    assert [rank for rank in range(16) if found.counts_losses(rank)] == [8, 10, 12, 14]
-    assert found.data == 2 and found.gradient_ranks == 4
+    layout_mesh = Mesh(pipeline=2, shards=4, tensor=2, context=2)
+    assert [layout_mesh.data_rank(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [layout_mesh.context_rank(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert layout_mesh.context_groups() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
+    assert [rank for rank in range(16) if layout_mesh.counts_losses(rank)] == [8, 10, 12, 14]
+    assert layout_mesh.data == 2 and layout_mesh.gradient_ranks == 4
 
 
 def test_every_share_is_cut_into_equally_many_micro_batches() -> None:
@@ -131,7 +131,7 @@ def test_a_rank_of_a_pipeline_waits_less_with_more_stages(layout: Layout, parts:
 
 
 @pytest.mark.parametrize(
-    ("layout", "parts", "kept"),
+    ("layout", "parts", "n_micro_batches"),
     [
         (Layout(), 8, [1]),
         (Layout(pipeline=4), 8, [4, 3, 2, 1]),
@@ -141,8 +141,10 @@ def test_a_rank_of_a_pipeline_waits_less_with_more_stages(layout: Layout, parts:
         (Layout(pipeline=4, schedule="interleaved", stages_per_rank=2), 4, [8, 8, 7, 5]),
     ],
 )
-def test_the_first_rank_of_a_pipeline_keeps_the_most_activations(layout: Layout, parts: int, kept: list[int]) -> None:
-    assert [in_flight(layout, stage, parts) for stage in range(layout.pipeline)] == kept
+def test_the_first_rank_of_a_pipeline_keeps_the_most_activations(
+    layout: Layout, parts: int, n_micro_batches: list[int]
+) -> None:
+    assert [in_flight(layout, stage, parts) for stage in range(layout.pipeline)] == n_micro_batches
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_what_cannot_be_meant_is_refused_with_its_field(fields: dict[str, Any], 
 
 
 def test_a_phase_that_never_comes_is_refused() -> None:
-    found = of(phases=[{"after_step": 10, "weights": {"web": 1}}])
-    mix.check_comes(found, 11)
+    mix_config = of(phases=[{"after_step": 10, "weights": {"web": 1}}])
+    mix.check_comes(mix_config, 11)
     with pytest.raises(Invalid, match=r"below run.steps \(10\): the phase after step 10 never"):
-        mix.check_comes(found, 10)
+        mix.check_comes(mix_config, 10)

@@ -16,17 +16,17 @@ SHAPES = {"decoder": DECODER, "resnet": resolved.shape(RESNET), "vit": resolved.
 
 
 def test_a_model_of_tokens_gets_the_vocabulary_and_the_length(tmp_path: Path) -> None:
-    found = contents.data(make_snapshot(tmp_path), DECODER, 32, seed=5)
-    assert found == Data(vocabulary=VOCAB, length=32, seed=5)
+    model_data = contents.data(make_snapshot(tmp_path), DECODER, 32, seed=5)
+    assert model_data == Data(vocabulary=VOCAB, length=32, seed=5)
 
 
 def test_a_model_of_pictures_gets_their_size_and_classes(tmp_path: Path) -> None:
-    found = contents.data(make_digits(tmp_path), SHAPES["vit"], 0, seed=5)
-    assert found == Data(picture=(8, 8, 1), classes=10, seed=5)
+    model_data = contents.data(make_digits(tmp_path), SHAPES["vit"], 0, seed=5)
+    assert model_data == Data(picture=(8, 8, 1), classes=10, seed=5)
 
 
 @pytest.mark.parametrize(
-    ("kind", "length", "said"),
+    ("kind", "length", "message"),
     [
         (
             "decoder",
@@ -36,23 +36,23 @@ def test_a_model_of_pictures_gets_their_size_and_classes(tmp_path: Path) -> None
         ("resnet", 32, "batch.length: found 32, expected 0, as the dataset holds pictures, for snapshot "),
     ],
 )
-def test_a_model_that_does_not_fit_pictures_is_refused(tmp_path: Path, kind: str, length: int, said: str) -> None:
+def test_a_model_that_does_not_fit_pictures_is_refused(tmp_path: Path, kind: str, length: int, message: str) -> None:
     with pytest.raises(ValueError) as refused:
         contents.data(make_digits(tmp_path), SHAPES[kind], length)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("kind", "length", "said"),
+    ("kind", "length", "message"),
     [
         ("vit", 0, "model.kind: found 'vit', expected a model that reads tokens, as the dataset holds: this one reads"),
         ("decoder", 0, "batch.length: found 0, expected a number above 0: tokens a sequence, for snapshot "),
     ],
 )
-def test_a_model_that_does_not_fit_tokens_is_refused(tmp_path: Path, kind: str, length: int, said: str) -> None:
+def test_a_model_that_does_not_fit_tokens_is_refused(tmp_path: Path, kind: str, length: int, message: str) -> None:
     with pytest.raises(ValueError) as refused:
         contents.data(make_snapshot(tmp_path), SHAPES[kind], length)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
 
 
 def test_a_snapshot_of_pictures_has_no_tokenizer(tmp_path: Path) -> None:

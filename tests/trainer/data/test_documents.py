@@ -24,9 +24,9 @@ def sequences(tier: Path, *lengths: int) -> DocumentedSequences:
 
 
 def test_a_document_that_begins_in_a_window_begins_at_its_place_there(tmp_path: Path) -> None:
-    found = sequences(tmp_path, 2, 1, 6, 4).read(np.array([0, 1, 2], np.uint64))
-    assert found.tokens.tolist() == [[0, 0, 1, 2, 2], [2, 2, 2, 2, 2], [2, 3, 3, 3, 3]]
-    assert found.begins.tolist() == [[0, 0, 2, 3, 3], [0, 0, 0, 0, 0], [0, 1, 1, 1, 1]]
+    windows = sequences(tmp_path, 2, 1, 6, 4).read(np.array([0, 1, 2], np.uint64))
+    assert windows.tokens.tolist() == [[0, 0, 1, 2, 2], [2, 2, 2, 2, 2], [2, 3, 3, 3, 3]]
+    assert windows.begins.tolist() == [[0, 0, 2, 3, 3], [0, 0, 0, 0, 0], [0, 1, 1, 1, 1]]
 
 
 def test_rows_are_read_into_the_room_that_is_given(tmp_path: Path) -> None:
@@ -48,5 +48,7 @@ def test_every_token_has_the_beginning_of_the_last_document_that_began_before_it
     lengths: list[int], start: int, length: int
 ) -> None:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype("<u8")
-    expected = [max(0, *(int(each) - start for each in offsets if each <= start + token)) for token in range(length)]
+    expected = [
+        max(0, *(int(offset) - start for offset in offsets if offset <= start + token)) for token in range(length)
+    ]
     assert begins(offsets, start, length).tolist() == expected

@@ -27,9 +27,9 @@ def snapshot_of(tier: Path, *counts: int) -> images.ImageSnapshot:
         first += count
     splits = {"train": images.ImageSplit(first, tuple(written)), "validation": images.ImageSplit(0, ())}
     names = tuple(str(number) for number in range(first))
-    made = images.ImageSnapshot("numbered", "0" * 64, {}, {}, *SHAPE, names, splits)
-    shards.write_manifest(tier, made)
-    return made
+    image_snapshot = images.ImageSnapshot("numbered", "0" * 64, {}, {}, *SHAPE, names, splits)
+    shards.write_manifest(tier, image_snapshot)
+    return image_snapshot
 
 
 def test_a_shard_is_the_pixels_padded_to_eight_bytes_and_then_the_labels(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_pixels_and_labels_are_read_back_as_they_were_written(tmp_path: Path) ->
 
 
 def test_a_shard_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
-    made = snapshot_of(tmp_path, 4)
-    [shard] = made.shards()
+    image_snapshot = snapshot_of(tmp_path, 4)
+    [shard] = image_snapshot.shards()
     assert isinstance(shard, images.ImageShard)
     with pytest.raises(ValueError, match=rf"{shard.blake3}.shard: found 40 bytes, expected 40"):
         images.open_images(tmp_path, shard, images.ImageShape(2, 3, 3))
@@ -60,15 +60,15 @@ def test_a_shard_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_manifest_is_read_back_by_its_own_reader_and_by_that_of_either_kind(tmp_path: Path) -> None:
-    made = snapshot_of(tmp_path, 3, 2)
-    assert images.read_manifest(tmp_path, made.sha256) == made
-    assert snapshots.read(tmp_path, made.sha256) == made
+    image_snapshot = snapshot_of(tmp_path, 3, 2)
+    assert images.read_manifest(tmp_path, image_snapshot.sha256) == image_snapshot
+    assert snapshots.read(tmp_path, image_snapshot.sha256) == image_snapshot
 
 
 def test_a_reader_of_texts_refuses_images_with_what_it_found(tmp_path: Path) -> None:
-    made = snapshot_of(tmp_path, 3)
+    image_snapshot = snapshot_of(tmp_path, 3)
     with pytest.raises(ValueError, match=r"format: found 'slipway.images/1', expected 'slipway.snapshot/1'"):
-        shards.read_manifest(tmp_path, made.sha256)
+        shards.read_manifest(tmp_path, image_snapshot.sha256)
 
 
 def put(tier: Path, value: object) -> str:
@@ -94,13 +94,13 @@ def test_no_manifest_leads_out_of_its_tier(tmp_path: Path, digest_of_shard: str 
 
 
 def test_images_are_staged_by_the_same_code_as_texts(tmp_path: Path) -> None:
-    made = snapshot_of(tmp_path / "durable", 3, 2)
-    path = shards.shard_path(tmp_path / "durable", made.shards()[1])
-    assert stage.stage(made.sha256, tmp_path / "durable", tmp_path / "nvme").copied_shards == 2
-    assert stage.is_staged(made.sha256, tmp_path / "nvme")
+    image_snapshot = snapshot_of(tmp_path / "durable", 3, 2)
+    path = shards.shard_path(tmp_path / "durable", image_snapshot.shards()[1])
+    assert stage.stage(image_snapshot.sha256, tmp_path / "durable", tmp_path / "nvme").copied_shards == 2
+    assert stage.is_staged(image_snapshot.sha256, tmp_path / "nvme")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(ValueError, match=r"no origin has it whole: .* found BLAKE3"):
-        stage.stage(made.sha256, tmp_path / "durable", tmp_path / "other")
+        stage.stage(image_snapshot.sha256, tmp_path / "durable", tmp_path / "other")
 
 
 def test_pictures_come_by_their_numbers_over_all_shards(tmp_path: Path) -> None:
@@ -126,12 +126,12 @@ def test_an_epoch_in_order_shows_every_picture_once(tmp_path: Path) -> None:
 
 
 def test_a_shard_is_brought_once_just_before_it_is_first_read(tmp_path: Path) -> None:
-    asked: list[images.ImageShard] = []
-    made = snapshot_of(tmp_path, 3, 3)
-    pictures = Pictures(tmp_path, made, "train", asked.append)
+    brought: list[images.ImageShard] = []
+    image_snapshot = snapshot_of(tmp_path, 3, 3)
+    pictures = Pictures(tmp_path, image_snapshot, "train", brought.append)
     for number in (4, 5, 0):
         pictures.read(np.array([number], np.uint64))
-    assert asked == [made.shards()[1], made.shards()[0]]
+    assert brought == [image_snapshot.shards()[1], image_snapshot.shards()[0]]
 
 
 def test_a_split_without_images_is_refused_by_name(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_windows_and_tails_predict_every_token_that_has_a_predecessor_exactly_on
     if max(lengths) <= length:
         lengths = [*lengths, length + 1]
     sequences = sequences_of(tmp_path_factory.mktemp("tier"), length, *lengths)
-    rows = [*every(sequences), *(sequences.tail(place)[0] for place in sequences.tail_shards)]
+    rows = [*every(sequences), *(sequences.tail(tail)[0] for tail in sequences.tail_shards)]
     predicted = sorted(token for row in rows for token in row[1:].tolist())
     assert predicted == [10_000 * shard + at for shard, count in enumerate(lengths) for at in range(1, count)]
     for row in rows:
@@ -80,13 +80,13 @@ def test_windows_can_be_read_into_an_existing_buffer(tmp_path: Path) -> None:
 
 
 def test_a_shard_is_brought_once_just_before_it_is_first_read(tmp_path: Path) -> None:
-    asked: list[shards.TokenShard] = []
+    brought: list[shards.TokenShard] = []
     snapshot = snapshot_of(tmp_path, 9, 9, 9)
-    sequences = Sequences(tmp_path, snapshot, "train", 4, asked.append)
-    assert asked == []
+    sequences = Sequences(tmp_path, snapshot, "train", 4, brought.append)
+    assert brought == []
     for number in (5, 4, 0, 5):
         sequences.read(np.array([number], np.uint64))
-    assert asked == [snapshot.shards()[2], snapshot.shards()[0]]
+    assert brought == [snapshot.shards()[2], snapshot.shards()[0]]
 
 
 def test_a_truncated_shard_is_refused_by_name(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ Start = Callable[..., int]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[DiagnosedNode]:
-    made = tmp_path / "stacks"
-    made.mkdir()
-    yield DiagnosedNode(tmp_path / "store", "node-0", made, (tmp_path,), lambda: b"the last line\n")
+    stacks_folder = tmp_path / "stacks"
+    stacks_folder.mkdir()
+    yield DiagnosedNode(tmp_path / "store", "node-0", stacks_folder, (tmp_path,), lambda: b"the last line\n")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def start(node: DiagnosedNode) -> Iterator[Start]:
     """Start a rank that hangs so; its pid."""
     started = []
 
-    def made(rank: int, how: str = "read") -> int:
+    def start_rank(rank: int, how: str = "read") -> int:
         command = [sys.executable, "-m", "tests.trainer.diagnosis.hanging_rank", how]
         environment = {**os.environ, stacks.VARIABLE: str(node.stacks), "RANK": str(rank)}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
@@ -40,7 +40,7 @@ def start(node: DiagnosedNode) -> Iterator[Start]:
         until(lambda: stacks.state(process.pid) == "S", "the rank to wait")
         return process.pid
 
-    yield made
+    yield start_rank
     for process in started:
         process.kill()
         process.wait()
@@ -49,19 +49,19 @@ def start(node: DiagnosedNode) -> Iterator[Start]:
 
 
 def manifest(node: DiagnosedNode) -> folder.DiagnosisManifest:
-    [found] = folder.manifests(node.store, ID)
-    return found
+    [diagnosis] = folder.manifests(node.store, ID)
+    return diagnosis
 
 
 def test_each_rank_says_where_it_is_and_goes_on(node: DiagnosedNode, start: Start):
     pids = [start(0), start(1, "lock")]
     assert collection.collect(node, ID, "a test", 5.0)
-    found = manifest(node)
-    assert [(rank.rank, rank.pid, rank.state) for rank in found.ranks] == [
+    diagnosis = manifest(node)
+    assert [(rank.rank, rank.pid, rank.state) for rank in diagnosis.ranks] == [
         (0, pids[0], "waiting"),
         (1, pids[1], "waiting"),
     ]
-    assert all(rank.where.startswith("hang (hanging_rank.py:") for rank in found.ranks)
+    assert all(rank.where.startswith("hang (hanging_rank.py:") for rank in diagnosis.ranks)
     text = folder.text(node.store, ID, "node-0", "stacks.txt")
     assert "=== rank 0" in text and "os.read(os.pipe()[0], 1)" in text
     assert folder.text(node.store, ID, "node-0", "log.txt") == "the last line\n"
@@ -75,9 +75,9 @@ def test_a_rank_that_cannot_answer_costs_no_more_than_the_time_there_is_and_is_s
     os.kill(pid, signal.SIGSTOP)
     until(lambda: stacks.state(pid) == "T", "the rank to stop")
     assert collection.collect(node, ID, "a test", 1.0)
-    found = manifest(node)
-    assert found.ranks[0].state == "stopped"
-    assert found.lacking["stacks of rank 0"] == "it is stopped, and cannot write"
+    diagnosis = manifest(node)
+    assert diagnosis.ranks[0].state == "stopped"
+    assert diagnosis.lacking["stacks of rank 0"] == "it is stopped, and cannot write"
 
 
 def test_a_process_that_would_die_of_the_signal_is_left_alone(node: DiagnosedNode):
@@ -99,8 +99,8 @@ def test_a_source_that_hangs_is_lacking_and_keeps_no_other_back(node: DiagnosedN
     real = health.parts
     monkeypatch.setattr(health, "parts", lambda disks: {**real(disks), "a slow tool": slow})
     assert collection.collect(node, ID, "a test", 0.5)
-    found = manifest(node)
-    assert found.lacking["a slow tool"] == "it took longer than the time there was"
+    diagnosis = manifest(node)
+    assert diagnosis.lacking["a slow tool"] == "it took longer than the time there was"
     assert "MemTotal" in folder.text(node.store, ID, "node-0", "health.txt")
 
 
@@ -114,12 +114,14 @@ def test_a_tool_that_is_not_there_is_said_to_be_lacking(node: DiagnosedNode, mon
 
 
 def test_the_evidence_of_a_node_has_a_size_and_the_largest_file_is_left_out():
-    kept, left = folder.bounded({"small": b"1", "large": b"12345"}, most=5)
-    assert kept == {"small": b"1"} and left == {"large": "it has 5 bytes, and the evidence of a node 5 at most"}
+    files_within, files_beyond = folder.bounded({"small": b"1", "large": b"12345"}, most=5)
+    assert files_within == {"small": b"1"} and files_beyond == {
+        "large": "it has 5 bytes, and the evidence of a node 5 at most"
+    }
 
 
 def test_what_a_node_found_first_stands(node: DiagnosedNode):
     assert collection.collect(node, ID, "first", 0.3)
     assert not collection.collect(node, ID, "second", 0.3)
     assert manifest(node).why == "first"
-    assert [each.name for each in (node.store / "incidents" / ID).iterdir()] == ["node-0"]
+    assert [folder_of_node.name for folder_of_node in (node.store / "incidents" / ID).iterdir()] == ["node-0"]

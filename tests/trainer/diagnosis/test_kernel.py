@@ -44,22 +44,22 @@ def record(message: str, seconds: float) -> str:
     return f"3,42,{int(seconds * 1e6)},-;{message}\n SUBSYSTEM=pci\n"
 
 
-@pytest.mark.parametrize(("line", "said"), LINES.items())
-def test_a_published_line_becomes_a_sentence(line: str, said: str):
-    assert kernel.sentence(line) == said
+@pytest.mark.parametrize(("line", "sentence"), LINES.items())
+def test_a_published_line_becomes_a_sentence(line: str, sentence: str):
+    assert kernel.sentence(line) == sentence
 
 
 def test_what_happened_before_the_last_minutes_is_not_reported():
     old, new = (record(f"NVRM: Xid (PCI:0000:3b:00): {code}, x", at) for code, at in ((48, 100.0), (79, 900.0)))
-    assert [(each.at, each.what) for each in kernel.faults([old, new], since=500.0)] == [
+    assert [(fault.at, fault.what) for fault in kernel.faults([old, new], since=500.0)] == [
         (900.0, "Xid (PCI:0000:3b:00): 79: x")
     ]
 
 
 def test_a_fault_that_repeats_is_reported_once_and_no_more_than_the_newest_are():
     flood = [record(f"NVRM: Xid (PCI:0000:3b:00): 31, {number}", number) for number in range(100)]
-    found = kernel.faults([*flood, *flood])
-    assert len(found) == kernel.MOST and found[-1].what.endswith(": 99")
+    faults = kernel.faults([*flood, *flood])
+    assert len(faults) == kernel.MOST and faults[-1].what.endswith(": 99")
 
 
 def test_records_that_are_no_records_are_passed_over():

@@ -17,12 +17,12 @@ def signal_after(rank: str, steps: set[int], number: signal.Signals, times: int,
     report = StepReport.step
 
     def report_and_die(steps_report: StepReport, done: int, *figures: float) -> dict[str, float]:
-        found = report(steps_report, done, *figures)
+        metrics = report(steps_report, done, *figures)
         before = len(list(folder.iterdir()))
         if done in steps and os.environ["RANK"] == rank and before < times:
             (folder / str(before)).touch()
             os.kill(os.getpid(), number)
-        return found
+        return metrics
 
     StepReport.step = report_and_die  # type: ignore[method-assign,assignment]
 

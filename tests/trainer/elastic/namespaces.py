@@ -69,16 +69,16 @@ def networks(names: Sequence[str]) -> Iterator[Networks]:
     """The networks of these nodes; skips the test on a machine that does not let it make any."""
     if os.geteuid() or shutil.which("ip") is None:
         pytest.skip("a network namespace takes root and iproute2")
-    made = Networks(names)
+    node_networks = Networks(names)
     try:
         try:
-            made.make()
+            node_networks.make()
         except subprocess.CalledProcessError as error:
             pytest.skip(f"this machine makes no network namespaces: {error.stderr}")
-        yield made
+        yield node_networks
     finally:
-        made.remove()
+        node_networks.remove()
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], capture_output=True, text=True, check=True)
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], capture_output=True, text=True, check=True)

@@ -66,7 +66,7 @@ class SupervisedNodes:
                 text=True,
             )
         self._port = self._port if len(names) > 1 or ranks == 1 else 0
-        self._asked: JobStore | None = None
+        self._connection: JobStore | None = None
         count = f"{least}:{len(names)}" if least else str(len(names))
         self._logs = {name: training.folder / f"{name}.log" for name in names}
         self._count, self._runs = count, self._module(fault)
@@ -112,10 +112,10 @@ class SupervisedNodes:
 
     def waiting(self, generation: int) -> int:
         """How many nodes wait to take part after a generation."""
-        self._asked = self._asked or JobStore.connected(self._host, self._port, 60)
-        return self._asked.count(key(generation, "waits"))
+        self._connection = self._connection or JobStore.connected(self._host, self._port, 60)
+        return self._connection.count(key(generation, "waits"))
 
-    def said(self, node: str) -> str:
+    def log_of(self, node: str) -> str:
         """What a node has said so far."""
         return self._logs[node].read_text()
 
@@ -131,8 +131,8 @@ class SupervisedNodes:
             return ["slipway.trainer.supervisor"]
         folder = self.training.folder / "faults"
         folder.mkdir(exist_ok=True)
-        words = (fault.rank, f"{fault.step},{fault.later}", int(fault.number), fault.times, folder)
-        return ["tests.trainer.elastic.dying", *map(str, words)]
+        arguments = (fault.rank, f"{fault.step},{fault.later}", int(fault.number), fault.times, folder)
+        return ["tests.trainer.elastic.dying", *map(str, arguments)]
 
     def _start(self, name: str) -> "subprocess.Popen[bytes]":
         own, inside = dict[str, str](), list[str]()
@@ -177,9 +177,9 @@ def has_stepped(training: Training, generation: int) -> bool:
 
 def generation(training: Training) -> int:
     """The newest generation that is claimed."""
-    held = fence.newest_claim(training.store)
-    assert held is not None and held.token.incarnation == INCARNATION
-    return held.token.generation
+    newest_claim = fence.newest_claim(training.store)
+    assert newest_claim is not None and newest_claim.token.incarnation == INCARNATION
+    return newest_claim.token.generation
 
 
 def is_rank(pid: int) -> bool:

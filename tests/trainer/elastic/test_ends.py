@@ -36,7 +36,7 @@ def test_a_store_that_does_not_answer_ends_the_job_and_is_named(
     training.until_frozen()
     nodes.store.send_signal(number)
     assert nodes.ended() == [1, 1]
-    assert "the job's rendezvous store does not answer" in nodes.said("a")
+    assert "the job's rendezvous store does not answer" in nodes.log_of("a")
     incident = incidents.read(training.store, str(Token(1)))
     assert (incident.kind, incident.action) == (causes.NETWORK, "ended the job")
     assert "the job's rendezvous store does not answer" in incident.reason
@@ -49,7 +49,7 @@ def test_a_configuration_that_cannot_be_trained_ends_the_job_at_once(
     training.configure(layout={"tensor": 3})
     nodes = start_nodes(TWO)
     assert set(nodes.ended()) <= {1, 2}
-    assert "field layout" in nodes.said("a")
+    assert "field layout" in nodes.log_of("a")
     assert generation(training) == 0
 
 
@@ -57,7 +57,7 @@ def test_a_file_that_is_no_configuration_is_named(training: Training, start_node
     training.config.write_text("{}")
     nodes = start_nodes(("a",))
     assert nodes.ended() == [2]
-    assert nodes.said("a").startswith("trainer: ") and "config.json" in nodes.said("a")
+    assert nodes.log_of("a").startswith("trainer: ") and "config.json" in nodes.log_of("a")
 
 
 def test_a_node_that_is_asked_to_stop_stops_all_with_a_checkpoint(training: Training, start_nodes: StartNodes) -> None:

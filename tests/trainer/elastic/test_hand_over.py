@@ -47,5 +47,5 @@ def test_shards_that_are_all_there_go_on_from_where_they_are() -> None:
 
 def test_ranks_that_are_fewer_go_on_from_what_replicas_hold() -> None:
     before = [part(rank, HYBRID) for rank in (0, 3)]
-    wanted = [part(rank, SHARDS) for rank in range(2)]
-    assert agreement([HeldOffer(7, each) for each in before], wanted) == HandOverPlan(7, {})
+    next_parts = [part(rank, SHARDS) for rank in range(2)]
+    assert agreement([HeldOffer(7, rank_part) for rank_part in before], next_parts) == HandOverPlan(7, {})

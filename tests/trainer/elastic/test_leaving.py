@@ -38,7 +38,7 @@ def sigterm() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def asked(store: JobStore, node: str, replaced: bool) -> StopSignal:
+def broadcast_stop(store: JobStore, node: str, replaced: bool) -> StopSignal:
     """The stop signal of a node that has heard SIGTERM and told the others."""
     word = StopSignal(store, node, replaced)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -47,25 +47,25 @@ def asked(store: JobStore, node: str, replaced: bool) -> StopSignal:
 
 
 def test_where_nodes_are_replaced_the_job_ends_when_all_of_them_are_asked(store: JobStore) -> None:
-    word = asked(store, "b", replaced=True)
+    word = broadcast_stop(store, "b", replaced=True)
     assert word.leaves and not word.ends(MEMBERS) and not word.is_final(ENDED_BY_SIGTERM, MEMBERS)
-    asked(store, "a", replaced=True)
+    broadcast_stop(store, "a", replaced=True)
     assert word.ends(MEMBERS) and word.is_final(ENDED_BY_SIGTERM, MEMBERS)
 
 
 def test_where_none_is_replaced_one_of_them_is_enough(store: JobStore) -> None:
-    word = asked(store, "b", replaced=False)
+    word = broadcast_stop(store, "b", replaced=False)
     assert not word.leaves and word.ends(MEMBERS) and word.is_final(ENDED_BY_SIGTERM, MEMBERS)
     assert store.has(STOPPING)
 
 
 def test_a_fault_that_no_start_mends_ends_the_job_though_its_node_leaves(store: JobStore) -> None:
-    word = asked(store, "b", replaced=True)
+    word = broadcast_stop(store, "b", replaced=True)
     assert word.is_final(RankFault(1, causes.CONFIGURATION, "", 2, final=True), MEMBERS)
 
 
 def test_a_node_that_leaves_between_two_generations_ends_neither_and_is_waited_for_by_nobody(store: JobStore) -> None:
-    word = asked(store, "b", replaced=True)
+    word = broadcast_stop(store, "b", replaced=True)
     with pytest.raises(GenerationOver) as over:
         word.raise_if_stopped(1)
     assert (over.value.end.node, over.value.end.code) == ("b", 128 + signal.SIGTERM)
@@ -73,7 +73,7 @@ def test_a_node_that_leaves_between_two_generations_ends_neither_and_is_waited_f
 
 
 def test_a_node_that_nobody_replaces_ends_the_generation_that_has_not_begun(store: JobStore) -> None:
-    word = asked(store, "b", replaced=False)
+    word = broadcast_stop(store, "b", replaced=False)
     with pytest.raises(GenerationOver):
         word.raise_if_stopped(1)
     end = store.read(key(1, "end"), End)
@@ -92,7 +92,7 @@ def test_a_node_that_waits_beside_the_ranks_of_others_leaves_them_alone(store: J
 
 def test_a_new_pod_in_the_place_of_one_that_was_asked_is_not_asked_itself_and_no_failure(store: JobStore) -> None:
     store.write(key(0, "members"), MEMBERS)
-    asked(store, "b", replaced=True)
+    broadcast_stop(store, "b", replaced=True)
     rendezvous.underway(store, B, stays=False)
     assert not store.has(f"{STOP_REQUESTED}/b")
     end = store.read(key(0, "end"), End)
@@ -110,7 +110,7 @@ def leaves(training: Training, nodes: SupervisedNodes, name: str) -> None:
     nodes.processes[name].send_signal(signal.SIGTERM)
     until(lambda: nodes.is_asked(name), "the others to hear of it")
     training.thaw()
-    assert nodes.ended(name) == [128 + signal.SIGTERM], nodes.said(name)
+    assert nodes.ended(name) == [128 + signal.SIGTERM], nodes.log_of(name)
 
 
 def started(training: Training, least: int) -> "contextlib.closing[SupervisedNodes]":
@@ -134,7 +134,7 @@ def test_the_others_go_on_without_a_node_that_is_drained_and_no_step_is_lost(
     other = {"a": "b", "b": "a"}[name]
     with started(training, least=1) as nodes:
         leaves(training, nodes, name)
-        assert nodes.ended(other) == [0], nodes.said(other)
+        assert nodes.ended(other) == [0], nodes.log_of(other)
     assert [claim.nodes for claim in fence.claims(training.store)] == [("a", "b"), (other,)]
     steps = [event["step"] for event in training.events("step")]
     assert sorted(set(steps)) == list(range(1, STEPS + 1)) and len(steps) <= STEPS + 1
@@ -147,7 +147,7 @@ def test_a_job_that_needs_all_its_nodes_waits_for_the_one_that_takes_the_place(t
     with started(training, least=2) as nodes:
         leaves(training, nodes, "b")
         nodes.bring_back("b")
-        assert nodes.ended() == [0, 0], nodes.said("a")
+        assert nodes.ended() == [0, 0], nodes.log_of("a")
     assert [claim.nodes for claim in fence.claims(training.store)] == [("a", "b"), ("a", "b")]
 
 
@@ -161,9 +161,9 @@ def test_a_job_all_of_whose_nodes_are_asked_stops_with_a_checkpoint_and_goes_on_
         for process in nodes.processes.values():
             process.send_signal(signal.SIGTERM)
         training.thaw()
-        assert nodes.ended() == [128 + signal.SIGTERM] * 2, nodes.said("a")
+        assert nodes.ended() == [128 + signal.SIGTERM] * 2, nodes.log_of("a")
         assert generation(training) == 0 and training.commits()[-1].step >= FROZEN_AFTER
         for name in ("a", "b"):  # as the launcher does when all of them are drained
             nodes.bring_back(name)
-        assert nodes.ended() == [0, 0], nodes.said("a")
+        assert nodes.ended() == [0, 0], nodes.log_of("a")
     assert not (training.store / "incidents").exists()

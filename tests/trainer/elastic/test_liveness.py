@@ -38,9 +38,9 @@ def store() -> JobStore:
 
 @pytest.fixture
 def other(store: JobStore, clock: Clock) -> NodeLiveness:
-    found = NodeLiveness(store, "b", clock)
-    found.beat()
-    return found
+    liveness = NodeLiveness(store, "b", clock)
+    liveness.beat()
+    return liveness
 
 
 @pytest.fixture
@@ -79,26 +79,26 @@ def busy() -> Iterator[tuple[subprocess.Popen[str], JobStore, int]]:
     """A supervisor that does something else for long, the store of its job, and the process that shows its life."""
     with subprocess.Popen([sys.executable, "-c", BUSY_SUPERVISOR], stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None
-        port, heart = map(int, supervisor.stdout.readline().split())
+        port, liveness_pid = map(int, supervisor.stdout.readline().split())
         try:
-            yield supervisor, JobStore.connected("127.0.0.1", port, 10.0), heart
+            yield supervisor, JobStore.connected("127.0.0.1", port, 10.0), liveness_pid
         finally:
             supervisor.kill()
 
 
 @pytest.mark.slow
 def test_a_supervisor_that_is_busy_shows_that_it_lives(busy: tuple[subprocess.Popen[str], JobStore, int]) -> None:
-    _, store, heart = busy
+    _, store, liveness_pid = busy
     until(lambda: store.count(f"{ALIVE}/a") >= 3, "signs of life", 60)
-    assert "slipway.trainer.elastic.liveness" in processes.command_line(heart)
+    assert "slipway.trainer.elastic.liveness" in processes.command_line(liveness_pid)
 
 
 @pytest.mark.slow
 def test_one_that_is_stopped_or_killed_shows_none(busy: tuple[subprocess.Popen[str], JobStore, int]) -> None:
-    supervisor, store, heart = busy
+    supervisor, store, liveness_pid = busy
     until(lambda: store.count(f"{ALIVE}/a") >= 1, "a sign of life", 60)
     os.kill(supervisor.pid, SIGSTOP)
-    pulse = NodeLiveness(store, "b")
-    until(lambda: pulse.silence("a") > 3 * BEAT_SECONDS, "silence", 60)
+    observer = NodeLiveness(store, "b")
+    until(lambda: observer.silence("a") > 3 * BEAT_SECONDS, "silence", 60)
     os.kill(supervisor.pid, SIGKILL)
-    until(lambda: not stacks.state(heart), "the end of the process beside it", 60)
+    until(lambda: not stacks.state(liveness_pid), "the end of the process beside it", 60)

@@ -21,7 +21,7 @@ def test_a_killed_rank_is_answered_inside_the_incarnation_bit_for_bit(
     training: Training, finished_by_two: Training, start_nodes: StartNodes, number: Signals
 ) -> None:
     nodes = start_nodes(TWO, Fault(rank=1, step=8, number=number))
-    assert nodes.ended() == [0, 0], nodes.said("b")
+    assert nodes.ended() == [0, 0], nodes.log_of("b")
     assert generation(training) == 1
     assert training.losses() == finished_by_two.losses()
     assert training.tensors() == finished_by_two.tensors()
@@ -36,7 +36,7 @@ def test_the_ledger_has_the_moments_of_a_recovery_in_their_order(training: Train
     parts = ("detected", "ranks_gone", "ranks_ready", "met", "restored", "stepped")
     moments = {event["event"]: event["t"] for event in ledger.read(training.store) if event["event"] in parts}
     assert set(parts) - set(moments) <= {"restored"}, "the first checkpoint may not be whole yet"
-    assert sorted(moments, key=moments.__getitem__) == [each for each in parts if each in moments]
+    assert sorted(moments, key=moments.__getitem__) == [part for part in parts if part in moments]
 
 
 @pytest.mark.nightly
@@ -44,7 +44,7 @@ def test_a_lone_rank_that_is_killed_is_forked_anew(
     training: Training, finished: Training, start_nodes: StartNodes
 ) -> None:
     nodes = start_nodes(ONE, Fault(rank=0, step=8, number=SIGKILL))
-    assert nodes.ended() == [0], nodes.said("a")
+    assert nodes.ended() == [0], nodes.log_of("a")
     assert generation(training) == 1
     assert training.losses() == finished.losses()
     assert training.tensors() == finished.tensors()
@@ -53,7 +53,7 @@ def test_a_lone_rank_that_is_killed_is_forked_anew(
 @pytest.mark.nightly
 def test_the_ranks_of_the_only_node_meet_in_a_store_of_its_own(training: Training, start_nodes: StartNodes) -> None:
     nodes = start_nodes(ONE, Fault(rank=1, step=8, number=SIGKILL), ranks=2)
-    assert nodes.ended() == [0], nodes.said("a")
+    assert nodes.ended() == [0], nodes.log_of("a")
     assert generation(training) == 1
     assert [event["world"] for event in training.events("started")] == [2, 2]
 
@@ -65,7 +65,7 @@ def test_the_other_nodes_go_on_without_a_lost_one(training: Training, start_node
     training.until_frozen()
     nodes.lose(lost)
     [other] = {"a", "b"} - {lost}
-    assert nodes.ended(other) == [0], nodes.said(other)
+    assert nodes.ended(other) == [0], nodes.log_of(other)
     assert generation(training) == 1
     assert [event["world"] for event in training.events("started")] == [2, 1]
     claim = fence.newest_claim(training.store)
@@ -80,7 +80,7 @@ def test_two_nodes_lost_at_once_leave_the_third(training: Training, start_nodes:
     nodes = start_nodes(THREE, Fault(rank=0, step=8, number=SIGSTOP), least=1)
     training.until_frozen()
     nodes.lose("a", "b")
-    assert nodes.ended("c") == [0], nodes.said("c")
+    assert nodes.ended("c") == [0], nodes.log_of("c")
     assert [event["world"] for event in training.events("started")] == [3, 1]
 
 
@@ -90,7 +90,7 @@ def test_a_job_with_too_few_nodes_left_ends(training: Training, start_nodes: Sta
     training.until_frozen()
     nodes.lose("b")
     assert nodes.ended("a") == [1]
-    assert "found 1 nodes, expected 2 or more; generation 0 ended: node b is lost" in nodes.said("a")
+    assert "found 1 nodes, expected 2 or more; generation 0 ended: node b is lost" in nodes.log_of("a")
     assert generation(training) == 0
 
 
@@ -102,7 +102,7 @@ def test_a_fault_during_recovery_leads_to_one_more_generation(
     nodes = start_nodes(TWO, Fault(rank=1, step=8, number=SIGKILL))
     until(lambda: generation(training) == 1 and nodes.ranks("b"), "the new rank", 120)
     os.kill(nodes.ranks("b")[0], SIGKILL)
-    assert nodes.ended() == [0, 0], nodes.said("b")
+    assert nodes.ended() == [0, 0], nodes.log_of("b")
     assert generation(training) == 2
     assert training.losses() == finished_by_two.losses()
 
@@ -114,6 +114,6 @@ def test_a_rank_that_dies_at_the_same_step_again_and_again_ends_the_job(
     nodes = start_nodes(ONE, Fault(rank=0, step=8, number=SIGKILL, times=1000))
     assert nodes.ended() == [128 + SIGKILL]
     assert 3 <= generation(training) <= 6
-    assert "trainer: rank 0 on a was killed: SIGKILL" in nodes.said("a").splitlines()[-1]
+    assert "trainer: rank 0 on a was killed: SIGKILL" in nodes.log_of("a").splitlines()[-1]
     last = incidents.read(training.store, incidents.names(training.store)[-1])
     assert "made no progress beyond step" in last.reason and last.action == "ended the job"

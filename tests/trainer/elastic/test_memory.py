@@ -22,7 +22,7 @@ def test_a_killed_rank_costs_no_step_of_which_memory_holds_the_state(
 ) -> None:
     training.configure(storage=EACH_STEP)
     nodes = start_nodes(TWO, Fault(rank=1, step=8, number=SIGKILL))
-    assert nodes.ended() == [0, 0], nodes.said("b")
+    assert nodes.ended() == [0, 0], nodes.log_of("b")
     [restored] = training.events("restored")
     assert restored["memory"] and restored["step"] in (6, 7)
     must_be_undisturbed(training, finished_by_two)
@@ -36,7 +36,7 @@ def test_all_ranks_may_be_killed_at_once(
     nodes = start_nodes(TWO, FROZEN)
     training.until_frozen()
     kill_ranks(nodes)
-    assert nodes.ended() == [0, 0], nodes.said("b")
+    assert nodes.ended() == [0, 0], nodes.log_of("b")
     [restored] = training.events("restored")
     assert restored["memory"] and restored["step"] in (6, 7, 8)
     must_be_undisturbed(training, finished_by_two)
@@ -52,9 +52,9 @@ def test_a_flipped_bit_in_memory_is_found_and_the_checkpoint_on_disk_is_restored
     until(lambda: [commit.step for commit in training.commits()] == [5], "the checkpoint", 120)
     assert flip_bits(nodes.supervisor("b")) == 3
     kill_ranks(nodes)
-    assert nodes.ended() == [0, 0], nodes.said("b")
+    assert nodes.ended() == [0, 0], nodes.log_of("b")
     damaged = training.events("memory_damaged")
-    assert damaged and all("found BLAKE3" in each["reason"] for each in damaged)
+    assert damaged and all("found BLAKE3" in event["reason"] for event in damaged)
     [restored] = training.events("restored")
     assert restored["step"] == 5 and "memory" not in restored
     must_be_undisturbed(training, finished_by_two)
@@ -69,7 +69,7 @@ def test_what_a_save_left_in_memory_is_restored_though_the_copy_on_disk_is_damag
     until(lambda: [commit.step for commit in training.commits()] == [5], "the checkpoint", 120)
     training.checkpoint_file("progress.json", step=5).write_text("{}")
     kill_ranks(nodes)
-    assert nodes.ended() == [0, 0], nodes.said("b")
+    assert nodes.ended() == [0, 0], nodes.log_of("b")
     [restored] = training.events("restored")
     assert restored["memory"] and restored["commit"] == training.commits()[0].name
     must_be_undisturbed(training, finished_by_two)
@@ -84,7 +84,7 @@ def test_without_the_memory_of_a_lost_node_the_checkpoint_on_disk_is_restored(
     training.until_frozen()
     until(lambda: [commit.step for commit in training.commits()] == [5], "the checkpoint", 120)
     nodes.lose("b")
-    assert nodes.ended("a") == [0], nodes.said("a")
+    assert nodes.ended("a") == [0], nodes.log_of("a")
     [restored] = training.events("restored")
     assert restored["step"] == 5 and "memory" not in restored
 
@@ -95,9 +95,9 @@ def test_a_generation_that_is_lost_before_it_saved_leaves_the_memory_to_the_next
 ) -> None:
     training.configure(storage={"memory_steps": 4})
     nodes = start_nodes(TWO, Fault(rank=1, step=10, number=SIGKILL, times=2))
-    assert nodes.ended() == [0, 0], nodes.said("b")
+    assert nodes.ended() == [0, 0], nodes.log_of("b")
     assert generation(training) == 2 and has_stepped(training, 1)
-    assert [each["step"] for each in training.events("restored")] == [8, 8]
+    assert [event["step"] for event in training.events("restored")] == [8, 8]
     must_be_undisturbed(training, finished_by_two)
 
 
@@ -108,16 +108,16 @@ def kill_ranks(nodes: SupervisedNodes) -> None:
 
 def flip_bits(supervisor: int) -> int:
     """Flip a bit in each buffer of a node that was used; how many there are."""
-    found = 0
+    n_buffers = 0
     for path in Path(f"/proc/{supervisor}/fd").iterdir():
         if "memfd:checkpoint" in str(path.readlink()) and path.stat().st_size:
-            found += 1
+            n_buffers += 1
             with open(path, "r+b") as buffer:
                 buffer.seek(100)
                 byte = buffer.read(1)[0]
                 buffer.seek(100)
                 buffer.write(bytes([byte ^ 1]))
-    return found
+    return n_buffers
 
 
 def must_be_undisturbed(training: Training, undisturbed: Training) -> None:

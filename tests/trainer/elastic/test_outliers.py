@@ -22,14 +22,14 @@ FALLING = 2.5 + 5 * (STEP + 10.0) ** -0.3
 
 def spikes(losses: Iterable[float]) -> list[int]:
     """The steps, from 0 on, at which a spike begins."""
-    last, high, found = LastLosses(), False, list[int]()
+    last, high, steps = LastLosses(), False, list[int]()
     for step, loss in enumerate(losses):
         is_spike = last.is_spike(loss, SIGMAS)
         if is_spike and not high:
-            found.append(step)
+            steps.append(step)
         high = is_spike
         last.add(loss)
-    return found
+    return steps
 
 
 def of_two_kinds(share: float) -> list[float]:

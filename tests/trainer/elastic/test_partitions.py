@@ -26,9 +26,9 @@ def test_a_node_that_is_cut_off_ends_itself_and_the_other_goes_on_without_it(
         nodes = start_nodes(TWO, Fault(rank=0, step=8, number=SIGSTOP), least=1, networks=cables)
         training.until_frozen()
         cables.cut("b")
-        assert nodes.ended("a") == [0], nodes.said("a")
-        assert nodes.ended("b") == [1], nodes.said("b")
-        assert "rendezvous store does not answer" in nodes.said("b")
+        assert nodes.ended("a") == [0], nodes.log_of("a")
+        assert nodes.ended("b") == [1], nodes.log_of("b")
+        assert "rendezvous store does not answer" in nodes.log_of("b")
     assert generation(training) == 1
     assert [event["world"] for event in training.events("started")] == [2, 1]
     assert [step for step, _ in training.losses()] == list(range(1, STEPS + 1))
@@ -48,6 +48,6 @@ def test_a_network_that_is_back_soon_interrupts_nothing(
         os.kill(stopped, SIGCONT)
         time.sleep(SHORT_SECONDS)  # the fault itself: for so long nothing arrives
         cables.mend("b")
-        assert nodes.ended() == [0, 0], nodes.said("a")
+        assert nodes.ended() == [0, 0], nodes.log_of("a")
     assert generation(training) == 0 and incidents.names(training.store) == []
     assert training.losses() == finished_by_two.losses()

@@ -57,8 +57,8 @@ def ranks() -> Iterator[tuple[Rank, Rank]]:
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=SECONDS))
     joined = Rank(store, 0), Rank(store, 1)
     yield joined
-    for each in joined:
-        each.peers.close()
+    for rank in joined:
+        rank.peers.close()
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def test_all_ranks_leave_a_section_that_one_cannot_finish_again_and_again(
 
 
 def test_both_ranks_may_fail_at_once(ranks: tuple[Rank, Rank], threads: ThreadPoolExecutor) -> None:
-    left = [threads.submit(each.section, run_out) for each in ranks]
-    assert all(each.result(SECONDS).endswith("no memory") for each in left)
+    sections = [threads.submit(rank.section, run_out) for rank in ranks]
+    assert all(section.result(SECONDS).endswith("no memory") for section in sections)
 
 
 def test_a_rank_that_is_behind_finishes_its_earlier_section_first(

@@ -46,9 +46,15 @@ def network(error: BaseException) -> bool:
 def job(monkeypatch: pytest.MonkeyPatch) -> TCPStore:
     """The job's store, in generation 0 of a job of one node."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=SECONDS))
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0}
+    rendezvous_variables = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": store.port,
+        "RANK": 0,
+        "WORLD_SIZE": 1,
+        "LOCAL_RANK": 0,
+    }
     names = {"SLIPWAY_NODE": "a", generations.VARIABLE: 0, "GROUP_RANK": 0, "GROUP_WORLD_SIZE": 1}
-    for name, value in {**place, **names}.items():
+    for name, value in {**rendezvous_variables, **names}.items():
         monkeypatch.setenv(name, str(value))
     return store
 
@@ -126,8 +132,8 @@ def late(world: World, failed: Path) -> str:
 
 @pytest.mark.slow
 def test_a_rank_that_does_not_come_to_a_step_is_given_up_sooner_than_one_that_is_late_at_the_start(tmp_path: Path):
-    seen, _ = gang.run(2, late, tmp_path / "failed")
-    assert "imed out" in seen
+    message, _ = gang.run(2, late, tmp_path / "failed")
+    assert "imed out" in message
 
 
 def test_a_world_of_one_waits_for_nobody():

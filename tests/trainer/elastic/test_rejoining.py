@@ -15,7 +15,7 @@ from slipway.trainer.elastic.rendezvous import RETURN_SECONDS, GenerationOver, N
 from slipway.trainer.record import causes
 
 A, B = Arrival("a", 0, 1, "10.0.0.1"), Arrival("b", 1, 1, "10.0.0.2")
-ELSEWHERE = Arrival("c", 1, 1, "10.0.0.3")
+OTHER_ARRIVAL = Arrival("c", 1, 1, "10.0.0.3")
 """A new pod with the index of b, on another node."""
 
 
@@ -52,7 +52,7 @@ def test_a_node_that_is_back_ends_the_generation_that_it_was_a_part_of(store: Jo
 def test_a_node_with_the_index_of_a_member_stands_for_it_and_nobody_waits_for_that_one(store: JobStore) -> None:
     running(store, A, B, generation=0)
     newest = running(store, A, B, generation=1)
-    assert rendezvous.underway(store, ELSEWHERE, stays=False) == newest
+    assert rendezvous.underway(store, OTHER_ARRIVAL, stays=False) == newest
     end = ended(store, generation=1)
     assert end is not None and (end.nodes, end.joins) == (("b",), ("c",))
     assert end.reason == "node b was lost, and c is here in its place"
@@ -83,7 +83,7 @@ class Waited(Exception):
     """The meeting would wait on."""
 
 
-def met(store: JobStore, own: Arrival, count: NodeCount, before: Members | None) -> Members:
+def members_of(store: JobStore, own: Arrival, count: NodeCount, before: Members | None) -> Members:
     """The members that this node names; raises Waited where it waits for others."""
 
     def wait(generation: int) -> None:
@@ -92,8 +92,10 @@ def met(store: JobStore, own: Arrival, count: NodeCount, before: Members | None)
     def all_of(arrived: Sequence[Arrival], before: Members | None) -> tuple[Arrival, ...]:
         return tuple(arrived)
 
-    meeting = Rendezvous(store, NodeLiveness(store, own.node), own, count, 1, all_of, lambda members, cause: None, wait)
-    return meeting.members(before.generation + 1 if before else 0, before, "a test")
+    node_rendezvous = Rendezvous(
+        store, NodeLiveness(store, own.node), own, count, 1, all_of, lambda members, cause: None, wait
+    )
+    return node_rendezvous.members(before.generation + 1 if before else 0, before, "a test")
 
 
 def arrive(store: JobStore, generation: int, node: Arrival) -> None:
@@ -102,33 +104,36 @@ def arrive(store: JobStore, generation: int, node: Arrival) -> None:
 
 def test_a_pod_that_was_replaced_while_the_others_were_on_their_way_counts_once(store: JobStore) -> None:
     arrive(store, 0, B)
-    arrive(store, 0, ELSEWHERE)
+    arrive(store, 0, OTHER_ARRIVAL)
     with pytest.raises(Waited):
-        met(store, A, NodeCount(3, 3), None)
+        members_of(store, A, NodeCount(3, 3), None)
     arrive(store, 0, Arrival("d", 2, 1, "10.0.0.4"))
-    assert [each.node for each in met(store, A, NodeCount(3, 3), None).nodes] == ["a", "c", "d"]
+    assert [arrival.node for arrival in members_of(store, A, NodeCount(3, 3), None).nodes] == ["a", "c", "d"]
 
 
 def test_a_job_with_too_few_nodes_waits_for_a_new_pod_where_one_comes(store: JobStore) -> None:
     before = running(store, A, B)
     store.write(f"{LOST}/b", {})
     with pytest.raises(Waited):
-        met(store, A, NodeCount(2, 2, replaced_seconds=60.0), before)
-    arrive(store, 1, ELSEWHERE)
-    assert [each.node for each in met(store, A, NodeCount(2, 2, replaced_seconds=60.0), before).nodes] == ["a", "c"]
+        members_of(store, A, NodeCount(2, 2, replaced_seconds=60.0), before)
+    arrive(store, 1, OTHER_ARRIVAL)
+    assert [arrival.node for arrival in members_of(store, A, NodeCount(2, 2, replaced_seconds=60.0), before).nodes] == [
+        "a",
+        "c",
+    ]
 
 
 def test_without_one_it_ends_and_says_what_it_lacks(store: JobStore) -> None:
     before = running(store, A, B)
     store.write(f"{LOST}/b", {})
     with pytest.raises(GenerationOver, match="found 1 nodes, expected 2 or more"):
-        met(store, A, NodeCount(2, 2), before)
+        members_of(store, A, NodeCount(2, 2), before)
 
 
 def test_a_job_that_may_have_fewer_nodes_waits_for_none(store: JobStore) -> None:
     before = running(store, A, B)
     store.write(f"{LOST}/b", {})
-    assert met(store, A, NodeCount(1, 2, replaced_seconds=60.0), before).nodes == (A,)
+    assert members_of(store, A, NodeCount(1, 2, replaced_seconds=60.0), before).nodes == (A,)
 
 
 @pytest.mark.parametrize(("replaced_seconds", "patience"), [(0.0, LOST_SECONDS), (60.0, RETURN_SECONDS)])
@@ -141,10 +146,10 @@ def test_a_silent_node_is_waited_for_longer_where_the_launcher_starts_it_anew(
         now[0] += 1.0
 
     count = NodeCount(1, 2, replaced_seconds)
-    meeting = Rendezvous(
-        store, NodeLiveness(store, "a", lambda: now[0]), A, count, 1, lambda here, _: tuple(here), nothing, wait
+    node_rendezvous = Rendezvous(
+        store, NodeLiveness(store, "a", lambda: now[0]), A, count, 1, lambda arrivals, _: tuple(arrivals), nothing, wait
     )
-    assert meeting.members(1, before, "a test").nodes == (A,)
+    assert node_rendezvous.members(1, before, "a test").nodes == (A,)
     assert patience < now[0] - 100.0 <= patience + 2
 
 
@@ -156,7 +161,7 @@ def test_the_word_to_dump_of_one_generation_is_gone_when_the_ranks_of_the_next_o
     ranks: Any = PrefixStore(key(0, "ranks"), job)
     ranks._underlying_non_prefix_store.set("exception_dump", "0000")
     store.write(f"{LOST}/b", {})
-    assert met(store, A, NodeCount(1, 2), before).generation == 1
+    assert members_of(store, A, NodeCount(1, 2), before).generation == 1
     assert not job.check(["exception_dump"])
 
 

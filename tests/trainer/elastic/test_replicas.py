@@ -33,7 +33,7 @@ class Case:
     names: str
     layout: dict[str, Any]
     survivors: str
-    left: str
+    remaining_nodes: str
     """The nodes that go on."""
 
 
@@ -61,26 +61,26 @@ def lost_and_back(training: Training, case: Case) -> None:
         until(lambda: generation(training) == 1, "the generation without it")
         training.until_frozen()
         nodes.bring_back("b")
-        alone = len(case.names) - len(case.left)
+        alone = len(case.names) - len(case.remaining_nodes)
         until(lambda: nodes.waiting(1) == alone, "those that take no part to wait")
         training.thaw()
-        assert set(nodes.ended()) == {0}, [nodes.said(name) for name in case.names]
+        assert set(nodes.ended()) == {0}, [nodes.log_of(name) for name in case.names]
 
 
 def must_have_done_each_step_once(training: Training, undisturbed: Training) -> None:
     done = [event["step"] for event in training.events("step") if event["seconds"]]
     assert done == list(range(1, STEPS + 1)), "the new rank 0 may put a step on record again, which it did not do"
-    ours, theirs = training.losses(), undisturbed.losses()
-    assert ours[:LOST_AFTER] == theirs[:LOST_AFTER], "bit for bit, as long as the ranks are the same"
-    assert dict(ours) == pytest.approx(dict(theirs), abs=TOLERANCE)
+    losses, expected = training.losses(), undisturbed.losses()
+    assert losses[:LOST_AFTER] == expected[:LOST_AFTER], "bit for bit, as long as the ranks are the same"
+    assert dict(losses) == pytest.approx(dict(expected), abs=TOLERANCE)
 
 
-def held(event: JournalEvent) -> dict[str, set[int]]:
+def samples_by_node(event: JournalEvent) -> dict[str, set[int]]:
     """The samples of each batch by node, as the ledger has them."""
-    found: dict[str, set[int]] = {}
+    samples: dict[str, set[int]] = {}
     for node, first, end in event["ranks"].values():
-        found.setdefault(node, set()).update(range(first, end))
-    return found
+        samples.setdefault(node, set()).update(range(first, end))
+    return samples
 
 
 @pytest.mark.parametrize("case", [DDP_STAYS, HSDP_STAYS], ids=["replicas", "replicas of two nodes each"])
@@ -95,7 +95,7 @@ def test_the_replicas_that_are_left_go_on_and_take_the_lost_one_back_with_no_ste
     assert [event["step"] for event in training.events("handed_over")] == [LOST_AFTER, BACK_AFTER + 1]
     assert [claim.nodes for claim in fence.claims(training.store)] == [
         tuple(case.names),
-        tuple(case.left),
+        tuple(case.remaining_nodes),
         tuple(case.names),
     ]
 
@@ -117,9 +117,9 @@ def test_it_is_on_record_who_has_which_samples_in_each_generation(tmp_path: Path
     training = configured(tmp_path, mark, DDP_STAYS)
     lost_and_back(training, DDP_STAYS)
     first, second, third = training.events("divided")
-    assert [each["step"] for each in (first, second, third)] == [0, LOST_AFTER, BACK_AFTER + 1]
-    assert held(first) == held(third) == {"a": {0, 1}, "b": {2, 3}, "c": {4, 5, 6}}
-    assert held(second) == {"a": {0, 1, 2}, "c": {3, 4, 5, 6}}
+    assert [event["step"] for event in (first, second, third)] == [0, LOST_AFTER, BACK_AFTER + 1]
+    assert samples_by_node(first) == samples_by_node(third) == {"a": {0, 1}, "b": {2, 3}, "c": {4, 5, 6}}
+    assert samples_by_node(second) == {"a": {0, 1, 2}, "c": {3, 4, 5, 6}}
     [incident] = [incidents.read(training.store, id) for id in incidents.names(training.store)]
     assert (incident.kind, incident.nodes) == (causes.DISRUPTED, ("b",))
     assert incident.action == (

@@ -75,8 +75,8 @@ def test_of_short_steps_the_last_sixteen_count() -> None:
 
 def test_where_steps_take_long_a_rank_that_has_become_slow_is_seen_after_three_of_them() -> None:
     pace = StepPace()
-    seen = [pace.add(seconds, seconds - 1) for seconds in [10.0] * 16 + [30.0] * 3]
-    assert [own for _, own in seen[-4:]] == [9.0, 9.0, 9.0, 29.0]
+    paces = [pace.add(seconds, seconds - 1) for seconds in [10.0] * 16 + [30.0] * 3]
+    assert [own for _, own in paces[-4:]] == [9.0, 9.0, 9.0, 29.0]
 
 
 @dataclass
@@ -99,7 +99,7 @@ def test_saves_that_fail_are_reported_once_until_one_succeeds(tmp_path: Path) ->
     for event in (failed(5), failed(10), {"event": "committed", "step": 15}, failed(20)):
         looks.saved(event)
     recorded = [incidents.read(tmp_path, id) for id in incidents.names(tmp_path)]
-    assert [(each.kind, each.step, each.survived) for each in recorded] == [
+    assert [(incident.kind, incident.step, incident.survived) for incident in recorded] == [
         (causes.STORAGE, 5, True),
         (causes.STORAGE, 20, True),
     ]
@@ -129,49 +129,49 @@ def test_the_lookout_tells_of_a_slow_rank_with_its_node_and_the_training_goes_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLIPWAY_NODE", "node-7")
-    seen = lookout(tmp_path)
+    straggler_lookout = lookout(tmp_path)
     beats(tmp_path, 0.1, 0.1, 0.35, step=20)
-    seen.look(0.0)
+    straggler_lookout.look(0.0)
     assert recorded(tmp_path) == []
     beats(tmp_path, 0.1, 0.1, 0.35)
-    seen.look(PERSISTS_SECONDS)
+    straggler_lookout.look(PERSISTS_SECONDS)
     [incident] = recorded(tmp_path)
     assert incident.reason == (
         "rank 2 on node-7 needs 350 ms for its own part of a step, 3.5 times as long as the others, after step 41"
     )
     assert (incident.kind, incident.ranks, incident.nodes) == (causes.STRAGGLER, (2,), ("node-7",))
-    assert incident.survived and seen.asks_to_stop == ""
+    assert incident.survived and straggler_lookout.asks_to_stop == ""
 
 
 def test_where_the_recipe_says_so_the_lookout_asks_the_training_to_stop(tmp_path: Path) -> None:
-    seen = lookout(tmp_path, policies={"straggler": "replace"})
+    straggler_lookout = lookout(tmp_path, policies={"straggler": "replace"})
     for at, now in ((20, 0.0), (41, PERSISTS_SECONDS)):
         beats(tmp_path, 0.1, 0.5, step=at)
-        seen.look(now)
-    assert seen.asks_to_stop.startswith("asked to stop, as rank 1 on local needs 500 ms")
+        straggler_lookout.look(now)
+    assert straggler_lookout.asks_to_stop.startswith("asked to stop, as rank 1 on local needs 500 ms")
 
 
 def test_a_recipe_may_have_nobody_look_for_stragglers(tmp_path: Path) -> None:
-    seen = lookout(tmp_path, straggler_sigmas=0.0)
+    straggler_lookout = lookout(tmp_path, straggler_sigmas=0.0)
     for at, now in ((20, 0.0), (41, PERSISTS_SECONDS)):
         beats(tmp_path, 0.1, 0.5, step=at)
-        seen.look(now)
+        straggler_lookout.look(now)
     assert recorded(tmp_path) == []
 
 
 def test_ranks_that_do_no_step_are_not_reported_as_slow_for_what_their_last_steps_were(tmp_path: Path) -> None:
     beats(tmp_path, 0.1, 0.5)
-    seen = lookout(tmp_path)
+    straggler_lookout = lookout(tmp_path)
     for now in (0.0, PERSISTS_SECONDS, 2 * PERSISTS_SECONDS):
-        seen.look(now)
+        straggler_lookout.look(now)
     assert recorded(tmp_path) == []
 
 
 def test_a_checkpoint_whose_writer_does_not_move_is_reported_once(tmp_path: Path) -> None:
     writer = Writer(busy=True, bytes_written=7)
-    seen = lookout(tmp_path, writer)
+    straggler_lookout = lookout(tmp_path, writer)
     for now in (0.0, 99.0, 101.0, 300.0):
-        seen.look(now)
+        straggler_lookout.look(now)
     [incident] = recorded(tmp_path)
     assert incident.kind == causes.STORAGE and incident.survived
     assert incident.reason == "no byte of a checkpoint has been written for 101 s, after step 0"
@@ -179,8 +179,8 @@ def test_a_checkpoint_whose_writer_does_not_move_is_reported_once(tmp_path: Path
 
 def test_a_checkpoint_that_is_written_slowly_is_no_stall(tmp_path: Path) -> None:
     writer = Writer(busy=True)
-    seen = lookout(tmp_path, writer)
+    straggler_lookout = lookout(tmp_path, writer)
     for now in range(0, 1000, 90):
         writer.bytes_written += 1
-        seen.look(float(now))
+        straggler_lookout.look(float(now))
     assert recorded(tmp_path) == []

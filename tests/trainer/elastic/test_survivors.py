@@ -29,10 +29,10 @@ def go_on_without(training: Training, nodes: SupervisedNodes, lost: int) -> tupl
     os.kill(before[lost], signal.SIGKILL)
     until(lambda: has_stepped(training, 1), "a step of the next generation", 120)
     after = [pid for name in names for pid in nodes.ranks(name)]
-    assert set(nodes.ended()) == {0}, [nodes.said(name) for name in names]
+    assert set(nodes.ended()) == {0}, [nodes.log_of(name) for name in names]
     nodes.close()
-    held = fence.newest_claim(training.store)
-    assert held is not None and held.token == Token(1, 1)
+    newest_claim = fence.newest_claim(training.store)
+    assert newest_claim is not None and newest_claim.token == Token(1, 1)
     return before, after
 
 
@@ -80,26 +80,26 @@ def test_the_losses_are_bit_for_bit_those_of_ranks_that_nothing_happens_to(
     sections: dict[str, Any] = {"layout": {"shard": layout}}
     if layout == "hybrid":
         sections["layout"]["shard_ranks"] = 2
-    whole = configured(tmp_path / "whole", mark, **sections).completed(ranks=ranks * len(names))
+    calm_training = configured(tmp_path / "whole", mark, **sections).completed(ranks=ranks * len(names))
     training = configured(tmp_path / "lost", mark, **sections)
     before, after = go_on_without(training, SupervisedNodes(training, tuple(names), ranks=ranks), lost)
     must_have_stayed(before, after, lost)
     [handed] = training.events("handed_over")
     assert handed["givers"] == {str(lost): giver}
-    assert training.losses() == whole.losses()
-    assert training.tensors_by_name(STEPS).keys() == whole.tensors_by_name(STEPS).keys()
-    assert training.tensors(STEPS) == whole.tensors(STEPS)
+    assert training.losses() == calm_training.losses()
+    assert training.tensors_by_name(STEPS).keys() == calm_training.tensors_by_name(STEPS).keys()
+    assert training.tensors(STEPS) == calm_training.tensors(STEPS)
 
 
 @pytest.mark.nightly
 def test_where_no_replica_holds_a_shard_the_survivors_stay_and_all_restore(tmp_path: Path, mark: str) -> None:
     sections = {"layout": {"shard": "full"}}
-    whole = configured(tmp_path / "whole", mark, **sections).completed(ranks=2)
+    calm_training = configured(tmp_path / "whole", mark, **sections).completed(ranks=2)
     training = configured(tmp_path / "lost", mark, **sections)
     before, after = go_on_without(training, SupervisedNodes(training, ("a", "b")), lost=1)
     must_have_stayed(before, after, lost=1)
     assert training.events("handed_over") == []
     [restored] = training.events("restored")
     assert restored["step"] in (5, 10)
-    assert training.losses() == whole.losses()
-    assert training.tensors(STEPS) == whole.tensors(STEPS)
+    assert training.losses() == calm_training.losses()
+    assert training.tensors(STEPS) == calm_training.tensors(STEPS)

@@ -34,8 +34,8 @@ def test_the_job_ends_where_the_answer_is_other_nodes_or_no_start_at_all(
 
 def test_a_killed_rank_ends_the_job_of_a_recipe_that_says_so(tmp_path: Path) -> None:
     codes = {0: None, 1: -int(SIGKILL)}
-    found = [verdict.fault(codes, tmp_path, Token(1), "a", chosen) for chosen in ({}, {causes.KILLED: causes.STOP})]
-    assert [each and (each.rank, each.kind, each.final) for each in found] == [
+    faults = [verdict.fault(codes, tmp_path, Token(1), "a", chosen) for chosen in ({}, {causes.KILLED: causes.STOP})]
+    assert [rank_fault and (rank_fault.rank, rank_fault.kind, rank_fault.final) for rank_fault in faults] == [
         (1, causes.KILLED, False),
         (1, causes.KILLED, True),
     ]

@@ -29,7 +29,9 @@ def batches(sequences: Sequences, rank: int = 0, ranks: int = 1) -> Batches[Toke
 def test_the_ranks_windows_make_up_the_batch_of_one_rank(sequences: Sequences) -> None:
     alone, three = batches(sequences), [batches(sequences, rank, 3) for rank in range(3)]
     for step in range(STEPS):
-        assert np.array_equal(np.concatenate([each.windows(step) for each in three]), alone.windows(step))
+        assert np.array_equal(
+            np.concatenate([rank_batches.windows(step) for rank_batches in three]), alone.windows(step)
+        )
 
 
 def test_a_step_that_was_read_ahead_has_the_same_samples(sequences: Sequences) -> None:
@@ -80,13 +82,13 @@ def test_a_read_ahead_that_ends_late_does_not_write_over_another_step() -> None:
 
 def test_the_next_step_is_read_into_a_second_buffer_while_this_one_is_in_use(tmp_path: Path) -> None:
     """Each step of these reads a shard of its own, so that asking for the shard tells of the reading."""
-    asked: list[shards.TokenShard] = []
+    brought: list[shards.TokenShard] = []
     snapshot = snapshot_of(tmp_path, *[SIZE * 8 + 1] * STEPS)
-    sequences = Sequences(tmp_path, snapshot, "train", 8, asked.append)
+    sequences = Sequences(tmp_path, snapshot, "train", 8, brought.append)
     ahead = Batches(sequences, Order(sequences.sizes, 1, 1), SIZE, slice(0, SIZE), STEPS)
     windows = ahead.windows(0)
     before = windows.copy()
-    until(lambda: len(asked) == 2, "the second step to be read")
+    until(lambda: len(brought) == 2, "the second step to be read")
     assert np.array_equal(windows, before)
 
 

@@ -22,19 +22,19 @@ datasets = st.lists(st.tuples(sizes, weights, weights), min_size=2, max_size=4)
 Datasets = list[tuple[list[int], int, int]]
 
 
-def blended(given: Datasets, block: int = 3, change: int = 50) -> Blend:
+def blended(dataset_list: Datasets, block: int = 3, change: int = 50) -> Blend:
     sources, shards, samples = [], 0, 0
-    for place, (each, _, _) in enumerate(given):
-        sources.append(Source(str(place), Order(each, f"7/{place}", block), shards, samples))
-        shards, samples = shards + len(each), samples + sum(each)
-    phases = [(0, {str(p): each[1] for p, each in enumerate(given)})]
-    phases += [(change, {str(p): each[2] for p, each in enumerate(given)})]
+    for number, (shard_sizes, _, _) in enumerate(dataset_list):
+        sources.append(Source(str(number), Order(shard_sizes, f"7/{number}", block), shards, samples))
+        shards, samples = shards + len(shard_sizes), samples + sum(shard_sizes)
+    phases = [(0, {str(p): dataset[1] for p, dataset in enumerate(dataset_list)})]
+    phases += [(change, {str(p): dataset[2] for p, dataset in enumerate(dataset_list)})]
     return Blend(sources, [(begin, parts(shares)) for begin, shares in phases])
 
 
 def of(blend: Blend, samples: np.ndarray) -> np.ndarray:
     """The source of each sample."""
-    return np.searchsorted([each.first_sample for each in blend.sources], samples, "right") - 1
+    return np.searchsorted([source.first_sample for source in blend.sources], samples, "right") - 1
 
 
 @few
@@ -49,10 +49,10 @@ def test_each_repetition_of_the_pattern_gives_every_dataset_exactly_its_share(sh
 def test_no_dataset_is_ever_a_whole_sample_ahead_of_its_share(shares: list[int]) -> None:
     pattern = blend._pattern(tuple(shares))
     for number, share in enumerate(shares):
-        given = np.cumsum(pattern.sources == number)
+        counts = np.cumsum(pattern.sources == number)
         due = np.arange(1, len(pattern) + 1) * share / sum(shares)
-        assert (given - due).max() < 1
-        assert (due - given).max() < len(shares) - 1
+        assert (counts - due).max() < 1
+        assert (due - counts).max() < len(shares) - 1
 
 
 def test_the_positions_are_known_at_which_the_shares_change() -> None:
@@ -60,29 +60,31 @@ def test_the_positions_are_known_at_which_the_shares_change() -> None:
 
 
 @few
-@given(given=datasets, first=st.integers(0, 200), split=st.integers(0, 90))
-def test_the_order_is_the_same_however_it_is_divided_into_batches(given: Datasets, first: int, split: int) -> None:
-    whole = blended(given).samples(first, 90)
-    halves = [blended(given).samples(first, split), blended(given).samples(first + split, 90 - split)]
-    assert np.array_equal(whole, np.concatenate(halves))
+@given(dataset_list=datasets, first=st.integers(0, 200), split=st.integers(0, 90))
+def test_the_order_is_the_same_however_it_is_divided_into_batches(
+    dataset_list: Datasets, first: int, split: int
+) -> None:
+    samples = blended(dataset_list).samples(first, 90)
+    halves = [blended(dataset_list).samples(first, split), blended(dataset_list).samples(first + split, 90 - split)]
+    assert np.array_equal(samples, np.concatenate(halves))
 
 
 @few
-@given(given=datasets, worlds=st.lists(st.sampled_from([1, 2, 3, 4, 7]), min_size=1, max_size=8))
-def test_any_number_of_ranks_sees_together_the_samples_of_one_rank(given: Datasets, worlds: list[int]) -> None:
-    batch, seen = 11, []
+@given(dataset_list=datasets, worlds=st.lists(st.sampled_from([1, 2, 3, 4, 7]), min_size=1, max_size=8))
+def test_any_number_of_ranks_sees_together_the_samples_of_one_rank(dataset_list: Datasets, worlds: list[int]) -> None:
+    batch, samples = 11, []
     for step, world in enumerate(worlds):
         for rank in range(world):
-            mine = order.rank_slice(batch, rank, world)
-            seen += blended(given).samples(step * batch, batch)[mine].tolist()
-    assert seen == blended(given).samples(0, len(worlds) * batch).tolist()
+            span = order.rank_slice(batch, rank, world)
+            samples += blended(dataset_list).samples(step * batch, batch)[span].tolist()
+    assert samples == blended(dataset_list).samples(0, len(worlds) * batch).tolist()
 
 
 @few
-@given(given=datasets)
-def test_each_dataset_gives_its_own_order_without_a_gap_also_where_weights_change(given: Datasets) -> None:
+@given(dataset_list=datasets)
+def test_each_dataset_gives_its_own_order_without_a_gap_also_where_weights_change(dataset_list: Datasets) -> None:
     """So every epoch of it has every sample once, whatever else is in the mix."""
-    mixed = blended(given)
+    mixed = blended(dataset_list)
     samples = mixed.samples(0, 300)
     which = of(mixed, samples)
     for number, source in enumerate(mixed.sources):
@@ -91,33 +93,35 @@ def test_each_dataset_gives_its_own_order_without_a_gap_also_where_weights_chang
 
 
 @few
-@given(given=datasets, position=st.integers(0, 250))
-def test_what_a_position_has_consumed_is_what_the_positions_before_it_gave(given: Datasets, position: int) -> None:
-    mixed = blended(given)
-    counted = np.bincount(of(mixed, mixed.samples(0, position)), minlength=len(given))
+@given(dataset_list=datasets, position=st.integers(0, 250))
+def test_what_a_position_has_consumed_is_what_the_positions_before_it_gave(
+    dataset_list: Datasets, position: int
+) -> None:
+    mixed = blended(dataset_list)
+    counted = np.bincount(of(mixed, mixed.samples(0, position)), minlength=len(dataset_list))
     assert mixed.consumed(position).tolist() == counted.tolist()
     passes = [count / len(source.order) for count, source in zip(counted, mixed.sources, strict=True)]
     assert list(mixed.passes(position).values()) == passes
 
 
 @few
-@given(given=datasets, first=st.integers(0, 150), count=st.integers(1, 60))
-def test_a_step_reads_only_shards_of_the_blocks_that_it_names(given: Datasets, first: int, count: int) -> None:
-    mixed = blended(given)
-    every = [size for each, _, _ in given for size in each]
+@given(dataset_list=datasets, first=st.integers(0, 150), count=st.integers(1, 60))
+def test_a_step_reads_only_shards_of_the_blocks_that_it_names(dataset_list: Datasets, first: int, count: int) -> None:
+    mixed = blended(dataset_list)
+    every = [size for shard_sizes, _, _ in dataset_list for size in shard_sizes]
     read = set(np.searchsorted(np.cumsum(every), mixed.samples(first, count), "right").tolist())
-    found = list(mixed.blocks(first, first + count))
-    assert read <= {shard for block in found for shard in block.shards}
-    assert found[0].begin == first and found[-1].end >= first + count
-    assert [block.end for block in found[:-1]] == [block.begin for block in found[1:]]
+    blocks = list(mixed.blocks(first, first + count))
+    assert read <= {shard for block in blocks for shard in block.shards}
+    assert blocks[0].begin == first and blocks[-1].end >= first + count
+    assert [block.end for block in blocks[:-1]] == [block.begin for block in blocks[1:]]
     assert len(read) <= mixed.shards_at_most(count)
 
 
 @few
-@given(given=datasets, first=st.integers(0, 150))
-def test_every_shard_is_named_once_in_the_order_of_need(given: Datasets, first: int) -> None:
-    found = blended(given).shards(first)
-    assert sorted(found) == list(range(sum(len(each) for each, _, _ in given)))
+@given(dataset_list=datasets, first=st.integers(0, 150))
+def test_every_shard_is_named_once_in_the_order_of_need(dataset_list: Datasets, first: int) -> None:
+    shards = blended(dataset_list).shards(first)
+    assert sorted(shards) == list(range(sum(len(shard_sizes) for shard_sizes, _, _ in dataset_list)))
 
 
 def test_a_dataset_that_a_phase_leaves_out_goes_on_where_it_was() -> None:

@@ -38,7 +38,8 @@ def test_a_mixture_is_the_same_whatever_order_its_datasets_come_in(tmp_path: Pat
 
 def test_datasets_with_different_tokenizers_are_refused_with_both_names(tmp_path: Path) -> None:
     sources = {
-        name: snapshot_of(tmp_path, name, 1, 500, tokenizer=each) for name, each in (("web", "a"), ("code", "b"))
+        name: snapshot_of(tmp_path, name, 1, 500, tokenizer=tokenizer)
+        for name, tokenizer in (("web", "a"), ("code", "b"))
     }
     with pytest.raises(ValueError, match="datasets code and web: found two tokenizers"):
         mixtures.mixture(sources)
@@ -46,17 +47,22 @@ def test_datasets_with_different_tokenizers_are_refused_with_both_names(tmp_path
 
 def test_a_training_on_one_dataset_reads_it_in_the_order_that_it_always_had(tmp_path: Path) -> None:
     snapshot = snapshot_of(tmp_path, "web", 1, 1500, 700, 333)
-    found = reading(snapshot, None)
-    assert found.order.samples(0, 100).tolist() == Order([46, 21, 10], 3, 64).samples(0, 100).tolist()
-    assert found.order.samples(0, 8).tolist() == [25, 7, 24, 8, 49, 13, 68, 6]
-    assert found.measured["web"].tolist() == list(range(9))
+    data_reading = reading(snapshot, None)
+    assert data_reading.order.samples(0, 100).tolist() == Order([46, 21, 10], 3, 64).samples(0, 100).tolist()
+    assert data_reading.order.samples(0, 8).tolist() == [25, 7, 24, 8, 49, 13, 68, 6]
+    assert data_reading.measured["web"].tolist() == list(range(9))
 
 
 def test_validation_measures_equally_many_samples_of_each_dataset(mixture: MixtureSnapshot) -> None:
     """Whatever the weights, so that mixes compare; of a small dataset all that it has."""
-    found = reading(mixture, {"weights": {"web": 9, "code": 1}}, every=5, sequences=6)
-    assert {name: each.tolist() for name, each in found.measured.items()} == {"code": [0, 1, 2], "web": [9, 10, 11]}
-    assert [shard.blake3 for shard in found.pinned] == [each.blake3 for each in mixture.splits["validation"].shards]
+    data_reading = reading(mixture, {"weights": {"web": 9, "code": 1}}, every=5, sequences=6)
+    assert {name: numbers.tolist() for name, numbers in data_reading.measured.items()} == {
+        "code": [0, 1, 2],
+        "web": [9, 10, 11],
+    }
+    assert [shard.blake3 for shard in data_reading.pinned] == [
+        shard.blake3 for shard in mixture.splits["validation"].shards
+    ]
 
 
 @pytest.mark.parametrize(

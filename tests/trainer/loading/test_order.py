@@ -50,12 +50,12 @@ def test_the_order_is_the_same_however_it_is_divided_into_batches(
     sizes: list[int], seed: int, block: int, first: int, split: int
 ) -> None:
     """Also where a part crosses epochs, and when a new process begins in the middle."""
-    whole = Order(sizes, seed, block).samples(first, 120)
+    samples = Order(sizes, seed, block).samples(first, 120)
     parts = [
         Order(sizes, seed, block).samples(first, split),
         Order(sizes, seed, block).samples(first + split, 120 - split),
     ]
-    assert np.array_equal(whole, np.concatenate(parts))
+    assert np.array_equal(samples, np.concatenate(parts))
 
 
 @settings(deadline=None)
@@ -69,19 +69,21 @@ def test_any_number_of_ranks_sees_together_the_samples_of_one_rank(
     sizes: list[int], block: int, batch: int, worlds: list[int]
 ) -> None:
     """`worlds` is how many ranks there are at each step; every one of them computes the order by itself."""
-    seen = []
+    samples = []
     for step, world in enumerate(worlds):
         for rank in range(world):
-            seen += Order(sizes, 3, block).samples(step * batch, batch)[order.rank_slice(batch, rank, world)].tolist()
-    assert seen == Order(sizes, 3, block).samples(0, len(worlds) * batch).tolist()
+            samples += (
+                Order(sizes, 3, block).samples(step * batch, batch)[order.rank_slice(batch, rank, world)].tolist()
+            )
+    assert samples == Order(sizes, 3, block).samples(0, len(worlds) * batch).tolist()
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7, 8, 11])
 @pytest.mark.parametrize("count", [7, 8, 64])
 def test_the_ranks_divide_a_step_in_order_and_evenly(world: int, count: int) -> None:
     shares = [order.rank_slice(count, rank, world) for rank in range(world)]
-    assert [number for each in shares for number in range(count)[each]] == list(range(count))
-    lengths = [each.stop - each.start for each in shares]
+    assert [number for share in shares for number in range(count)[share]] == list(range(count))
+    lengths = [share.stop - share.start for share in shares]
     assert max(lengths) - min(lengths) <= 1
 
 
@@ -111,14 +113,14 @@ def test_shards_are_listed_in_the_order_in_which_they_are_needed(
     foretold = ordered.shards(first)
     assert sorted(foretold) == list(range(len(sizes)))
     needed = list(dict.fromkeys(shard_of(sizes, ordered.samples(first, 2 * len(ordered))).tolist()))
-    places = [foretold.index(shard) for shard in needed]
+    positions = [foretold.index(shard) for shard in needed]
     empty = sizes.count(0)
-    assert all(place < rank + 2 * block - 1 + empty for rank, place in enumerate(places))
+    assert all(position < rank + 2 * block - 1 + empty for rank, position in enumerate(positions))
 
 
 def test_each_epoch_and_each_seed_has_its_own_order() -> None:
     orders = [Order([50] * 4, seed, 2).samples(epoch * 200, 200).tolist() for seed in range(3) for epoch in range(3)]
-    assert len({tuple(each) for each in orders}) == 9
+    assert len({tuple(samples) for samples in orders}) == 9
 
 
 def test_epochs_mix_shards_with_others_each_time() -> None:

@@ -76,7 +76,7 @@ def test_every_batch_is_the_one_of_a_staged_snapshot(
 ) -> None:
     streamed, order = batches_of(nvme, snapshot, streaming)
     before, _ = batches_of(durable, snapshot)
-    streaming.stage([snapshot.shards()[place] for place in order.shards(0)])
+    streaming.stage([snapshot.shards()[number] for number in order.shards(0)])
     for step in range(STEPS):
         assert np.array_equal(streamed.windows(step), before.windows(step))
 
@@ -88,17 +88,17 @@ def test_the_first_batch_is_there_while_most_shards_are_missing(
     assert staged(nvme) == set()
     streamed.windows(0)
     # The two of the first block; and two of the next, should the second batch have been read ahead already.
-    assert staged(nvme) <= {snapshot.shards()[place].blake3 for place in order.shards(0)[:4]}
+    assert staged(nvme) <= {snapshot.shards()[number].blake3 for number in order.shards(0)[:4]}
 
 
 def test_the_other_shards_are_staged_in_the_order_in_which_they_are_needed(
     snapshot: shards.TextSnapshot, nvme: Path, streaming: Streaming
 ) -> None:
     _, order = batches_of(nvme, snapshot)
-    wanted = [snapshot.shards()[place] for place in order.shards(3 * SIZE)]
-    streaming.stage(wanted).join()
+    expected = [snapshot.shards()[number] for number in order.shards(3 * SIZE)]
+    streaming.stage(expected).join()
     written = sorted((nvme / "shards").glob("*.shard"), key=lambda path: path.stat().st_mtime_ns)
-    assert [path.stem for path in written] == [shard.blake3 for shard in wanted]
+    assert [path.stem for path in written] == [shard.blake3 for shard in expected]
 
 
 def test_shards_of_other_splits_are_staged_last(
@@ -124,9 +124,9 @@ def test_a_shard_that_is_damaged_at_one_origin_comes_from_the_next(
     for shard in snapshot.shards():
         damage(shards.shard_path(durable, shard))
     streamed, _ = batches_of(nvme, snapshot, Streaming(snapshot, [Folder(durable), Folder(other)], nvme))
-    whole, _ = batches_of(other, snapshot)
+    resident, _ = batches_of(other, snapshot)
     for step in range(STEPS):
-        assert np.array_equal(streamed.windows(step), whole.windows(step))
+        assert np.array_equal(streamed.windows(step), resident.windows(step))
 
 
 @pytest.mark.parametrize("damage", FAULTS)
@@ -137,9 +137,9 @@ def test_a_shard_that_is_damaged_on_the_nvme_is_repaired_before_it_is_read(
     for shard in snapshot.shards():
         damage(shards.shard_path(nvme, shard))
     streamed, _ = batches_of(nvme, snapshot, streaming)
-    whole, _ = batches_of(durable, snapshot)
+    resident, _ = batches_of(durable, snapshot)
     for step in range(STEPS):
-        assert np.array_equal(streamed.windows(step), whole.windows(step))
+        assert np.array_equal(streamed.windows(step), resident.windows(step))
 
 
 def test_a_shard_that_is_damaged_at_every_origin_is_never_read_and_named_where_it_is_needed(

@@ -79,16 +79,16 @@ def test_every_batch_is_the_one_of_a_staged_snapshot_while_few_shards_are_there(
     course: DataCourse, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
 ) -> None:
     window = started(window_of(course, nvme, only(durable)), nvme, snapshot)
-    mine, whole = (
+    moving_sequences, resident_sequences = (
         Sequences(tier, snapshot, "train", LENGTH, bring) for tier, bring in ((nvme, window.bring), (durable, None))
     )
-    close = lambda step: mine.opened.close_others(course.at_once(step))  # noqa: E731
-    moving = Batches(mine, course.order, SIZE, slice(0, SIZE), STEPS, begins=close)
-    resting = Batches(whole, course.order, SIZE, slice(0, SIZE), STEPS)
+    close = lambda step: moving_sequences.opened.close_others(course.at_once(step))  # noqa: E731
+    moving = Batches(moving_sequences, course.order, SIZE, slice(0, SIZE), STEPS, begins=close)
+    resting = Batches(resident_sequences, course.order, SIZE, slice(0, SIZE), STEPS)
     for step in range(STEPS):
         window.move(step)
         assert np.array_equal(moving.windows(step), resting.windows(step))
-    last = {course.files[place].blake3 for place in course.at_once(STEPS - 1)}
+    last = {course.files[number].blake3 for number in course.at_once(STEPS - 1)}
     until(lambda: staged(nvme) <= last, "the window to have left all but the last block behind")
     window.release()
 
@@ -108,8 +108,8 @@ def test_the_blocks_of_the_order_are_where_its_samples_lie(course: DataCourse) -
 
 def test_what_the_steps_in_progress_read_never_exceeds_the_bound(course: DataCourse) -> None:
     for step in range(STEPS):
-        here = sum(course.files[place].bytes for place in course.at_once(step))
-        assert here <= course.most_at_once()
+        bytes_at_once = sum(course.files[number].bytes for number in course.at_once(step))
+        assert bytes_at_once <= course.most_at_once()
 
 
 def test_what_another_training_reads_stays_when_the_window_moves_on(
@@ -191,9 +191,9 @@ def test_a_peer_that_lies_or_stalls_is_named_and_the_durable_tier_asked(
     sources = Sources("node-0", {"node-1": bad}, {shard.blake3: "node-1" for shard in course.files}, [Folder(durable)])
     window = window_of(course, nvme, sources)
     window.bring(one)
-    said = capsys.readouterr().err
-    assert f"the peer {bad} " in said
-    assert re.search(named, said, re.DOTALL), said
+    errors = capsys.readouterr().err
+    assert f"the peer {bad} " in errors
+    assert re.search(named, errors, re.DOTALL), errors
     window.bring(other)
     assert capsys.readouterr().err == "", "it is not asked for the next shard"
     assert staged(nvme) == {one.blake3, other.blake3}
@@ -237,7 +237,7 @@ def test_a_shard_that_two_nodes_need_at_once_leaves_the_durable_tier_once(
     disks, tier = {name: tmp_path / name for name in ("node-0", "node-1")}, _Counted(durable)
     keepers = parts.divide(course.files, dict.fromkeys(disks, 10**9))
     assert keepers is not None
-    first = {course.files[place] for place in course.at_once(0)}
+    first = {course.files[number] for number in course.at_once(0)}
     with peer_process(disks["node-0"]) as zero, peer_process(disks["node-1"]) as one:
         peers = {"node-0": origin(zero.url), "node-1": origin(one.url)}
         windows = {
@@ -255,9 +255,9 @@ def test_a_shard_that_two_nodes_need_at_once_leaves_the_durable_tier_once(
         reader.join()
         for window in windows.values():
             window.release()
-    wanted = {shard.blake3 for shard in first}
-    assert all(wanted <= staged(disk) for disk in disks.values())
-    assert {name: tier.fetched[f"shards/{name}.shard"] for name in wanted} == dict.fromkeys(wanted, 1)
+    digests = {shard.blake3 for shard in first}
+    assert all(digests <= staged(disk) for disk in disks.values())
+    assert {name: tier.fetched[f"shards/{name}.shard"] for name in digests} == dict.fromkeys(digests, 1)
 
 
 def test_a_keeper_that_never_has_what_it_promised_is_named_and_waited_for_once(

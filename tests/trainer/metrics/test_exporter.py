@@ -50,13 +50,13 @@ def test_without_the_variable_there_is_none(tmp_path: Path, monkeypatch: pytest.
     assert exporter.start(tmp_path, 1, "node-0") == ()
 
 
-@pytest.mark.parametrize("given", ["none", "0", "65536"])
+@pytest.mark.parametrize("value", ["none", "0", "65536"])
 def test_a_wrong_port_costs_the_metrics_and_nothing_else(
-    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(exporter.VARIABLE, given)
+    monkeypatch.setenv(exporter.VARIABLE, value)
     assert exporter.start(tmp_path, 1, "node-0") == ()
-    assert f"{exporter.VARIABLE}={given}: expected a port from 1 to 65535" in capfd.readouterr().err
+    assert f"{exporter.VARIABLE}={value}: expected a port from 1 to 65535" in capfd.readouterr().err
 
 
 def test_a_port_in_use_costs_the_metrics_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ def test_pictures_have_samples_and_neither_tokens_nor_perplexity():
 
 
 def test_a_training_that_only_computes_is_bound_by_computing():
-    found = verdict(window())
-    assert found.bound == "compute" and found.share == pytest.approx(0.96)
+    judgement = verdict(window())
+    assert judgement.bound == "compute" and judgement.share == pytest.approx(0.96)
 
 
 def test_computing_far_below_the_peak_comes_with_advice():
@@ -49,7 +49,7 @@ def test_computing_far_below_the_peak_comes_with_advice():
 
 
 @pytest.mark.parametrize(
-    ("changed", "bound", "share", "advice"),
+    ("changed", "bound", "share", "sentence"),
     [
         ({"data": 1.2}, "data", 0.12, "12% of the time goes into waiting for data"),
         ({"communication": 2.5}, "communication", 0.25, "25% of the time goes into waiting for other ranks"),
@@ -67,11 +67,11 @@ def test_computing_far_below_the_peak_comes_with_advice():
     ],
 )
 def test_the_verdict_names_the_part_that_takes_the_time(
-    changed: dict[str, float], bound: str, share: float, advice: str
+    changed: dict[str, float], bound: str, share: float, sentence: str
 ):
-    found = verdict(window(**changed))  # type: ignore[arg-type]
-    assert found.bound == bound and found.share == pytest.approx(share)
-    assert found.advice.startswith(advice)
+    judgement = verdict(window(**changed))  # type: ignore[arg-type]
+    assert judgement.bound == bound and judgement.share == pytest.approx(share)
+    assert judgement.advice.startswith(sentence)
 
 
 def test_the_verdict_names_the_part_that_exceeds_its_share_by_most():

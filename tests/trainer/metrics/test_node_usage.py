@@ -23,16 +23,16 @@ def test_the_figures_have_the_names_of_mlflows_own(tmp_path: Path):
     spun = time.process_time() + 0.05
     while time.process_time() < spun:
         pass
-    found = usage.read()
-    assert 0 < found["cpu_utilization_percentage"] <= 100
-    assert 0 < found["system_memory_usage_percentage"] < 100
-    assert 0 <= found["disk_usage_percentage"] <= 100 and found["disk_available_megabytes"] > 0
-    assert found["network_receive_megabytes"] >= 0 and found["network_transmit_megabytes"] >= 0
+    figures = usage.read()
+    assert 0 < figures["cpu_utilization_percentage"] <= 100
+    assert 0 < figures["system_memory_usage_percentage"] < 100
+    assert 0 <= figures["disk_usage_percentage"] <= 100 and figures["disk_available_megabytes"] > 0
+    assert figures["network_receive_megabytes"] >= 0 and figures["network_transmit_megabytes"] >= 0
 
 
 def test_a_disk_that_is_away_leaves_its_figures_out(tmp_path: Path):
-    found = NodeUsage(tmp_path / "gone").read()
-    assert "disk_usage_percentage" not in found and "cpu_utilization_percentage" in found
+    figures = NodeUsage(tmp_path / "gone").read()
+    assert "disk_usage_percentage" not in figures and "cpu_utilization_percentage" in figures
 
 
 class DriverError(Exception):
@@ -66,8 +66,8 @@ class Driver:
 
 def test_each_gpu_of_a_node_is_shown_and_one_that_is_lost_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pynvml", cast(ModuleType, Driver()))
-    found = {name: value for name, value in NodeUsage(tmp_path).read().items() if name.startswith("gpu_")}
-    assert found == {
+    figures = {name: value for name, value in NodeUsage(tmp_path).read().items() if name.startswith("gpu_")}
+    assert figures == {
         "gpu_0_utilization_percentage": 97.0,
         "gpu_0_memory_usage_megabytes": 20_000.0,
         "gpu_0_memory_usage_percentage": 25.0,

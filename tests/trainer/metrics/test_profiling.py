@@ -18,7 +18,7 @@ from slipway.trainer.metrics.profiling import Profiler
 from slipway.trainer.metrics.timeline import Timeline
 from tests.conftest import until
 from tests.disks import mounted
-from tests.trainer.conftest import Training, said, wait
+from tests.trainer.conftest import Training, line_with, wait
 
 
 class Steps:
@@ -122,7 +122,7 @@ def test_a_full_disk_is_an_event_and_leaves_nothing(small_disk: Path):
 def test_steps_go_on_while_the_folder_of_the_profiles_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     answering = threading.Event()
     move = atomic.move
-    monkeypatch.setattr(atomic, "move", lambda made, path: answering.wait(60) and move(made, path))
+    monkeypatch.setattr(atomic, "move", lambda source, path: answering.wait(60) and move(source, path))
     steps = Steps(tmp_path, profile_from=2)
     steps.run(8)
     assert steps.events == []
@@ -135,7 +135,7 @@ def test_steps_go_on_while_the_folder_of_the_profiles_does_not_answer(tmp_path: 
 def test_a_training_that_receives_the_signal_continues_and_has_a_profile(training: Training):
     training.configure(observation={"profile_steps": 1}, run={"steps": 5000}, checkpoint={"every": 5000})
     process = training.start()
-    said(process, "step 2/")
+    line_with(process, "step 2/")
     process.send_signal(signal.SIGUSR2)
     until(lambda: training.events("profiled"), "the profile")
     process.terminate()

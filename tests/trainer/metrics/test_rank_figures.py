@@ -46,5 +46,5 @@ def test_the_more_ranks_the_more_seldom_each_records(tmp_path: Path):
             figures = RankFigures(recorder, size, functools.partial(next, seconds))
             for step in range(1, 1000):
                 figures.add(step, {"forward": 1.0}, {})
-    counts = {rank: sum(each == rank for each, _, _ in recorded(tmp_path)) for rank in (1, 2)}
+    counts = {rank: sum(recording_rank == rank for recording_rank, _, _ in recorded(tmp_path)) for rank in (1, 2)}
     assert 80 < counts[1] < 100 and counts[2] == 3

@@ -21,7 +21,7 @@ from slipway.trainer.record import ledger
 from slipway.trainer.record.fence import Token
 from slipway.trainer.record.recorder import RankRecorder
 from tests.conftest import until
-from tests.trainer.conftest import STEPS, Training, said, wait
+from tests.trainer.conftest import STEPS, Training, line_with, wait
 
 PARTS = ("data", "forward", "backward", "optimiser", "communication")
 USAGE = ("cpu_cores", "host_memory", "host_memory_free", "host_memory_free_share")
@@ -29,7 +29,7 @@ DONE = {"loss": 2.5, "learning_rate": 3e-4, "samples_per_second": 1234.56}
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory, mark: str) -> tuple[Training, str]:
+def observed(tmp_path_factory: pytest.TempPathFactory, mark: str) -> tuple[Training, str]:
     """Two ranks that say every five steps what bounds them; with their console. Read only."""
     training = Training(tmp_path_factory.mktemp("watched"), mark, observation={"window_steps": 5})
     ended = wait(training.start(ranks=2))
@@ -38,22 +38,22 @@ def watched(tmp_path_factory: pytest.TempPathFactory, mark: str) -> tuple[Traini
 
 
 @pytest.mark.slow
-def test_a_step_s_event_has_the_time_of_each_part(watched: tuple[Training, str]):
-    for event in watched[0].events("step"):
+def test_a_step_s_event_has_the_time_of_each_part(observed: tuple[Training, str]):
+    for event in observed[0].events("step"):
         spent = [event[f"{part}_seconds"] for part in PARTS]
         assert min(spent) > 0
         assert sum(spent) <= event["seconds"]
 
 
 @pytest.mark.slow
-def test_a_step_s_event_has_the_usage_of_the_machine(watched: tuple[Training, str]):
-    for event in watched[0].events("step"):
+def test_a_step_s_event_has_the_usage_of_the_machine(observed: tuple[Training, str]):
+    for event in observed[0].events("step"):
         assert min(event[name] for name in USAGE) > 0
 
 
 @pytest.mark.slow
-def test_each_rank_tells_the_figures_of_its_own(watched: tuple[Training, str]):
-    events = watched[0].events("rank_figures")
+def test_each_rank_tells_the_figures_of_its_own(observed: tuple[Training, str]):
+    events = observed[0].events("rank_figures")
     assert {event["rank"] for event in events} == {0, 1}
     for rank in (0, 1):
         assert sum(event["figures"]["steps"] for event in events if event["rank"] == rank) == STEPS
@@ -65,7 +65,7 @@ def test_a_slow_rank_shows_as_communication_of_the_others(training: Training, ma
     """Rank 1 is stopped until the training has been silent for longer than its steps take."""
     training.configure(run={"steps": 100_000}, checkpoint={"every": 100_000}, validation={"every": 0})
     process = training.start(ranks=2)
-    said(process, "step 3/")
+    line_with(process, "step 3/")
     # The rank, and not the process that writes its checkpoints.
     lagging = min(processes.carrying({"SLIPWAY_TEST": mark, "RANK": "1"}))
     os.kill(lagging, signal.SIGSTOP)
@@ -80,17 +80,17 @@ def test_a_slow_rank_shows_as_communication_of_the_others(training: Training, ma
 
 
 @pytest.mark.slow
-def test_checkpoints_and_validations_count_for_the_step_after_them(watched: tuple[Training, str]):
+def test_checkpoints_and_validations_count_for_the_step_after_them(observed: tuple[Training, str]):
     """They are outside of a step's own duration."""
-    steps = watched[0].events("step")
+    steps = observed[0].events("step")
     assert [event["step"] for event in steps if "checkpoint_seconds" in event] == [6, 11, 16]
     assert [event["step"] for event in steps if "validation_seconds" in event] == [11]
 
 
 @pytest.mark.slow
-def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(watched: tuple[Training, str]):
+def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(observed: tuple[Training, str]):
     """The first step warms up and belongs to no window."""
-    bounds = watched[0].events("bound")
+    bounds = observed[0].events("bound")
     assert [(event["step"], event["steps"]) for event in bounds] == [(6, 5), (11, 5), (16, 5)]
     for event in bounds:
         assert event["bound"] in ("compute", "data", "communication", "checkpoint", "cpu", "memory")
@@ -121,8 +121,8 @@ def test_the_first_window_of_a_start_is_short_so_that_whoever_watches_it_need_no
 
 
 @pytest.mark.slow
-def test_the_console_has_one_line_a_step(watched: tuple[Training, str]):
-    lines = [line for line in watched[1].splitlines() if line.startswith("step ")]
+def test_the_console_has_one_line_a_step(observed: tuple[Training, str]):
+    lines = [line for line in observed[1].splitlines() if line.startswith("step ")]
     assert [line.split()[1] for line in lines] == [f"{step}/{STEPS}" for step in range(1, STEPS + 1)]
 
 

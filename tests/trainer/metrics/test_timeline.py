@@ -95,17 +95,17 @@ def traced(apart: int, steps: int) -> tuple[list[dict[str, Any]], list[dict[str,
 
 def test_one_step_in_so_many_is_reported_with_its_parts_in_their_order():
     events, _ = traced(apart=2, steps=5)
-    assert [(each["event"], each["step"]) for each in events] == [("step", 2), ("step", 4)]
-    for each in events:
-        assert [name for name, _, _ in each["parts"]] == ["data", "forward", "forward", "validation"]
-        begins = [begun for _, begun, _ in each["parts"]]
+    assert [(event["event"], event["step"]) for event in events] == [("step", 2), ("step", 4)]
+    for event in events:
+        assert [name for name, _, _ in event["parts"]] == ["data", "forward", "forward", "validation"]
+        begins = [begun for _, begun, _ in event["parts"]]
         assert begins == sorted(begins) and begins[0] >= 0
-        last, spent = each["parts"][-1][1:]
-        assert last + spent <= each["seconds"] + 0.001
+        last, spent = event["parts"][-1][1:]
+        assert last + spent <= event["seconds"] + 0.001
 
 
 def test_the_last_step_is_reported_when_the_tracer_is_closed():
-    assert [each["step"] for each in traced(apart=1, steps=2)[0]] == [1, 2]
+    assert [event["step"] for event in traced(apart=1, steps=2)[0]] == [1, 2]
 
 
 def test_without_traces_nothing_is_reported():
@@ -113,4 +113,6 @@ def test_without_traces_nothing_is_reported():
 
 
 def test_tracing_leaves_the_figures_of_a_step_as_they_are():
-    assert [set(each) for each in traced(apart=1, steps=3)[1]] == [set(each) for each in traced(apart=0, steps=3)[1]]
+    assert [set(figures) for figures in traced(apart=1, steps=3)[1]] == [
+        set(figures) for figures in traced(apart=0, steps=3)[1]
+    ]

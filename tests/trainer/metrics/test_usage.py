@@ -23,9 +23,9 @@ def test_the_first_reading_has_all_figures():
 
 
 def test_figures_are_renewed_once_a_second_at_most():
-    watched = Usage(CPU)
-    first = watched.read()
-    assert watched.read() is first
+    cpu_usage = Usage(CPU)
+    first = cpu_usage.read()
+    assert cpu_usage.read() is first
 
 
 def test_the_limit_of_a_container_is_the_limit_of_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -53,9 +53,9 @@ def test_a_container_with_a_limit_tells_its_cores_and_how_long_it_stood_still(
     stood_still = tmp_path / "cpu.stat"
     stood_still.write_text("usage_usec 5\nnr_periods 90\nnr_throttled 40\nthrottled_usec 7\n")
     monkeypatch.setattr(usage, "GROUP", tmp_path)
-    watched = Usage(CPU)
-    assert watched._now()["cpu_throttled"] == pytest.approx(4.0)
-    assert watched.read()["cpu_quota"] == pytest.approx(1.5)
+    cpu_usage = Usage(CPU)
+    assert cpu_usage._now()["cpu_throttled"] == pytest.approx(4.0)
+    assert cpu_usage.read()["cpu_quota"] == pytest.approx(1.5)
     (tmp_path / "cpu.max").write_text("max 100000\n")
     assert usage.cpu_quota() == {}
 

@@ -27,15 +27,15 @@ def normalised(norm: nn.Module, inputs: Tensor, gradients: Tensor) -> list[Tenso
     inputs = inputs.clone().requires_grad_()
     outputs = norm(inputs)
     outputs.backward(gradients)
-    found = (outputs.detach(), inputs.grad, norm.weight.grad, norm.bias.grad, norm.running_mean, norm.running_var)
-    return list(found)
+    results = (outputs.detach(), inputs.grad, norm.weight.grad, norm.bias.grad, norm.running_mean, norm.running_var)
+    return list(results)
 
 
 def rank(number: int, shares: tuple[int, ...], folder: Path) -> None:
     """One rank's part, in a process of its own; writes what it found."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=number, world_size=len(shares))
-    inputs, gradients = (torch.split(each, list(shares))[number] for each in samples())
+    inputs, gradients = (torch.split(tensor, list(shares))[number] for tensor in samples())
     torch.save(normalised(BatchNorm(CHANNELS).train(), inputs, gradients), folder / f"{number}.pt")
     dist.destroy_process_group()
 
@@ -56,13 +56,15 @@ def shared(shares: tuple[int, ...], folder: Path) -> list[list[Tensor]]:
 def test_ranks_compute_what_torch_computes_on_all_samples_at_once(shares: tuple[int, ...], tmp_path: Path) -> None:
     """To 1e-4 in fp32: outputs and gradients of each rank's samples, parameters' gradients in sum, statistics."""
     expected = normalised(nn.BatchNorm2d(CHANNELS), *samples())
-    found = shared(shares, tmp_path)
-    for place in (0, 1):
-        torch.testing.assert_close(torch.cat([each[place] for each in found]), expected[place], rtol=1e-4, atol=1e-4)
-    for place in (2, 3):
-        torch.testing.assert_close(sum(each[place] for each in found), expected[place], rtol=1e-4, atol=1e-4)
-    for each in found:
-        torch.testing.assert_close(each[4:], expected[4:], rtol=1e-4, atol=1e-4)
+    results = shared(shares, tmp_path)
+    for index in (0, 1):
+        torch.testing.assert_close(
+            torch.cat([tensors[index] for tensors in results]), expected[index], rtol=1e-4, atol=1e-4
+        )
+    for index in (2, 3):
+        torch.testing.assert_close(sum(tensors[index] for tensors in results), expected[index], rtol=1e-4, atol=1e-4)
+    for tensors in results:
+        torch.testing.assert_close(tensors[4:], expected[4:], rtol=1e-4, atol=1e-4)
 
 
 def test_all_ranks_keep_the_same_statistics_to_the_bit(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_all_ranks_keep_the_same_statistics_to_the_bit(tmp_path: Path) -> None:
 def test_a_measurement_uses_the_running_statistics_and_changes_none() -> None:
     norm, (inputs, _) = BatchNorm(CHANNELS), samples()
     norm(inputs)
-    kept = [each.clone() for each in norm.buffers()]
+    buffers = [buffer.clone() for buffer in norm.buffers()]
     alone, together = norm.eval()(inputs[:1]), norm(inputs)[:1]
     assert torch.equal(alone, together)
-    assert all(torch.equal(one, other) for one, other in zip(kept, norm.buffers(), strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(buffers, norm.buffers(), strict=True))

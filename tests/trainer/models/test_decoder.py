@@ -46,10 +46,10 @@ def test_logits_have_one_row_a_token_and_one_column_a_word() -> None:
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_a_later_token_changes_no_earlier_logits_and_all_later_ones(kv_heads: int) -> None:
-    model, given = decoder(kv_heads=kv_heads), tokens()
-    before = model(given)
+    model, token_ids = decoder(kv_heads=kv_heads), tokens()
+    before = model(token_ids)
     for position in (1, LENGTH // 2, LENGTH - 1):
-        changed = given.clone()
+        changed = token_ids.clone()
         changed[:, position] = (changed[:, position] + 1) % VOCAB
         difference = (model(changed) - before).abs().amax(-1)
         assert difference[:, :position].max() < 1e-5
@@ -57,13 +57,13 @@ def test_a_later_token_changes_no_earlier_logits_and_all_later_ones(kv_heads: in
 
 
 def test_sequences_of_a_batch_do_not_see_each_other() -> None:
-    model, given = decoder(), tokens(3)
-    assert torch.allclose(model(given)[1:2], model(given[1:2]), atol=1e-5)
+    model, token_ids = decoder(), tokens(3)
+    assert torch.allclose(model(token_ids)[1:2], model(token_ids[1:2]), atol=1e-5)
 
 
 def test_a_shorter_sequence_has_the_logits_of_the_beginning_of_a_longer_one() -> None:
-    model, given = decoder(), tokens()
-    assert torch.allclose(model(given[:, :5]), model(given)[:, :5], atol=1e-5)
+    model, token_ids = decoder(), tokens()
+    assert torch.allclose(model(token_ids[:, :5]), model(token_ids)[:, :5], atol=1e-5)
 
 
 def test_grouped_query_attention_is_multi_head_attention_with_repeated_keys_and_values() -> None:
@@ -122,24 +122,24 @@ def test_flops_per_token_are_six_per_matrix_parameter_and_twelve_per_attended_fe
 @pytest.mark.parametrize("kv_heads", [1, 4])
 def test_flops_per_token_are_what_torch_counts(kv_heads: int) -> None:
     """Forward and backward of all matrix products; the causal mask saves nothing in this count, as in PaLM's."""
-    model, given = decoder(kv_heads=kv_heads), tokens(3)
+    model, token_ids = decoder(kv_heads=kv_heads), tokens(3)
     with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
-        model(given).sum().backward()
-    assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
+        model(token_ids).sum().backward()
+    assert counted.get_total_flops() == token_ids.numel() * model.flops_per_token(LENGTH)
 
 
 def test_what_is_looked_up_counts_no_flops_and_a_tied_head_counts_once() -> None:
     options = {"positions": "learned", "longest": LENGTH, "norm": "layer", "activation": "gelu", "bias": "all"}
     shape: Any = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 4, "hidden": 48, **options}
-    model, given = Decoder(DecoderShape(**shape, tied=True), DATA), tokens(3)
+    model, token_ids = Decoder(DecoderShape(**shape, tied=True), DATA), tokens(3)
     with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
-        model(given).sum().backward()
-    assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
+        model(token_ids).sum().backward()
+    assert counted.get_total_flops() == token_ids.numel() * model.flops_per_token(LENGTH)
 
 
 def test_a_fresh_decoder_predicts_every_word_alike() -> None:
-    given = tokens(8)
-    loss = F.cross_entropy(drawn(sizes(), DATA)(given).flatten(0, 1), given.flatten())
+    token_ids = tokens(8)
+    loss = F.cross_entropy(drawn(sizes(), DATA)(token_ids).flatten(0, 1), token_ids.flatten())
     assert abs(float(loss.detach()) - math.log(VOCAB)) < 0.05
 
 
@@ -155,11 +155,11 @@ def test_a_window_hides_all_that_lies_before_it() -> None:
     """Every token attends to itself and to the window - 1 before it, also where windows do not divide the length."""
     torch.manual_seed(0)
     query, key, value = (torch.randn(2, heads, 23, 8) for heads in (4, 2, 2))
-    places = torch.arange(23)
+    positions = torch.arange(23)
     for window in (1, 4, 5, 22):
-        apart = places[:, None] - places
-        seen = (apart >= 0) & (apart < window)
-        expected = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, enable_gqa=True)
+        apart = positions[:, None] - positions
+        mask = (apart >= 0) & (apart < window)
+        expected = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True)
         assert torch.allclose(windowed(query, key, value, window), expected, atol=1e-5), window
 
 

@@ -37,9 +37,9 @@ def on_tokens(folder: Path, mark: str, model: dict[str, Any], steps: int) -> Tra
 
 def held_out_digits() -> tuple[torch.Tensor, torch.Tensor]:
     """The pictures that `make_digits` holds out, as models see them, and their classes."""
-    found = load_digits()
-    pixels = torch.from_numpy((found.images * 15).astype(np.uint8)[::5, None])
-    return pixels.float() / 127.5 - 1, torch.from_numpy(found.target[::5]).long()
+    dataset = load_digits()
+    pixels = torch.from_numpy((dataset.images * 15).astype(np.uint8)[::5, None])
+    return pixels.float() / 127.5 - 1, torch.from_numpy(dataset.target[::5]).long()
 
 
 def last_score(training: Training) -> Score:
@@ -144,18 +144,18 @@ def test_two_ranks_normalise_like_one_rank(tmp_path: Path, mark: str, short: Tra
     """Shares of 16 and 17 pictures; losses to 1 in 1,000 and running statistics to 1 in 100 over 12 steps."""
     two = on_digits(tmp_path, mark, CROPPED, **SHORT).completed(ranks=2)
     assert [loss for _, loss in two.losses()] == pytest.approx([loss for _, loss in short.losses()], rel=1e-3)
-    there, here = (model_of(each) for each in (two, short))
-    kept = [name for name in here if "running" in name]
-    assert len(kept) == 2 * 9
-    for name in kept:
-        torch.testing.assert_close(there[name], here[name], rtol=1e-2, atol=1e-2)
+    there, states_of_one = (model_of(trained) for trained in (two, short))
+    names = [name for name in states_of_one if "running" in name]
+    assert len(names) == 2 * 9
+    for name in names:
+        torch.testing.assert_close(there[name], states_of_one[name], rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.slow
 def test_a_model_of_pictures_is_refused_for_tokens_in_one_line(tmp_path: Path, mark: str) -> None:
     ended = Training(tmp_path, mark, model=RESNET).run()
-    wanted = "trainer: model.kind: found 'resnet', expected a model that reads tokens, as the dataset holds: this one"
-    assert (ended.code, ended.err[: len(wanted)]) == (2, wanted)
+    message = "trainer: model.kind: found 'resnet', expected a model that reads tokens, as the dataset holds: this one"
+    assert (ended.code, ended.err[: len(message)]) == (2, message)
     assert ended.err.count("\n") == 1
 
 

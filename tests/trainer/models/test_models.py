@@ -36,7 +36,9 @@ SHAPES: list[Shape] = [
     VisionShape(layers=2, width=32, heads=4, hidden=48, patch=4),
     recurrent.Shape(kind="tests.trainer.recurrent", width=32),
 ]
-KINDS = pytest.mark.parametrize("shape", SHAPES, ids=lambda each: "gpt2" if getattr(each, "tied", False) else each.kind)
+KINDS = pytest.mark.parametrize(
+    "shape", SHAPES, ids=lambda model_shape: "gpt2" if getattr(model_shape, "tied", False) else model_shape.kind
+)
 
 
 def model_of(shape: Shape) -> Model:
@@ -68,14 +70,14 @@ def test_first_uses_and_last_uses_name_everything_outside_the_blocks(shape: Shap
 
 @KINDS
 def test_the_first_and_the_last_stage_need_only_the_parts_that_the_model_names(shape: Shape) -> None:
-    whole, first, last = (model_of(shape).eval() for _ in range(3))
-    inputs, _ = inputs_of(whole)
+    whole_model, first, last = (model_of(shape).eval() for _ in range(3))
+    inputs, _ = inputs_of(whole_model)
     for name in set(first.last_uses) - set(first.first_uses):
         delattr(first, name)
     for name in set(last.first_uses) - set(last.last_uses):
         delattr(last, name)
     first.blocks, last.blocks = first.blocks[:1], last.blocks[1:]
-    assert torch.equal(last.last(last.through(first.through(first.first(inputs)))), whole(inputs))
+    assert torch.equal(last.last(last.through(first.through(first.first(inputs)))), whole_model(inputs))
 
 
 @KINDS

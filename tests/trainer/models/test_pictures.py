@@ -23,7 +23,7 @@ DATA = Data(picture=(16, 24, 3), classes=10, seed=3)
 VIT = VisionShape(layers=2, width=32, heads=4, hidden=48, patch=4)
 SMALL = ResNetShape(blocks=(1, 2), width=8, stem="small")
 SHAPES = [VIT, SMALL, ResNetShape(blocks=(2, 1, 1), width=8)]
-PLACES = np.arange(300, dtype=np.uint64)
+POSITIONS = np.arange(300, dtype=np.uint64)
 
 
 def model_of(shape: Shape, data: Data = DATA) -> Model:
@@ -37,20 +37,22 @@ def pictures(count: int = 4) -> Labelled:
     return Labelled(pixels, random.integers(0, 10, count).astype(np.uint32))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: f"{each.kind}-{getattr(each, 'stem', '')}")
+@pytest.mark.parametrize(
+    "shape", SHAPES, ids=lambda model_shape: f"{model_shape.kind}-{getattr(model_shape, 'stem', '')}"
+)
 def test_flops_per_sample_are_what_torch_counts(shape: Shape) -> None:
     """Forward and backward of all matrix products and convolutions."""
     model = model_of(shape)
-    inputs, targets = model.prepare(pictures(3), PLACES[:3], CPU)
+    inputs, targets = model.prepare(pictures(3), POSITIONS[:3], CPU)
     with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
         torch.autograd.backward(model.loss(model(inputs), targets))
     assert counted.get_total_flops() == 3 * model.flops_per_sample
 
 
-@pytest.mark.parametrize("shape", [VIT, SMALL], ids=lambda each: each.kind)
+@pytest.mark.parametrize("shape", [VIT, SMALL], ids=lambda model_shape: model_shape.kind)
 def test_pictures_of_a_batch_do_not_see_each_other_when_they_are_measured(shape: Shape) -> None:
     model = model_of(shape).eval()
-    inputs, _ = model.prepare(pictures(), PLACES[:4], CPU)
+    inputs, _ = model.prepare(pictures(), POSITIONS[:4], CPU)
     torch.testing.assert_close(model(inputs)[1:2], model(inputs[1:2]), rtol=1e-4, atol=1e-5)
 
 
@@ -60,14 +62,14 @@ def test_a_vision_transformer_distinguishes_positions() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3)
-    inputs, _ = model.prepare(pictures(1), PLACES[:1], CPU)
+    inputs, _ = model.prepare(pictures(1), POSITIONS[:1], CPU)
     assert not torch.allclose(model(inputs), model(inputs.flip(3)), atol=1e-3)
 
 
 def test_patches_follow_the_class_token_row_by_row() -> None:
     model = model_of(VIT)
     assert isinstance(model, VisionTransformer)
-    inputs, _ = model.prepare(pictures(1), PLACES[:1], CPU)
+    inputs, _ = model.prepare(pictures(1), POSITIONS[:1], CPU)
     tokens = (model.first(inputs) - model.positions)[0]
     torch.testing.assert_close(tokens[0], model.token.flatten())
     one = model.patches(inputs[:, :, 4:8, 8:12]).flatten()
@@ -96,13 +98,13 @@ def classifier(augment: Augment) -> Classifier:
 
 
 def inputs_of(model: Model, which: slice = slice(None)) -> Tensor:
-    rows = pictures(len(PLACES))
-    return model.prepare(Labelled(rows.pixels[which], rows.labels[which]), PLACES[which], CPU)[0]
+    rows = pictures(len(POSITIONS))
+    return model.prepare(Labelled(rows.pixels[which], rows.labels[which]), POSITIONS[which], CPU)[0]
 
 
 def test_pixels_become_numbers_from_minus_one_to_one_by_channel() -> None:
     rows = pictures()
-    inputs, targets = classifier("none").prepare(rows, PLACES[:4], CPU)
+    inputs, targets = classifier("none").prepare(rows, POSITIONS[:4], CPU)
     expected = rows.pixels.transpose(0, 3, 1, 2) / 127.5 - 1
     assert np.allclose(inputs.numpy(), expected, atol=1e-6)
     assert targets.tolist() == rows.labels.tolist()
@@ -124,21 +126,21 @@ def test_crops_are_the_picture_moved_by_up_to_an_eighth_with_black_where_it_was_
     pixels = torch.from_numpy(pictures(1).pixels)
     offsets, flipped = set(), 0
     for top in np.linspace(0, 0.999, 5):
-        for left in np.linspace(0, 0.999, 7):
+        for left_offset in np.linspace(0, 0.999, 7):
             for mirror in (0.2, 0.7):
-                found = cropped(pixels, torch.tensor([[top, left, mirror]]), flips=True)[0]
-                found, flipped = (found.flip(1), flipped + 1) if mirror < 0.5 else (found, flipped)
-                offsets |= {moved(pixels[0], found)}
+                crop = cropped(pixels, torch.tensor([[top, left_offset, mirror]]), flips=True)[0]
+                crop, flipped = (crop.flip(1), flipped + 1) if mirror < 0.5 else (crop, flipped)
+                offsets |= {offset_of(pixels[0], crop)}
     assert offsets == {(down, right) for down in range(-2, 3) for right in range(-3, 4)}
     assert flipped == 35
 
 
-def moved(picture: Tensor, crop: Tensor) -> tuple[int, int]:
+def offset_of(picture: Tensor, crop: Tensor) -> tuple[int, int]:
     """By how much `crop` shows the picture moved down and to the right; the rest of it must be black."""
     rows, columns = (crop.sum((1, 2)) > 0).nonzero().flatten(), (crop.sum((0, 2)) > 0).nonzero().flatten()
     height, width, _ = picture.shape
     down = int(rows[0]) if len(rows) < height and rows[0] > 0 else len(rows) - height
     right = int(columns[0]) if len(columns) < width and columns[0] > 0 else len(columns) - width
-    seen = picture[max(0, -down) : height - max(0, down), max(0, -right) : width - max(0, right)]
-    assert torch.equal(crop[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], seen)
+    overlap = picture[max(0, -down) : height - max(0, down), max(0, -right) : width - max(0, right)]
+    assert torch.equal(crop[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], overlap)
     return down, right

@@ -31,23 +31,23 @@ def decoder(**changed: Any) -> Decoder:
 
 def begins(rows: int = 1) -> Tensor:
     """For each token, the first token of its document: [rows, LENGTH]."""
-    return torch.tensor([[max(each for each in DOCUMENTS if each <= place) for place in range(LENGTH)]] * rows)
+    return torch.tensor([[max(first for first in DOCUMENTS if first <= position) for position in range(LENGTH)]] * rows)
 
 
 @pytest.mark.parametrize("changed", [{}, {"window": 3}, {"qk_norm": True}], ids=["all", "window", "normalised"])
 def test_each_document_of_a_sequence_has_the_logits_that_it_has_alone(changed: dict[str, Any]) -> None:
-    model, given = decoder(attention="documents", **changed), tokens(2)
-    together = model(given, begins(2))
+    model, token_ids = decoder(attention="documents", **changed), tokens(2)
+    together = model(token_ids, begins(2))
     for first, after in zip(DOCUMENTS, [*DOCUMENTS[1:], LENGTH], strict=True):
-        assert torch.allclose(together[:, first:after], model(given[:, first:after]), atol=1e-5)
+        assert torch.allclose(together[:, first:after], model(token_ids[:, first:after]), atol=1e-5)
 
 
 def test_a_document_changes_nothing_in_the_others_and_without_bounds_it_does() -> None:
-    model, given = decoder(), tokens(1)
-    changed = given.clone()
+    model, token_ids = decoder(), tokens(1)
+    changed = token_ids.clone()
     changed[:, :3] = (changed[:, :3] + 1) % VOCAB
-    assert torch.equal(model(changed, begins())[:, 3:], model(given, begins())[:, 3:])
-    assert not torch.allclose(model(changed)[:, 3:], model(given)[:, 3:])
+    assert torch.equal(model(changed, begins())[:, 3:], model(token_ids, begins())[:, 3:])
+    assert not torch.allclose(model(changed)[:, 3:], model(token_ids)[:, 3:])
 
 
 def test_a_sequence_without_bounds_needs_no_mask() -> None:
@@ -56,8 +56,8 @@ def test_a_sequence_without_bounds_needs_no_mask() -> None:
 
 def test_the_mask_of_blocks_gives_the_attention_of_the_dense_one() -> None:
     """On a GPU the same functions are compiled; here FlexAttention runs as it is written, which is forward only."""
-    places = torch.arange(LENGTH)
-    span = Span(places[4:], places.flip(0), torch.maximum(begins(2), places - 5)[:, 4:])
+    positions = torch.arange(LENGTH)
+    span = Span(positions[4:], positions.flip(0), torch.maximum(begins(2), positions - 5)[:, 4:])
     query, key, value = torch.randn(2, 4, LENGTH - 4, 16), torch.randn(2, 2, LENGTH, 16), torch.randn(2, 2, LENGTH, 16)
     dense, blocks = (attend(query, key, value, mask) for mask in (span.dense(), span.blocks(compiles=False)))
     assert torch.allclose(dense, blocks, atol=1e-5)
@@ -69,9 +69,9 @@ def test_ranks_that_share_a_sequence_have_each_token_once_and_see_equally_much(r
     shares = [SequenceShare(rank, ranks, group) for rank in range(ranks)]
     own = [share.position_ids(12, torch.device("cpu")) for share in shares]
     assert sorted(torch.cat(own).tolist()) == list(range(length))
-    assert len({int((places + 1).sum()) for places in own}) == 1
+    assert len({int((positions + 1).sum()) for positions in own}) == 1
     sequence = torch.arange(length)[None]
-    assert all(torch.equal(share.cut(sequence)[0], places) for share, places in zip(shares, own, strict=True))
+    assert all(torch.equal(share.cut(sequence)[0], positions) for share, positions in zip(shares, own, strict=True))
     assert torch.equal(shares[0].gathered_places(12, torch.device("cpu")), torch.cat(own))
 
 
@@ -80,22 +80,22 @@ def kept_bytes(world: World, shares: bool) -> int:
     model = decoder()
     assert dist.group.WORLD is not None
     model.share = SequenceShare(world.rank, world.size, dist.group.WORLD) if shares else None
-    given = tokens(2) if model.share is None else model.share.cut(tokens(2))
-    kept: list[Tensor] = []
+    token_ids = tokens(2) if model.share is None else model.share.cut(tokens(2))
+    tensors: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model(given)
-    sizes = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}
-    weights = {each.untyped_storage().data_ptr() for each in model.parameters()}
-    return sum(size for place, size in sizes.items() if place not in weights)
+        model(token_ids)
+    sizes = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    return sum(size for pointer, size in sizes.items() if pointer not in weights)
 
 
 @pytest.mark.slow
 def test_ranks_that_share_a_sequence_keep_less_of_it() -> None:
     """All but keys, values and the mask is divided."""
-    [whole, _], shared = gang.run(2, kept_bytes, False), gang.run(2, kept_bytes, True)
-    assert max(shared) < 0.7 * whole
+    [undivided, _], shared = gang.run(2, kept_bytes, False), gang.run(2, kept_bytes, True)
+    assert max(shared) < 0.7 * undivided

@@ -87,8 +87,8 @@ def test_a_bound_process_stays_there_with_all_its_threads(tmp_path: Path):
         "print({frozenset(os.sched_getaffinity(int(each))) for each in os.listdir('/proc/self/task')})\n"
     )
     run = [sys.executable, "-c", program, str(tmp_path)]
-    said = subprocess.run(run, cwd=CODE, capture_output=True, text=True, check=True).stdout
-    assert said == "{frozenset({1})}\n"
+    output = subprocess.run(run, cwd=CODE, capture_output=True, text=True, check=True).stdout
+    assert output == "{frozenset({1})}\n"
 
 
 @pytest.mark.parametrize("text", ["", "0", "0-3", "0-3,8", "0,2,4-5"])

@@ -34,8 +34,8 @@ def test_the_profile_of_the_reference_cluster_sets_its_values():
 
 
 def test_the_plugin_that_reduces_in_switches_brings_a_network_of_its_own():
-    found = fabric.variables(Hardware(profile="h200-infiniband", algorithm="sharp"))
-    assert "NCCL_NET" not in found and found["NCCL_COLLNET_ENABLE"] == "1"
+    environment = fabric.variables(Hardware(profile="h200-infiniband", algorithm="sharp"))
+    assert "NCCL_NET" not in environment and environment["NCCL_COLLNET_ENABLE"] == "1"
 
 
 def test_with_an_adapter_for_each_gpu_rings_stay_on_their_rails():
@@ -43,14 +43,14 @@ def test_with_an_adapter_for_each_gpu_rings_stay_on_their_rails():
 
 
 def test_a_cluster_without_infiniband_does_not_look_for_it():
-    found = fabric.variables(Hardware(profile="ethernet"))
-    assert (found["NCCL_IB_DISABLE"], found["NCCL_SOCKET_IFNAME"]) == ("1", "eth0")
+    environment = fabric.variables(Hardware(profile="ethernet"))
+    assert (environment["NCCL_IB_DISABLE"], environment["NCCL_SOCKET_IFNAME"]) == ("1", "eth0")
 
 
 def test_a_field_overrides_the_profile():
-    found = fabric.variables(Hardware(profile="h200-infiniband", adapters="=mlx5_0,mlx5_1", gpudirect_read=False))
-    assert (found["NCCL_IB_HCA"], found["NCCL_NET_GDR_READ"]) == ("=mlx5_0,mlx5_1", "0")
-    assert found["NCCL_P2P_LEVEL"] == "NVL"
+    environment = fabric.variables(Hardware(profile="h200-infiniband", adapters="=mlx5_0,mlx5_1", gpudirect_read=False))
+    assert (environment["NCCL_IB_HCA"], environment["NCCL_NET_GDR_READ"]) == ("=mlx5_0,mlx5_1", "0")
+    assert environment["NCCL_P2P_LEVEL"] == "NVL"
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from typing import Any
 from slipway.trainer.node import runtime_info
 
 
-def asked(**variables: str) -> dict[str, Any]:
+def runtime_of(**variables: str) -> dict[str, Any]:
     """What a process with these variables knows of its environment."""
     code = "import json; from slipway.trainer.node import runtime_info; print(json.dumps(runtime_info.of_process()))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=True
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    info: dict[str, Any] = json.loads(done.stdout)
+    return info
 
 
 def test_the_packages_are_those_that_are_installed_with_their_versions():
@@ -32,24 +32,24 @@ def test_the_packages_are_those_that_are_installed_with_their_versions():
 def test_the_list_of_packages_is_kept_under_its_hash(tmp_path: Path):
     runtime_info.keep_packages(tmp_path)
     runtime_info.keep_packages(tmp_path)
-    [kept] = (tmp_path / runtime_info.FOLDER).iterdir()
-    assert kept.name == f"{hashlib.sha256(kept.read_bytes()).hexdigest()}.packages"
-    assert kept.name == f"{runtime_info.of_process()['packages']}.packages"
+    [package_list] = (tmp_path / runtime_info.FOLDER).iterdir()
+    assert package_list.name == f"{hashlib.sha256(package_list.read_bytes()).hexdigest()}.packages"
+    assert package_list.name == f"{runtime_info.of_process()['packages']}.packages"
 
 
 def test_variables_of_libraries_are_known_and_no_others():
-    found = asked(NCCL_DEBUG="INFO", AWS_SECRET_ACCESS_KEY="a secret", SLIPWAY_TOKEN="another")
-    assert found["variables"]["NCCL_DEBUG"] == "INFO"
-    assert not {"AWS_SECRET_ACCESS_KEY", "SLIPWAY_TOKEN", "HOME"} & found["variables"].keys()
+    info = runtime_of(NCCL_DEBUG="INFO", AWS_SECRET_ACCESS_KEY="a secret", SLIPWAY_TOKEN="another")
+    assert info["variables"]["NCCL_DEBUG"] == "INFO"
+    assert not {"AWS_SECRET_ACCESS_KEY", "SLIPWAY_TOKEN", "HOME"} & info["variables"].keys()
 
 
 def test_an_image_is_known_by_its_digest_where_its_name_has_one():
-    exact = asked(SLIPWAY_IMAGE="registry.example/trainer@sha256:12ab")
+    exact = runtime_of(SLIPWAY_IMAGE="registry.example/trainer@sha256:12ab")
     assert exact["image_digest"] == "sha256:12ab"
-    loose = asked(SLIPWAY_IMAGE="registry.example/trainer:1")
+    loose = runtime_of(SLIPWAY_IMAGE="registry.example/trainer:1")
     assert loose["image"] == "registry.example/trainer:1" and "image_digest" not in loose
 
 
 def test_torch_is_not_imported_for_its_version():
-    known = asked()
+    known = runtime_of()
     assert {"python", "kernel", "packages"} <= known.keys() and "torch" not in known

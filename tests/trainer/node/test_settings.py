@@ -22,27 +22,27 @@ from tests.deploy.test_images import instructions
 def configured(document: dict[str, Any], tmp_path: Path):
     """A configuration with this section, of a training that compiles its blocks."""
 
-    def made(**runtime: Any) -> Config:
+    def config_with(**runtime: Any) -> Config:
         path = tmp_path / "config.json"
         path.write_bytes(atomic.readable_json({**document, "layout": {"compile": True}, "runtime": runtime}))
         return resolved.load(path)
 
-    return made
+    return config_with
 
 
 @pytest.fixture
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a rank sets for its process is set back."""
-    kept = dict(os.environ)
+    environment = dict(os.environ)
     yield
     settings.set_torch(Runtime(), deterministic=False)
     os.environ.clear()
-    os.environ.update(kept)
+    os.environ.update(environment)
 
 
 def test_the_allocator_is_told_by_the_variable_that_torch_reads(configured):
-    found = settings.variables(configured(collect_above=0.8), {})
-    assert found["PYTORCH_ALLOC_CONF"] == "expandable_segments:True,garbage_collection_threshold:0.8"
+    variables = settings.variables(configured(collect_above=0.8), {})
+    assert variables["PYTORCH_ALLOC_CONF"] == "expandable_segments:True,garbage_collection_threshold:0.8"
     assert "PYTORCH_ALLOC_CONF" not in settings.variables(configured(expandable_segments=False), {})
 
 
@@ -50,9 +50,9 @@ def test_the_compilers_caches_lie_on_the_nodes_nvme_in_a_folder_of_the_training(
     config = configured()
     nvme = config.placement.nvme.format(node="node-3")
     folder = Path(nvme) / "compiled" / config.training
-    found = settings.variables(config, {"SLIPWAY_NODE": "node-3"})
-    assert found["TORCHINDUCTOR_CACHE_DIR"] == str(folder / "inductor")
-    assert found["TRITON_CACHE_DIR"] == str(folder / "triton")
+    variables = settings.variables(config, {"SLIPWAY_NODE": "node-3"})
+    assert variables["TORCHINDUCTOR_CACHE_DIR"] == str(folder / "inductor")
+    assert variables["TRITON_CACHE_DIR"] == str(folder / "triton")
     assert not {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"} & set(
         settings.variables(configured(compile_cache=False), {})
     )
@@ -70,17 +70,17 @@ def test_the_compile_cache_of_a_recipe_comes_before_what_the_image_sets(configur
     set_by_image = [pair for what, rest in instructions("trainer") if what == "ENV" for pair in rest.split()]
     environment = dict(pair.split("=", 1) for pair in set_by_image)
     settings.set_environment(config, environment)
-    found = settings.in_force(config, environment)
-    assert all(found[name].endswith("(recipe)") for name in settings.CACHES), found
+    effective = settings.in_force(config, environment)
+    assert all(effective[name].endswith("(recipe)") for name in settings.CACHES), effective
 
 
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
 def test_the_environment_of_a_rank_comes_first_also_under_the_allocators_earlier_name(configured, name: str):
     config, environment = configured(tf32="all"), {name: "max_split_size_mb:64", "TRITON_CACHE_DIR": "/elsewhere"}
     settings.set_environment(config, environment)
-    found = settings.in_force(config, environment)
-    assert found.pop("TORCHINDUCTOR_CACHE_DIR").endswith("/inductor (recipe)")
-    assert found == {
+    effective = settings.in_force(config, environment)
+    assert effective.pop("TORCHINDUCTOR_CACHE_DIR").endswith("/inductor (recipe)")
+    assert effective == {
         name: "max_split_size_mb:64 (environment)",
         "TRITON_CACHE_DIR": "/elsewhere (environment)",
         "tf32": "all (recipe)",

@@ -21,12 +21,12 @@ def afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
 
 
-@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("is_deterministic", [False, True])
 def test_deterministic_algorithms_are_used_where_the_recipe_asks_for_them(
-    document: dict[str, Any], tmp_path: Path, afterwards: None, wanted: bool
+    document: dict[str, Any], tmp_path: Path, afterwards: None, is_deterministic: bool
 ) -> None:
     path = tmp_path / "config.json"
-    path.write_bytes(atomic.readable_json({**document, "hardware": {"deterministic": wanted}}))
+    path.write_bytes(atomic.readable_json({**document, "hardware": {"deterministic": is_deterministic}}))
     with process_groups.join(resolved.load(path)):
-        assert torch.are_deterministic_algorithms_enabled() is wanted
-        assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) is wanted
+        assert torch.are_deterministic_algorithms_enabled() is is_deterministic
+        assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) is is_deterministic

@@ -85,11 +85,11 @@ def test_a_file_is_read_from_any_offset(any_origin):
 
 
 def test_a_file_is_read_into_a_buffer_of_any_size(any_origin):
-    buffer, found = bytearray(1_234_567), b""
+    buffer, content = bytearray(1_234_567), b""
     with any_origin.open(SHARD) as stream:
         while count := stream.readinto(buffer):
-            found += buffer[:count]
-    assert found == DATA
+            content += buffer[:count]
+    assert content == DATA
 
 
 def test_a_missing_file_is_named(any_origin):

@@ -8,15 +8,15 @@ import sys
 
 from slipway.trainer.plan import question as questions
 from slipway.trainer.plan import stages
-from tests.trainer.plan.holdings import held, planned_engine
+from tests.trainer.plan.holdings import holdings_of, planned_engine
 
 
 def main() -> None:
     question, rank, counts = questions.build(json.loads(sys.argv[1])), int(sys.argv[2]), sys.argv[3] == "counts"
     with planned_engine(question, rank) as engine:
-        begun = held(engine)
-    whole = stages._full_extent(question, question.mesh.stage(rank))
-    after = stages._run(question, rank, whole).peaks["update"] if counts else {}
+        begun = holdings_of(engine)
+    extent = stages._full_extent(question, question.mesh.stage(rank))
+    after = stages._run(question, rank, extent).peaks["update"] if counts else {}
     print(json.dumps({"begun": begun, "after": after}))
 
 

@@ -19,7 +19,7 @@ from slipway.trainer.start.divided import is_divided
 from slipway.trainer.step.engine import Engine
 
 
-def held(engine: Engine) -> dict[str, Any]:
+def holdings_of(engine: Engine) -> dict[str, Any]:
     """The parts of all tensors that a checkpoint holds, by name, and the bytes of all that stays.
 
     Gradients count while they are there: it is called between a step's passes and its update, or with none.
@@ -28,21 +28,26 @@ def held(engine: Engine) -> dict[str, Any]:
     saved = engine.model.state_dict()
     with unset_fake_temporarily():  # where a part begins is computed with tensors that have values
         parts = {name: divided.local_part(tensor)[1] for name, tensor in saved.items()}
-    state = [each for kept in engine.optimiser.state.values() for each in kept.values() if isinstance(each, Tensor)]
+    state = [
+        tensor
+        for moments in engine.optimiser.state.values()
+        for tensor in moments.values()
+        if isinstance(tensor, Tensor)
+    ]
     return {
         "parts": {name: [list(part.offsets), list(part.sizes)] for name, part in parts.items()},
         "to_draw": sum(math.prod(part.sizes) for part in parts.values()),
         "weights": size([*parameters.values(), *engine.model.buffers()]),
-        "gradients": size(each.grad for each in parameters.values() if each.grad is not None),
+        "gradients": size(parameter.grad for parameter in parameters.values() if parameter.grad is not None),
         "optimiser": size(state),
     }
 
 
 def size(tensors: Iterable[Tensor]) -> int:
     """The bytes of the storages of these tensors, of this rank's parts, as an allocator gives them."""
-    storages = [local(each).untyped_storage() for each in tensors]
-    found = {each._cdata: each.nbytes() for each in storages}
-    return sum(-(-each // ALIGNMENT) * ALIGNMENT for each in found.values())
+    storages = [local(tensor).untyped_storage() for tensor in tensors]
+    sizes = {storage._cdata: storage.nbytes() for storage in storages}
+    return sum(-(-n_bytes // ALIGNMENT) * ALIGNMENT for n_bytes in sizes.values())
 
 
 def local(tensor: Tensor) -> Tensor:

@@ -70,11 +70,18 @@ LAYOUTS = {
 }
 
 
-def measured_peaks(asked: Question) -> list[int]:
+def measured_peaks(layout_question: Question) -> list[int]:
     """The peak of each rank, in bytes, of a real training by torchrun."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(asked.ranks)]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(layout_question.ranks),
+    ]
     done = subprocess.run(
-        [*launch, "-m", "tests.trainer.plan.measured_process", json.dumps(questions.document(asked))],
+        [*launch, "-m", "tests.trainer.plan.measured_process", json.dumps(questions.document(layout_question))],
         cwd=CODE,
         env={**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -82,5 +89,5 @@ def measured_peaks(asked: Question) -> list[int]:
         timeout=300,
     )
     peaks = [int(size) for size in re.findall(r"peak (\d+)", done.stdout)]
-    assert len(peaks) == asked.ranks, done.stderr
+    assert len(peaks) == layout_question.ranks, done.stderr
     return sorted(peaks)

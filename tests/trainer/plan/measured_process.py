@@ -29,9 +29,9 @@ STEPS = 2
 def main() -> None:
     question = questions.build(json.loads(sys.argv[1]))
     if question.ranks == 1:
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
             _train(question)
-        events = seen.profiler.kineto_results.events()
+        events = profiler.profiler.kineto_results.events()
         changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
         peak = max(itertools.accumulate(change for _, change in changes))
     else:

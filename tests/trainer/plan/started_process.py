@@ -10,7 +10,7 @@ from slipway.trainer.elastic import process_groups
 from slipway.trainer.plan import question as questions
 from slipway.trainer.step.engine import Engine
 from slipway.trainer.step.microbatch import blank
-from tests.trainer.plan.holdings import held
+from tests.trainer.plan.holdings import holdings_of
 
 
 def main() -> None:
@@ -18,14 +18,14 @@ def main() -> None:
     config = question.config()
     with process_groups.join(config) as world:
         engine = Engine(config, world, question.data, draws=False)
-        begun = {**held(engine), "drawn": engine.draw_weights()}
+        begun = {**holdings_of(engine), "drawn": engine.draw_weights()}
         count = config.batch.sequences // world.data_size
-        places = np.arange(count, dtype=np.uint64) + world.data_rank * count
-        engine.accumulate(blank(question.data, count), places)
+        numbers = np.arange(count, dtype=np.uint64) + world.data_rank * count
+        engine.accumulate(blank(question.data, count), numbers)
         engine.clip()
-        with_gradients = held(engine)
+        with_gradients = holdings_of(engine)
         engine.update(1e-4)
-        after = {**held(engine), "gradients": with_gradients["gradients"]}
+        after = {**holdings_of(engine), "gradients": with_gradients["gradients"]}
         print(f"{json.dumps({'rank': world.rank, 'begun': begun, 'after': after})}\n", end="", flush=True)
 
 

@@ -34,7 +34,7 @@ GPT2 = DecoderShape(
 def test_a_model_has_at_least_the_weights_that_its_shape_says_and_few_more(shape: Shape, data: Data):
     with torch.device("meta"):
         network = shapes.network_of(shape.kind)(shape, data)
-    weights = sum(each.numel() for each in network.parameters())
+    weights = sum(parameter.numel() for parameter in network.parameters())
     assert 0.8 * weights < shape.least_weights(data) <= weights
 
 
@@ -45,6 +45,6 @@ def test_each_rank_has_its_share_of_the_state(layout: dict[str, Any], share: int
 
 
 def test_only_a_training_that_is_far_below_the_room_needs_no_plan():
-    asked = question()
-    assert not may_not_fit(asked, 9 * floor(asked))
-    assert may_not_fit(asked, 7 * floor(asked))
+    plan_question = question()
+    assert not may_not_fit(plan_question, 9 * floor(plan_question))
+    assert may_not_fit(plan_question, 7 * floor(plan_question))

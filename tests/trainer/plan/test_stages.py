@@ -27,23 +27,23 @@ def test_the_peak_is_what_real_ranks_reach_in_every_layout(name: str) -> None:
 
 
 def _compare(name: str) -> None:
-    planned = sorted(each.peak for each in stages.measure(LAYOUTS[name]))
+    planned = sorted(stage.peak for stage in stages.measure(LAYOUTS[name]))
     assert planned[-1] == pytest.approx(measured_peaks(LAYOUTS[name])[-1], rel=CLOSE)
 
 
 @pytest.mark.parametrize(("name", "context"), [("replicas", 1), ("context", 2)])
 def test_ranks_that_average_gradients_are_planned_without_the_answers_of_others(name: str, context: int) -> None:
     """DDP's reducer needs real answers; its buckets, as large as the gradients, are added."""
-    [found] = stages.measure(LAYOUTS[name])
+    [stage_measure] = stages.measure(LAYOUTS[name])
     assert LAYOUTS[name].mesh.context == context
-    assert found.parts["communication"] == found.trained == found.sent["replicas"]
+    assert stage_measure.parts["communication"] == stage_measure.trained == stage_measure.sent["replicas"]
 
 
 @pytest.mark.slow
 def test_a_model_that_its_constructor_draws_is_planned_too() -> None:
-    [found] = stages.measure(question(recurrent.Shape(kind="tests.trainer.recurrent", width=32)))
+    [stage_measure] = stages.measure(question(recurrent.Shape(kind="tests.trainer.recurrent", width=32)))
     matrices = {"weight_ih": 96 * 32, "weight_hh": 96 * 32, "biases": 2 * 96}
-    assert found.parameters == sum(matrices.values()) + TOKENS.vocabulary * (32 + 32 + 1)
+    assert stage_measure.parameters == sum(matrices.values()) + TOKENS.vocabulary * (32 + 32 + 1)
 
 
 @pytest.mark.slow
@@ -53,29 +53,29 @@ def test_ranks_that_divide_the_vocabulary_have_a_part_of_the_logits() -> None:
     alone, both = (
         stages.measure(question(model, ranks=ranks, data=tokens, tensor=ranks))[0].peaks["logits"] for ranks in (1, 4)
     )
-    whole = 4 * 4 * 128 * 32001
-    assert alone["logits"] == pytest.approx(3 * whole, rel=0.01)
-    assert both["logits"] == pytest.approx(2 * whole / 4, rel=0.01)
+    logits_bytes = 4 * 4 * 128 * 32001
+    assert alone["logits"] == pytest.approx(3 * logits_bytes, rel=0.01)
+    assert both["logits"] == pytest.approx(2 * logits_bytes / 4, rel=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("activations", ["keep", "recompute"])
 def test_a_deep_model_needs_what_its_few_blocks_say(monkeypatch: pytest.MonkeyPatch, activations: str) -> None:
     """Three and five blocks stand for all: beside it, all of them are run."""
-    asked = question(ranks=2, shard="full", activations=activations)
-    [from_few] = stages.measure(asked)
+    plan_question = question(ranks=2, shard="full", activations=activations)
+    [from_few] = stages.measure(plan_question)
     monkeypatch.setattr(stages, "MORE", 8)
-    [whole] = stages.measure(asked)
-    assert from_few.peak == pytest.approx(whole.peak, rel=0.01)
-    assert from_few.parameters == whole.parameters and from_few.checkpoint == whole.checkpoint
+    [of_all_blocks] = stages.measure(plan_question)
+    assert from_few.peak == pytest.approx(of_all_blocks.peak, rel=0.01)
+    assert from_few.parameters == of_all_blocks.parameters and from_few.checkpoint == of_all_blocks.checkpoint
 
 
 @pytest.mark.nightly
 def test_a_long_pipeline_needs_what_its_first_micro_batches_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = question(ranks=2, pipeline=2)
-    asked = dataclasses.replace(asked, batch=Batch(sequences=32, length=128, micro=4))
-    from_few = stages.measure(asked)
+    plan_question = question(ranks=2, pipeline=2)
+    plan_question = dataclasses.replace(plan_question, batch=Batch(sequences=32, length=128, micro=4))
+    from_few = stages.measure(plan_question)
     monkeypatch.setattr(stages, "PARTS_PER_STAGE", 4)
-    whole = stages.measure(asked)
-    for few, every in zip(from_few, whole, strict=True):
+    of_all_parts = stages.measure(plan_question)
+    for few, every in zip(from_few, of_all_parts, strict=True):
         assert few.peak == pytest.approx(every.peak, rel=0.01)

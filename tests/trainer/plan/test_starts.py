@@ -27,12 +27,12 @@ LAYOUTS = {
 }
 
 
-def started(asked: Question) -> list[dict[str, Any]]:
+def started(layout_question: Question) -> list[dict[str, Any]]:
     """What each rank of a real start held, by torchrun."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
-    module = [f"--nproc-per-node={asked.ranks}", "-m", "tests.trainer.plan.started_process"]
+    module = [f"--nproc-per-node={layout_question.ranks}", "-m", "tests.trainer.plan.started_process"]
     done = subprocess.run(
-        [*launch, *module, json.dumps(questions.document(asked))],
+        [*launch, *module, json.dumps(questions.document(layout_question))],
         cwd=CODE,
         env={**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
@@ -40,13 +40,18 @@ def started(asked: Question) -> list[dict[str, Any]]:
         timeout=300,
     )
     ranks = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(ranks) == asked.ranks, done.stderr
-    return sorted(ranks, key=lambda each: int(each["rank"]))
+    assert len(ranks) == layout_question.ranks, done.stderr
+    return sorted(ranks, key=lambda rank: int(rank["rank"]))
 
 
-def described(asked: Question, rank: int, counts: bool = True) -> dict[str, Any]:
+def described(layout_question: Question, rank: int, counts: bool = True) -> dict[str, Any]:
     """What the plan says of one rank."""
-    command = [sys.executable, "-m", "tests.trainer.plan.described_process", json.dumps(questions.document(asked))]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.trainer.plan.described_process",
+        json.dumps(questions.document(layout_question)),
+    ]
     done = subprocess.run(
         [*command, str(rank), "counts" if counts else "begins"],
         cwd=CODE,
@@ -56,18 +61,18 @@ def described(asked: Question, rank: int, counts: bool = True) -> dict[str, Any]
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    description: dict[str, Any] = json.loads(done.stdout)
+    return description
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_each_rank_holds_the_parts_and_the_bytes_that_the_plan_gives_it(name: str) -> None:
     """At its beginning, tensor by tensor; and after its first step in weights, gradients and optimiser state."""
-    asked = LAYOUTS[name]
-    ranks = started(asked)
+    plan_question = LAYOUTS[name]
+    ranks = started(plan_question)
     for rank in (RANKS - 1,) if name == "llama-70b" else range(RANKS):
-        real, plan = ranks[rank], described(asked, rank)
+        real, plan = ranks[rank], described(plan_question, rank)
         drawn = real["begun"].pop("drawn")
         assert real["begun"] == plan["begun"]
         assert drawn == plan["begun"]["to_draw"] > 0
@@ -79,9 +84,9 @@ def test_each_rank_holds_the_parts_and_the_bytes_that_the_plan_gives_it(name: st
 @pytest.mark.parametrize("rank", [0, 9, 63])
 def test_the_plan_of_llama_70b_counts_what_its_ranks_begin_with(rank: int) -> None:
     """Of 64 GPUs, at full depth. The plan itself ran three and five of the 80 blocks, on rank 0 alone."""
-    asked = planned(load(Path(recipes.__file__).parent / "examples", {}), "llama-70b", "h200-32").question
-    [counted] = stages.measure(asked)
-    begun = described(asked, rank, counts=False)["begun"]
+    plan_question = planned(load(Path(recipes.__file__).parent / "examples", {}), "llama-70b", "h200-32").question
+    [counted] = stages.measure(plan_question)
+    begun = described(plan_question, rank, counts=False)["begun"]
     assert begun["weights"] == counted.parts["weights"]
     assert begun["to_draw"] * 4 <= counted.trained == counted.peaks["update"]["gradients"]
     share, columns = divmod(rank, 8)

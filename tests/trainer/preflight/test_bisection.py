@@ -7,7 +7,7 @@ from slipway.trainer.preflight.bisection import BisectionState, NodeGroup, after
 pytestmark = pytest.mark.pure
 
 
-def found(nodes: int, bad: set[str], good: tuple[str, ...] = ()) -> tuple[BisectionState, int]:
+def bisect(nodes: int, bad: set[str], good: tuple[str, ...] = ()) -> tuple[BisectionState, int]:
     """The state at the end, and how many rounds it took; a group is good when no bad node is in it."""
     state, rounds = begin([f"n{number}" for number in range(nodes)], good), 0
     while groups := next_round(state):
@@ -20,30 +20,30 @@ def found(nodes: int, bad: set[str], good: tuple[str, ...] = ()) -> tuple[Bisect
 @pytest.mark.parametrize(("nodes", "rounds"), [(4, 2), (8, 3), (32, 5)])
 def test_one_bad_node_among_many_is_found_in_as_many_rounds_as_halvings(nodes: int, rounds: int):
     for number in range(nodes):
-        state, taken = found(nodes, {f"n{number}"})
+        state, taken = bisect(nodes, {f"n{number}"})
         assert (state.bad, taken, state.unresolved) == ((f"n{number}",), rounds, ())
 
 
 @pytest.mark.parametrize("bad", [{"n0", "n1"}, {"n0", "n7"}, {"n1", "n2", "n6"}])
 def test_several_bad_nodes_are_all_found(bad: set[str]):
-    state, _ = found(8, bad)
+    state, _ = bisect(8, bad)
     assert set(state.bad) == bad and len(state.good) == 8 - len(bad) and not state.unresolved
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 5, 6, 7])
 def test_numbers_that_are_no_power_of_two_are_no_problem(nodes: int):
     for number in range(nodes):
-        state, _ = found(nodes, {f"n{number}"}, good=("k0",))
+        state, _ = bisect(nodes, {f"n{number}"}, good=("k0",))
         assert state.bad == (f"n{number}",) and not state.unresolved
 
 
 def test_good_nodes_are_cleared_by_one_round():
-    state, rounds = found(32, set())
+    state, rounds = bisect(32, set())
     assert (state.bad, rounds, len(state.good)) == ((), 1, 32)
 
 
 def test_of_two_nodes_without_a_good_third_nothing_can_be_said():
-    state, _ = found(2, {"n0"})
+    state, _ = bisect(2, {"n0"})
     assert state.bad == () and state.unresolved == ("n0", "n1")
 
 

@@ -41,9 +41,9 @@ def test_a_rate_is_judged_by_its_share_of_the_reference(value: float, verdict: V
 
 
 def test_without_a_reference_there_is_no_verdict():
-    assert {each.verdict for each in (rate("a", 1, ""), at_least("b", 0, "", None), at_most("c", 9, "", None))} == {
-        "no reference"
-    }
+    assert {
+        finding.verdict for finding in (rate("a", 1, ""), at_least("b", 0, "", None), at_most("c", 9, "", None))
+    } == {"no reference"}
 
 
 def test_a_requirement_is_met_or_it_is_not():
@@ -68,7 +68,7 @@ def test_the_worst_verdict_counts(verdicts: list[Verdict], together: Verdict):
 def test_what_the_caller_expects_replaces_the_reference():
     measured = [Finding(name="disk read", value=5.0, unit="GB/s", node="a"), Finding(name="GPUs", value=7, unit="GPUs")]
     judged = judged_by_expectation(measured, {"disk read": 7.0, "GPUs": 8.0})
-    assert [each.verdict for each in judged] == [
+    assert [finding.verdict for finding in judged] == [
         "acceptable",
         "faulty",
     ]  # seven of eight GPUs are not 88 %, but one too few
@@ -82,15 +82,16 @@ def test_what_is_expected_and_was_not_measured_is_faulty():
 
 def test_the_table_has_each_nodes_verdict_and_its_slowest_rank():
     values = [("a", 0, 90.0), ("a", 1, 40.0), ("b", 2, 95.0)]
-    found = [rate("memory copy", value, "GB/s", 100.0, "sheet") for _, _, value in values]
-    found = [
-        Finding(**{**vars(each), "node": at, "rank": rank}) for each, (at, rank, _) in zip(found, values, strict=True)
+    findings = [rate("memory copy", value, "GB/s", 100.0, "sheet") for _, _, value in values]
+    findings = [
+        Finding(**{**vars(finding), "node": at, "rank": rank})
+        for finding, (at, rank, _) in zip(findings, values, strict=True)
     ]
-    shown = list(lines(found))
-    assert shown[0] == "a: faulty"
-    assert " ".join(shown[1].split()) == "faulty memory copy 40 GB/s of 100 (sheet); lowest of 2 ranks, rank 1"
-    assert shown[2] == "b: excellent"
-    assert as_json(found)["nodes"] == {"a": "faulty", "b": "excellent"}
+    table = list(lines(findings))
+    assert table[0] == "a: faulty"
+    assert " ".join(table[1].split()) == "faulty memory copy 40 GB/s of 100 (sheet); lowest of 2 ranks, rank 1"
+    assert table[2] == "b: excellent"
+    assert as_json(findings)["nodes"] == {"a": "faulty", "b": "excellent"}
 
 
 @pytest.mark.parametrize(
@@ -147,10 +148,10 @@ def test_the_drivers_version_is_read_from_what_the_kernel_says(text: str, versio
 
 
 @pytest.mark.parametrize(
-    ("found", "verdict"), [("11.7", "faulty"), ("11.8", "excellent"), ("12.1", "excellent"), ("", "no reference")]
+    ("version", "verdict"), [("11.7", "faulty"), ("11.8", "excellent"), ("12.1", "excellent"), ("", "no reference")]
 )
-def test_a_version_is_compared_number_by_number(found: str, verdict: Verdict):
-    assert node.version("CUDA", found, "11.8").verdict == verdict
+def test_a_version_is_compared_number_by_number(version: str, verdict: Verdict):
+    assert node.version("CUDA", version, "11.8").verdict == verdict
 
 
 def test_a_disk_is_written_and_read_within_its_size_and_leaves_nothing(tmp_path: Path):
@@ -190,15 +191,15 @@ def test_a_tier_is_measured_by_its_own_name_and_that_it_is_full_is_no_fault_of_t
 
 
 def test_a_folder_that_is_not_there_is_faulty(tmp_path: Path):
-    (found,) = disk.throughput(tmp_path / "none", 64 * MIB, 1.0)
-    assert found.verdict == "faulty" and "No such file or directory" in found.note
+    (finding,) = disk.throughput(tmp_path / "none", 64 * MIB, 1.0)
+    assert finding.verdict == "faulty" and "No such file or directory" in finding.note
 
 
 def test_matrix_products_are_measured_in_all_precisions_of_the_device_and_unknown_devices_not_judged():
-    found = list(arithmetic.throughput(torch.device("cpu"), 0.6))
-    assert [each.name for each in found] == ["matrix product fp32", "matrix product bf16", "memory copy"]
-    assert all(isinstance(each.value, float) and each.value > 0 for each in found)
-    assert {each.verdict for each in found} == {"no reference"}
+    findings = list(arithmetic.throughput(torch.device("cpu"), 0.6))
+    assert [finding.name for finding in findings] == ["matrix product fp32", "matrix product bf16", "memory copy"]
+    assert all(isinstance(finding.value, float) and finding.value > 0 for finding in findings)
+    assert {finding.verdict for finding in findings} == {"no reference"}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "fp8"])
@@ -206,9 +207,9 @@ def test_every_precision_gives_the_product_of_two_matrices(precision: str):
     torch.manual_seed(0)
     out = arithmetic.product(precision, 32, torch.device("cpu"))()
     torch.manual_seed(0)
-    left, right = torch.randn(32, 32), torch.randn(32, 32)
+    first, right = torch.randn(32, 32), torch.randn(32, 32)
     assert isinstance(out, torch.Tensor)
-    expected = left @ (right.t() if precision == "fp8" else right)
+    expected = first @ (right.t() if precision == "fp8" else right)
     assert torch.allclose(out.float(), expected, atol=1.5 if precision == "fp8" else 0.1)
 
 
@@ -224,39 +225,39 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     command = [*launch, "-m", "slipway.trainer.preflight", "--json", *quick(tmp_path_factory.mktemp("disk"))]
     done = subprocess.run(command, cwd=CODE, env=environment(), capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def environment(**changed: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1", **changed}
 
 
-def named(said: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return [each for each in said["findings"] if each["name"] == name]
+def named(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    return [finding for finding in report["findings"] if finding["name"] == name]
 
 
 @pytest.mark.slow
 def test_two_ranks_measure_all_reduces_of_doubling_sizes(by_two: dict[str, Any]):
-    sizes = [each["name"] for each in by_two["findings"] if each["name"].startswith("all-reduce")]
+    sizes = [finding["name"] for finding in by_two["findings"] if finding["name"].startswith("all-reduce")]
     assert sizes[0] == "all-reduce 1 MiB"
     assert sizes == [f"all-reduce {2**power} MiB" for power in range(len(sizes))]
     for size in sizes:
-        (found,) = named(by_two, size)
-        assert found["value"] > 0 and found["node"] == "all nodes" and "gloo" in found["note"]
+        (finding,) = named(by_two, size)
+        assert finding["value"] > 0 and finding["node"] == "all nodes" and "gloo" in finding["note"]
 
 
 @pytest.mark.slow
 def test_the_clocks_of_two_ranks_on_one_machine_agree(by_two: dict[str, Any]):
-    (found,) = named(by_two, "clock skew")
-    assert found["verdict"] == "excellent" and found["value"] < 50
+    (finding,) = named(by_two, "clock skew")
+    assert finding["verdict"] == "excellent" and finding["value"] < 50
 
 
 @pytest.mark.slow
 def test_each_rank_measures_its_device_and_one_of_them_their_node(by_two: dict[str, Any]):
-    assert [each["rank"] for each in named(by_two, "matrix product fp32")] == [0, 1]
+    assert [finding["rank"] for finding in named(by_two, "matrix product fp32")] == [0, 1]
     for name in ("disk write", "host memory", "/dev/shm", "locked memory (ulimit -l)", "RDMA libraries", "PyTorch"):
-        assert [each["rank"] for each in named(by_two, name)] == [0]
+        assert [finding["rank"] for finding in named(by_two, name)] == [0]
     assert set(by_two["nodes"]) == {socket.gethostname(), "all nodes"}
 
 
@@ -273,9 +274,17 @@ def test_hardware_that_falls_short_of_what_is_expected_exits_with_1(tmp_path: Pa
 def test_the_preflight_does_not_wait_for_a_missing_rank(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    rendezvous_variables = {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
     command = [sys.executable, "-m", "slipway.trainer.preflight", *quick(tmp_path, "--grace", "1")]
-    done = subprocess.run(command, cwd=CODE, env=environment(**place), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, cwd=CODE, env=environment(**rendezvous_variables), capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 1
     assert "preflight: faulty: the ranks did not finish in 2.5 s" in done.stderr
 
@@ -299,6 +308,6 @@ def test_bad_arguments_are_refused_with_a_message(
 
 @pytest.mark.parametrize(("required", "verdict"), [(True, "faulty"), (False, "no reference")])
 def test_a_library_of_rdma_that_is_missing_is_named_and_faulty_where_there_are_adapters(required: bool, verdict: str):
-    found = node.rdma_libraries(("libc.so.6", "libno-verbs.so.1"), required)
-    assert (found.value, found.verdict, found.note) == (None, verdict, "missing: libno-verbs.so.1")
+    finding = node.rdma_libraries(("libc.so.6", "libno-verbs.so.1"), required)
+    assert (finding.value, finding.verdict, finding.note) == (None, verdict, "missing: libno-verbs.so.1")
     assert node.rdma_libraries(("libc.so.6",), required).value == "present"

@@ -28,11 +28,10 @@ def test_the_runbook_says_of_each_class_what_happens_by_itself_and_what_is_left_
 @EVERY
 def test_the_runbooks_table_has_the_classs_answers_and_budget(cause: Cause) -> None:
     budget = cause.budget(3)
-    shown = "none" if budget is None else budget
+    budget_text = "none" if budget is None else budget
     answers = ", ".join(cause.answers)
-    row = (
-        f"| [`{named(cause)}`](#{named(cause)}) | {cause.sentence} | {cause.fault or 'nobody'} | {answers} | {shown} |"
-    )
+    columns = f"{cause.sentence} | {cause.fault or 'nobody'} | {answers} | {budget_text}"
+    row = f"| [`{named(cause)}`](#{named(cause)}) | {columns} |"
     assert row in RUNBOOK.splitlines()
 
 

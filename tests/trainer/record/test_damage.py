@@ -39,23 +39,23 @@ def records(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def faults(whole: bytes) -> Iterator[bytes]:
+def faults(content: bytes) -> Iterator[bytes]:
     """Truncations and changed bytes of a file, at places that a seed chooses, with its ends."""
-    chance = random.Random(len(whole))
-    for place in {0, 1, len(whole) // 2, len(whole) - 2, *(chance.randrange(len(whole)) for _ in range(12))}:
-        yield whole[:place]
-        yield whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :]
+    chance = random.Random(len(content))
+    for position in {0, 1, len(content) // 2, len(content) - 2, *(chance.randrange(len(content)) for _ in range(12))}:
+        yield content[:position]
+        yield content[:position] + bytes([content[position] ^ (1 << chance.randrange(8))]) + content[position + 1 :]
 
 
 def test_with_any_one_damaged_record_nothing_else_changes(training: Path) -> None:
-    commits, holder, ended = fence.commits(training), fence.newest_claim(training), fence.read_exit(training, 1)
+    commits, newest_claim, ended = fence.commits(training), fence.newest_claim(training), fence.read_exit(training, 1)
     for path in records(training):
-        whole, others = path.read_bytes(), [commit for commit in commits if commit.name != path.stem]
-        for data in faults(whole) if whole else ():
+        content, others = path.read_bytes(), [commit for commit in commits if commit.name != path.stem]
+        for data in faults(content) if content else ():
             path.write_bytes(data)
             assert fence.commits(training) in (commits, others)
-            assert (fence.newest_claim(training), fence.read_exit(training, 1)) == (holder, ended)
-        path.write_bytes(whole)
+            assert (fence.newest_claim(training), fence.read_exit(training, 1)) == (newest_claim, ended)
+        path.write_bytes(content)
     assert fence.commits(training) == commits
 
 
@@ -106,7 +106,7 @@ def test_an_old_claim_that_is_damaged_with_its_copy_matters_for_history_alone(tr
     for path in (training / "claims").glob("000001.[jc]*"):
         path.write_bytes(b"")
     assert names(training) == before
-    assert [held.token for held in fence.claims(training)] == [Token(1, 1), Token(2)]
+    assert [past_claim.token for past_claim in fence.claims(training)] == [Token(1, 1), Token(2)]
     assert claim(training, 3)
 
 

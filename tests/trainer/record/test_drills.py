@@ -11,7 +11,7 @@ NOW, LATER = "000001.0000", "000001.0001"
 
 
 def kinds(store: Path, rank: int, token: str) -> list[str]:
-    return sorted(each.kind for each in drills.orders(store, rank, token).values())
+    return sorted(order.kind for order in drills.orders(store, rank, token).values())
 
 
 def test_an_order_is_for_one_rank_of_one_generation(tmp_path: Path):

@@ -31,8 +31,8 @@ def a_commit(step: int, incarnation: int, generation: int = 0) -> Commit:
 
 def write_past_the_fence(folder: Path, value: Commit) -> None:
     """What a process does that was checked, slept through the next claim, and writes now."""
-    with tempfile.TemporaryDirectory() as elsewhere:
-        unfenced = Path(elsewhere)
+    with tempfile.TemporaryDirectory() as scratch:
+        unfenced = Path(scratch)
         claim(unfenced, value.token.incarnation, value.token.generation)
         fence.commit(unfenced, value)
         record = (unfenced / "commits" / f"{value.name}.json").read_bytes()
@@ -50,9 +50,9 @@ def test_before_the_first_claim_there_is_no_holder_and_no_commit(tmp_path: Path)
 
 def test_a_claim_reads_back_as_it_was_made(tmp_path: Path) -> None:
     fence.claim(tmp_path, Token(3, 2), nodes=("node-0", "node-1"), cause="node-2 is dead", by="control")
-    held = fence.newest_claim(tmp_path)
-    assert held is not None
-    assert (held.token, held.nodes, held.cause, held.by) == (
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None
+    assert (newest_claim.token, newest_claim.nodes, newest_claim.cause, newest_claim.by) == (
         Token(3, 2),
         ("node-0", "node-1"),
         "node-2 is dead",
@@ -81,8 +81,8 @@ def test_a_token_is_claimed_once(tmp_path: Path) -> None:
 def test_an_older_token_cannot_be_claimed_any_more(tmp_path: Path) -> None:
     claim(tmp_path, 2)
     assert not claim(tmp_path, 1, 7)
-    held = fence.newest_claim(tmp_path)
-    assert held is not None and held.token == Token(2)
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None and newest_claim.token == Token(2)
 
 
 def test_generations_of_one_incarnation_supersede_each_other_and_the_next_incarnation_all_of_them() -> None:
@@ -118,7 +118,7 @@ def test_sealed_commits_stay_valid_over_several_claims(tmp_path: Path) -> None:
         claim(tmp_path, incarnation)
         fence.commit(tmp_path, a_commit(5 * incarnation, incarnation))
     claim(tmp_path, 4)
-    assert names(tmp_path) == [a_commit(5 * each, each).name for each in (1, 2, 3)]
+    assert names(tmp_path) == [a_commit(5 * number, number).name for number in (1, 2, 3)]
 
 
 def test_a_claimer_that_slept_through_another_claim_fails_and_drops_nothing(
@@ -147,11 +147,11 @@ def test_a_claimer_that_slept_through_another_claim_cannot_bring_a_late_commit_b
     claim(tmp_path, 1)
     names_under = fence.names_under
 
-    def meanwhile(folder: Path, holder: fence.Claim | None) -> list[str]:
+    def meanwhile(folder: Path, previous: fence.Claim | None) -> list[str]:
         monkeypatch.setattr(fence, "names_under", names_under)
         assert claim(tmp_path, 1, 1)
         write_past_the_fence(tmp_path, a_commit(5, 1))
-        return names_under(folder, holder)
+        return names_under(folder, previous)
 
     monkeypatch.setattr(fence, "names_under", meanwhile)
     claim(tmp_path, 2)
@@ -206,9 +206,9 @@ def trains_until_superseded(folder: Path, incarnation: int) -> None:
 
 
 def newest_token(folder: Path) -> Token:
-    held = fence.newest_claim(folder)
-    assert held is not None
-    return held.token
+    newest_claim = fence.newest_claim(folder)
+    assert newest_claim is not None
+    return newest_claim.token
 
 
 @pytest.mark.process
@@ -227,10 +227,10 @@ def test_processes_that_commit_through_the_claims_of_others_never_change_what_wa
     claim(tmp_path, 6)
     for trainer in trainers:
         trainer.join()
-    held = fence.newest_claim(tmp_path)
-    assert held is not None
-    assert names(tmp_path) == sorted(held.sealed)
-    assert len(list(tmp_path.glob("commits/*.json"))) >= len(held.sealed) + len(trainers)
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None
+    assert names(tmp_path) == sorted(newest_claim.sealed)
+    assert len(list(tmp_path.glob("commits/*.json"))) >= len(newest_claim.sealed) + len(trainers)
     assert all(commit.step < LATE for commit in fence.commits(tmp_path))
 
 
@@ -279,8 +279,8 @@ def test_a_claim_gives_way_to_a_success_that_comes_between_its_steps(
 
     monkeypatch.setattr(claims, "intend", meanwhile)
     assert not claim(tmp_path, 2)
-    held = fence.newest_claim(tmp_path)
-    assert held is not None and held.token == Token(1)
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None and newest_claim.token == Token(1)
 
 
 def test_a_success_after_the_training_was_given_up_is_not_acknowledged(tmp_path: Path) -> None:
@@ -317,5 +317,5 @@ def test_ten_thousand_commits_are_sealed_in_time_that_grows_with_their_number_al
     begun = time.process_time()
     assert claim(tmp_path, 3)
     assert time.process_time() - begun < 1.0
-    held = fence.newest_claim(tmp_path)
-    assert held is not None and len(held.sealed) == 10_000
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None and len(newest_claim.sealed) == 10_000

@@ -80,10 +80,10 @@ class FenceMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_older_than_the_newest_claim_counts_unless_it_was_sealed(self) -> None:
-        held = fence.newest_claim(self.folder)
+        newest_claim = fence.newest_claim(self.folder)
         for commit in fence.commits(self.folder):
-            assert held is not None
-            assert commit.token == held.token or commit.name in held.sealed
+            assert newest_claim is not None
+            assert commit.token == newest_claim.token or commit.name in newest_claim.sealed
 
 
 FenceMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)

@@ -41,31 +41,31 @@ def test_there_is_one_beat_a_rank_by_rank_and_none_of_another_token(tmp_path: Pa
 
 
 def test_progress_moves_with_the_step(tmp_path: Path, clock: Clock) -> None:
-    heart = Heartbeat(tmp_path, Token(1), 0)
+    rank_heartbeat = Heartbeat(tmp_path, Token(1), 0)
     for step, clock.now in ((1, 100.0), (2, 105.0), (2, 110.0), (2, 115.0)):
-        heart.beat("training", step)
+        rank_heartbeat.beat("training", step)
     assert heartbeat.read(tmp_path, Token(1)) == [Beat(0, "training", 2, 115.0, 105.0, node="local")]
 
 
 def test_progress_moves_with_the_phase(tmp_path: Path, clock: Clock) -> None:
-    heart = Heartbeat(tmp_path, Token(1), 0)
-    heart.beat("training", 5)
+    rank_heartbeat = Heartbeat(tmp_path, Token(1), 0)
+    rank_heartbeat.beat("training", 5)
     clock.now = 105.0
-    heart.beat("committing", 5)
+    rank_heartbeat.beat("committing", 5)
     assert heartbeat.read(tmp_path, Token(1)) == [Beat(0, "committing", 5, 105.0, 105.0, node="local")]
 
 
 def test_a_new_phase_is_written_at_once_and_steps_at_most_once_a_second(tmp_path: Path, clock: Clock) -> None:
-    heart = Heartbeat(tmp_path, Token(1), 0)
-    heart.beat("building", 0)
+    rank_heartbeat = Heartbeat(tmp_path, Token(1), 0)
+    rank_heartbeat.beat("building", 0)
     clock.now += 0.1
-    heart.beat("training", 0)
+    rank_heartbeat.beat("training", 0)
     clock.now += 0.1
-    heart.beat("training", 1)
+    rank_heartbeat.beat("training", 1)
     (beat,) = heartbeat.read(tmp_path, Token(1))
     assert (beat.phase, beat.step) == ("training", 0)
     clock.now += 1.0
-    heart.beat("training", 9)
+    rank_heartbeat.beat("training", 9)
     (beat,) = heartbeat.read(tmp_path, Token(1))
     assert beat.step == 9
 

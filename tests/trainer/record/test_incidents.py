@@ -31,8 +31,8 @@ def test_two_incidents_of_one_step_hide_neither(tmp_path: Path) -> None:
     slow = IncidentRecord(
         TOKEN, causes.STRAGGLER, "rank 3 is slow", "reported", "trainer", 4.5, 39, (3,), survived=True
     )
-    noted = [incidents.note_survived(tmp_path, each) for each in (SKIPPED, slow, SKIPPED)]
-    assert [each.id for each in noted] == [f"{TOKEN}.000000039{number}" for number in ("", ".1", ".2")]
+    noted = [incidents.note_survived(tmp_path, record) for record in (SKIPPED, slow, SKIPPED)]
+    assert [record.id for record in noted] == [f"{TOKEN}.000000039{number}" for number in ("", ".1", ".2")]
     assert [incidents.read(tmp_path, id) for id in sorted(incidents.names(tmp_path))] == noted
     assert (noted[0], noted[1].reason) == (SKIPPED, slow.reason)
 

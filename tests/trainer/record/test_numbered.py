@@ -17,7 +17,7 @@ FORMAT = "slipway.test/1"
 class Line:
     """A record of a log."""
 
-    words: str
+    text: str
 
 
 @pytest.fixture
@@ -33,19 +33,19 @@ def lose(log: Path, number: int, *suffixes: str) -> None:
         (log / f"{number:06d}.{suffix}").unlink()
 
 
-def words(log: Path, least: int = 0) -> list[str]:
-    return [line.words for line in numbered.read_all(log, Line, FORMAT, least)]
+def texts_of(log: Path, least: int = 0) -> list[str]:
+    return [line.text for line in numbered.read_all(log, Line, FORMAT, least)]
 
 
 def test_a_log_that_nobody_wrote_has_no_records(tmp_path: Path):
-    assert (words(tmp_path / "log"), numbered.newest(tmp_path / "log")) == ([], 0)
+    assert (texts_of(tmp_path / "log"), numbered.newest(tmp_path / "log")) == ([], 0)
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_record_that_was_lost_is_an_error_that_names_it(log: Path, number: int):
     lose(log, number)
     with pytest.raises(numbered.LostRecord, match=rf"log: found no 00000{number}\.json, which the log had: restore it"):
-        words(log)
+        texts_of(log)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -53,16 +53,16 @@ def test_a_record_that_was_lost_is_an_error_that_names_it(log: Path, number: int
 def test_one_of_the_two_files_of_a_record_may_be_lost_or_damaged(log: Path, number: int, harm: str):
     path = numbered.path(log, number)
     path.unlink() if harm == "lost" else path.write_bytes(b"rust")
-    assert words(log) == ["line 1", "line 2", "line 3"]
+    assert texts_of(log) == ["line 1", "line 2", "line 3"]
     assert not numbered.add(log, number, Line("another"), FORMAT)
-    assert words(log) == ["line 1", "line 2", "line 3"]
+    assert texts_of(log) == ["line 1", "line 2", "line 3"]
 
 
 def test_a_newest_record_that_was_lost_with_its_copy_is_missed_by_who_knows_how_many_there_were(log: Path):
     lose(log, 3)
-    assert words(log) == ["line 1", "line 2"]
+    assert texts_of(log) == ["line 1", "line 2"]
     with pytest.raises(numbered.LostRecord) as missed:
-        words(log, least=4)
+        texts_of(log, least=4)
     assert missed.value.lost == (3, 4)
 
 
@@ -72,8 +72,8 @@ def test_a_grant_a_change_and_an_end_hold_while_one_of_their_files_is_left(tmp_p
     incarnation_exit.create(tmp_path, Exit(1, incarnation_exit.SUCCEEDED, "", 7, "a test", 0.0))
     for folder in (files.GRANTS, files.CHANGES, files.EXITS):
         lose(tmp_path / folder, 1, "json")
-    held = grants.newest(tmp_path)
-    assert held is not None and held.until == 10
+    newest_grant = grants.newest(tmp_path)
+    assert newest_grant is not None and newest_grant.until == 10
     assert changes.read(tmp_path, changes.numbers(tmp_path)[0]).fields == {"run.steps": 7}
     assert incarnation_exit.succeeded(tmp_path, 1)
     assert not incarnation_exit.create(tmp_path, Exit(1, "failed", "", 7, "another", 0.0)), "it has ended"

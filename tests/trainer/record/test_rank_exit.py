@@ -112,8 +112,8 @@ def test_a_script_that_ends_with_an_exit_code_leaves_the_error_behind_it(
 
 
 def test_the_most_telling_record_of_several_ranks_counts(tmp_path: Path) -> None:
-    for rank, each in enumerate((causes.PROGRAM, causes.STOP_REQUESTED, causes.MACHINE, causes.STORAGE)):
-        rank_exit.note(tmp_path, Token(1), rank, each, "a reason")
+    for rank, cause in enumerate((causes.PROGRAM, causes.STOP_REQUESTED, causes.MACHINE, causes.STORAGE)):
+        rank_exit.note(tmp_path, Token(1), rank, cause, "a reason")
     assert kind(tmp_path) == causes.MACHINE
 
 

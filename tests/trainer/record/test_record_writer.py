@@ -29,7 +29,7 @@ def recorder(tmp_path: Path) -> Iterator[RankRecorder]:
         yield recorder
 
 
-def place(folder: Path) -> tuple[str, int, int] | None:
+def progress_of(folder: Path) -> tuple[str, int, int] | None:
     beats = heartbeat.read(folder, Token(1))
     return (beats[0].phase, beats[0].step, beats[0].done) if beats else None
 
@@ -77,7 +77,7 @@ def test_a_heartbeat_that_stands_still_does_not_hold_up_the_steps(tmp_path: Path
             recorder.record("step", step=step, loss=1.0)
         assert time.monotonic() - begun < AT_ONCE
         goes_on.set()
-        until(lambda: place(tmp_path) == ("training", 999, 0), "the heartbeat")
+        until(lambda: progress_of(tmp_path) == ("training", 999, 0), "the heartbeat")
     assert steps(tmp_path) == list(range(1000))
 
 
@@ -104,9 +104,9 @@ def test_a_heartbeat_has_the_longest_validation(recorder: RankRecorder, tmp_path
 def test_work_inside_a_phase_moves_the_place(recorder: RankRecorder, tmp_path: Path):
     done = 5
     recorder.enter(phases.RESTORING, 0, lambda: done)
-    until(lambda: place(tmp_path) == ("restoring", 0, 0), "the phase")
+    until(lambda: progress_of(tmp_path) == ("restoring", 0, 0), "the phase")
     done = 12
-    until(lambda: place(tmp_path) == ("restoring", 0, 7), "its progress")
+    until(lambda: progress_of(tmp_path) == ("restoring", 0, 7), "its progress")
 
 
 def test_what_the_store_refuses_for_a_while_is_written_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -163,18 +163,18 @@ def test_who_reads_the_exit_finds_all_steps_in_the_ledger(
     recorder: RankRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     assert fence.claim(tmp_path, Token(1), nodes=("local",), cause="a test", by="a test")
-    found: list[list[int]] = []
+    steps_at_exit: list[list[int]] = []
     end = fence.end
 
     def looked_at(*arguments: Any) -> None:
         end(*arguments)
-        found.append(steps(tmp_path))
+        steps_at_exit.append(steps(tmp_path))
 
     monkeypatch.setattr(fence, "end", looked_at)
     for step in range(200):
         recorder.record("step", step=step, loss=1.0)
     recorder.record_end("succeeded", causes.DONE, "all steps done", 200)
-    assert found == [list(range(200))]
+    assert steps_at_exit == [list(range(200))]
 
 
 @pytest.mark.parametrize("fields", [{"loss": float("nan")}, {"figures": {"loss": float("inf")}}])

@@ -47,8 +47,8 @@ def test_the_withdrawal_of_a_trainer_that_was_superseded_counts_only_where_the_n
     late.parent.mkdir()  # it slept between its look at the claims and its write
     shutil.copyfile(tmp_path / "withdrawn" / a_commit(5, 1).name / late.name, late)
     for _ in range(2):
-        held = replicas.holders(tmp_path, fence.commits(tmp_path))
-        assert held == {a_commit(5, 1).name: (), a_commit(10, 1).name: ("durable",)}
+        tiers_by_commit = replicas.holders(tmp_path, fence.commits(tmp_path))
+        assert tiers_by_commit == {a_commit(5, 1).name: (), a_commit(10, 1).name: ("durable",)}
         assert replicas.damage(tmp_path, a_commit(5, 1)) == {"durable": "a flipped bit"}
         assert list(replicas.damaged(tmp_path, "durable")) == [a_commit(5, 1).name]
         claim(tmp_path, 3)

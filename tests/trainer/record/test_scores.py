@@ -27,14 +27,14 @@ PARTS = [
 
 
 def test_an_example_has_the_sums_of_its_parts():
-    found = scores.of_examples([0, 0, 1], PARTS, 1.5)
-    assert (found.losses, found.predicted, found.right) == ((3.0, 4.0), (3, 2), (1, 2))
-    assert found.confidence[0] == (2, 0.5, 1) and found.confidence[1] == pytest.approx((3, 2.7, 2))
+    example_scores = scores.of_examples([0, 0, 1], PARTS, 1.5)
+    assert (example_scores.losses, example_scores.predicted, example_scores.right) == ((3.0, 4.0), (3, 2), (1, 2))
+    assert example_scores.confidence[0] == (2, 0.5, 1) and example_scores.confidence[1] == pytest.approx((3, 2.7, 2))
 
 
 def test_what_is_no_example_of_the_calibration_does_not_count_for_it():
-    found = scores.of_examples([0, 0, 1], PARTS, 1.5, calibrated=1)
-    assert found.losses == (3.0, 4.0) and found.confidence == ((2, 0.5, 1), (1, 0.9, 0))
+    example_scores = scores.of_examples([0, 0, 1], PARTS, 1.5, calibrated=1)
+    assert example_scores.losses == (3.0, 4.0) and example_scores.confidence == ((2, 0.5, 1), (1, 0.9, 0))
 
 
 def test_where_ranks_share_the_vocabulary_nothing_is_known_of_it():

@@ -19,8 +19,8 @@ def test_a_training_started_by_hand_claims_the_next_incarnation(tmp_path: Path) 
     assert incarnation.claimed(tmp_path) == Token(1)
     claim(tmp_path, Token(1, 3))
     assert incarnation.claimed(tmp_path) == Token(2)
-    held = fence.newest_claim(tmp_path)
-    assert held is not None and (held.token, held.cause) == (Token(2), "started by hand")
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None and (newest_claim.token, newest_claim.cause) == (Token(2), "started by hand")
 
 
 def test_the_second_of_two_processes_started_by_hand_at_once_is_superseded(
@@ -45,8 +45,8 @@ def test_the_first_start_of_a_launched_incarnation_uses_the_claim_that_was_made_
     claim(tmp_path, Token(4))
     monkeypatch.setenv("SLIPWAY_INCARNATION", "4")
     assert incarnation.claimed(tmp_path) == Token(4)
-    held = fence.newest_claim(tmp_path)
-    assert held is not None and held.by == "a test"
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None and newest_claim.by == "a test"
 
 
 def test_ranks_restarted_by_torchrun_claim_a_generation_on_the_same_nodes(
@@ -56,8 +56,8 @@ def test_ranks_restarted_by_torchrun_claim_a_generation_on_the_same_nodes(
     claim(tmp_path, Token(4))
     monkeypatch.setenv("SLIPWAY_INCARNATION", "4")
     assert incarnation.claimed(tmp_path) == Token(4, 2)
-    held = fence.newest_claim(tmp_path)
-    assert held is not None and (held.token, held.nodes) == (Token(4, 2), ("node-0",))
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None and (newest_claim.token, newest_claim.nodes) == (Token(4, 2), ("node-0",))
 
 
 @pytest.mark.parametrize("restarts", ["0", "1"])
@@ -70,8 +70,8 @@ def test_ranks_of_an_older_incarnation_do_not_begin(
         claim(tmp_path, Token(number))
     with pytest.raises(fence.Superseded, match=r"superseded by 000005\.0000"):
         incarnation.claimed(tmp_path)
-    held = fence.newest_claim(tmp_path)
-    assert held is not None and held.token == Token(5)
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None and newest_claim.token == Token(5)
 
 
 def member(monkeypatch: pytest.MonkeyPatch, port: int, ranks: int) -> None:
@@ -85,14 +85,14 @@ def member(monkeypatch: pytest.MonkeyPatch, port: int, ranks: int) -> None:
 def test_every_change_of_membership_claims_a_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node joins, which torchrun counts as no restart: all ranks begin anew with the same environment."""
     claim(tmp_path, Token(4))
-    seen = []
+    tokens = []
     for port, ranks in ((1, 2), (2, 3), (3, 2)):
         member(monkeypatch, port, ranks)
-        seen.append(incarnation.claimed(tmp_path))
-    assert seen == [Token(4, 0), Token(4, 1), Token(4, 2)]
-    held = fence.newest_claim(tmp_path)
-    assert held is not None
-    assert (held.nodes, held.cause) == (("node-0",), "membership changed: 2 ranks now")
+        tokens.append(incarnation.claimed(tmp_path))
+    assert tokens == [Token(4, 0), Token(4, 1), Token(4, 2)]
+    newest_claim = fence.newest_claim(tmp_path)
+    assert newest_claim is not None
+    assert (newest_claim.nodes, newest_claim.cause) == (("node-0",), "membership changed: 2 ranks now")
 
 
 def test_the_membership_before_can_commit_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

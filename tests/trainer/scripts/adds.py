@@ -13,24 +13,24 @@ from slipway import script
 
 def main() -> None:
     with script.training() as training:
-        given = training.parameters
+        parameters = training.parameters
         print(f"shards {' '.join(map(str, training.shards('train')))}", flush=True)
         total = json.loads(training.restored.files["total.json"]) if training.restored else 0.0
-        for step in training.steps(given["steps"]):
+        for step in training.steps(parameters["steps"]):
             total += 1 / (step + total)
-            if step == given.get("hold_at"):
+            if step == parameters.get("hold_at"):
                 print(f"holding at {step}", flush=True)
-                while Path(given["hold"]).exists():
+                while Path(parameters["hold"]).exists():
                     time.sleep(0.01)
-            if step == given.get("raises_at"):
+            if step == parameters.get("raises_at"):
                 raise RuntimeError("the script's own mistake\nin two lines")
-            if step != given.get("silent_at"):
-                training.report(float("inf") if step == given.get("diverges_at") else 1 / total, total=total)
-            if step == given.get("leaves_at"):
+            if step != parameters.get("silent_at"):
+                training.report(float("inf") if step == parameters.get("diverges_at") else 1 / total, total=total)
+            if step == parameters.get("leaves_at"):
                 break
-            if training.due(given["every"]):
+            if training.due(parameters["every"]):
                 training.commit(
-                    {given.get("file", "total.json"): json.dumps(total).encode()}, validation_loss=1 / total
+                    {parameters.get("file", "total.json"): json.dumps(total).encode()}, validation_loss=1 / total
                 )
 
 

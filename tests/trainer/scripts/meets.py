@@ -13,18 +13,18 @@ from slipway import script
 def main() -> None:
     dist.init_process_group("gloo")
     with script.training() as training:
-        given = training.parameters
+        parameters = training.parameters
         total = torch.tensor(json.loads(training.restored.files["total.json"]) if training.restored else 0.0)
-        for step in training.steps(given["steps"]):
-            if step == given.get("hold_at"):
+        for step in training.steps(parameters["steps"]):
+            if step == parameters.get("hold_at"):
                 say(f"holding at {step}")
-                while Path(given["hold"]).exists():
+                while Path(parameters["hold"]).exists():
                     time.sleep(0.01)
-            mine = torch.tensor(float(training.rank + 1))
-            dist.all_reduce(mine)
-            total += mine / step
+            value = torch.tensor(float(training.rank + 1))
+            dist.all_reduce(value)
+            total += value / step
             training.report(total.item())
-            if training.due(given["every"]):
+            if training.due(parameters["every"]):
                 training.commit({"total.json": json.dumps(total.item()).encode()})
         say(f"rank {training.rank} left at {training.step}")
     dist.destroy_process_group()

@@ -70,9 +70,9 @@ def grow(path: Path) -> None:
 def swap(path: Path) -> None:
     """Give the file the content of another shard, and that one the file's."""
     other = next(one for one in sorted(path.parent.iterdir()) if one != path)
-    mine, theirs = path.read_bytes(), other.read_bytes()
-    path.write_bytes(theirs)
-    other.write_bytes(mine)
+    content, other_content = path.read_bytes(), other.read_bytes()
+    path.write_bytes(other_content)
+    other.write_bytes(content)
 
 
 DAMAGES: list[Callable[[Path], None]] = [flip_a_bit, cut_short, grow, Path.unlink, swap]

@@ -23,9 +23,9 @@ def rooms(count: int, megabytes: float) -> dict[str, int]:
     [(4, 65, "whole"), (1, 65, "whole"), (4, 24, "parts"), (2, 24, "window"), (1, 24, "window")],
 )
 def test_auto_takes_the_first_that_fits_of_whole_parts_and_window(nodes: int, megabytes: int, kind: str) -> None:
-    held = choose("auto", NEED, rooms(nodes, megabytes), SHARDS)
-    assert held.kind == kind and held.moves == (kind != "whole")
-    assert "the snapshot has 65.0 MB" in held.why
+    holding = choose("auto", NEED, rooms(nodes, megabytes), SHARDS)
+    assert holding.kind == kind and holding.moves == (kind != "whole")
+    assert "the snapshot has 65.0 MB" in holding.why
 
 
 def test_the_earlier_name_of_whole_is_understood() -> None:
@@ -33,7 +33,7 @@ def test_the_earlier_name_of_whole_is_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "nodes", "megabytes", "message"),
+    ("staging", "nodes", "megabytes", "message"),
     [
         ("whole", 4, 64.9, "found whole, but the snapshot has 65.0 MB, and the least room is 64.9 MB .NVMe of node-0"),
         ("streaming", 4, 24, "found streaming, but the snapshot has 65.0 MB.*expected parts, window or auto"),
@@ -52,9 +52,9 @@ def test_the_earlier_name_of_whole_is_understood() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_with_the_sizes(wanted, nodes: int, megabytes: float, message: str) -> None:
+def test_what_cannot_work_is_refused_with_the_sizes(staging, nodes: int, megabytes: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        choose(wanted, NEED, rooms(nodes, megabytes), SHARDS)
+        choose(staging, NEED, rooms(nodes, megabytes), SHARDS)
 
 
 def test_no_node_keeps_more_than_it_has_room_for() -> None:
@@ -70,8 +70,8 @@ def test_nodes_with_room_enough_keep_the_parts_of_rendezvous_hashing() -> None:
     keepers = parts.divide(SHARDS, rooms(4, 100))
     assert keepers is not None
     for name in names:
-        mine = [shard.blake3 for shard in parts.SnapshotPart(name, names).of(SHARDS)]
-        assert sorted(mine) == sorted(shard for shard, node in keepers.items() if node == name)
+        digests = [shard.blake3 for shard in parts.SnapshotPart(name, names).of(SHARDS)]
+        assert sorted(digests) == sorted(shard for shard, node in keepers.items() if node == name)
 
 
 def test_when_a_node_leaves_only_its_own_shards_move() -> None:

@@ -81,12 +81,12 @@ def test_a_staging_that_ends_with_an_error_gives_its_lease_back(snapshot, durabl
 @contextlib.contextmanager
 def staging_let_go(snapshot: shards.TextSnapshot, durable: Path, nvme: Path) -> "Iterator[subprocess.Popen[str]]":
     """A staging just let go from where each of its workers was in the middle of its first copy; in the end killed."""
-    held = [shards.shard_path(durable, shard) for shard in snapshot.shards()[:WORKERS]]
+    source_paths = [shards.shard_path(durable, shard) for shard in snapshot.shards()[:WORKERS]]
     with contextlib.ExitStack() as sources:
-        rests = [sources.enter_context(half_a_shard(source)) for source in held]
+        rests = [sources.enter_context(half_a_shard(source)) for source in source_paths]
         process = staging_process(snapshot.sha256, [durable], nvme)
         until(lambda: len(copies_in_the_middle(nvme)) == WORKERS, "every worker's copy to begin")
-        for source, rest in zip(held, rests, strict=True):
+        for source, rest in zip(source_paths, rests, strict=True):
             with open(source, "wb", buffering=0) as pipe:
                 pipe.write(rest)
     try:

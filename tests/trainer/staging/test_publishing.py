@@ -42,9 +42,11 @@ def snapshot(durable: Path) -> shards.TextSnapshot:
         name: shards.TokenSplit(len(part), sum(shard.tokens for shard in part), 1, tuple(part))
         for name, part in {"train": written, "validation": [held_out]}.items()
     }
-    made = shards.TextSnapshot("d", "0" * 64, {}, {}, shards.TokenizerRecord("0" * 64, 10, 9), "uint32", splits)
-    shards.write_manifest(durable, made)
-    return made
+    text_snapshot = shards.TextSnapshot(
+        "d", "0" * 64, {}, {}, shards.TokenizerRecord("0" * 64, 10, 9), "uint32", splits
+    )
+    shards.write_manifest(durable, text_snapshot)
+    return text_snapshot
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def bucket(s3: Server) -> Bucket:
 
 
 def names(bucket: Bucket) -> set[str]:
-    return {found.key for found in bucket.objects()}
+    return {bucket_object.key for bucket_object in bucket.objects()}
 
 
 def expected(snapshot: shards.TextSnapshot) -> set[str]:

@@ -58,12 +58,12 @@ def test_when_no_origin_has_a_shard_whole_one_message_lists_what_each_has(snapsh
     shard = snapshot.shards()[2]
     source = shards.shard_path(durable, shard)
     flip_a_bit(source)
-    found = verify.measure(source).blake3
+    digest_of_damage = verify.measure(source).blake3
     shards.shard_path(replica, shard).unlink()
     with pytest.raises(ValueError, match="no origin has it whole") as error:
         stage(snapshot.sha256, [durable, replica], nvme)
     message = str(error.value)
-    assert f"{durable}: shards/{shard.blake3}.shard: found BLAKE3 {found[:16]}..., expected" in message
+    assert f"{durable}: shards/{shard.blake3}.shard: found BLAKE3 {digest_of_damage[:16]}..., expected" in message
     assert f"{shards.shard_path(replica, shard)}: missing" in message
     assert message.count("\n") == 0
     assert not shards.shard_path(nvme, shard).exists()

@@ -49,19 +49,19 @@ def test_a_snapshot_that_was_not_used_for_long_is_removed_though_there_is_room()
 
 
 def test_the_least_recently_used_are_removed_until_the_rest_fits():
-    found = [resident(C, 9, "3"), resident(A, 7, "1"), resident(B, 8, "2")]
-    assert snapshots_to_remove(found, SIZES, most_bytes=10, oldest=0) == [A, B]
+    residents = [resident(C, 9, "3"), resident(A, 7, "1"), resident(B, 8, "2")]
+    assert snapshots_to_remove(residents, SIZES, most_bytes=10, oldest=0) == [A, B]
 
 
 def test_shared_shards_count_once_and_free_nothing_while_one_needs_them():
-    found = [resident(A, 1, "1", "2"), resident(B, 2, "2", "3"), resident(C, 3, "3", "4")]
-    assert snapshots_to_remove(found, SIZES, most_bytes=30, oldest=0) == [A]
-    assert snapshots_to_remove(found, SIZES, most_bytes=29, oldest=0) == [A, B]
+    residents = [resident(A, 1, "1", "2"), resident(B, 2, "2", "3"), resident(C, 3, "3", "4")]
+    assert snapshots_to_remove(residents, SIZES, most_bytes=30, oldest=0) == [A]
+    assert snapshots_to_remove(residents, SIZES, most_bytes=29, oldest=0) == [A, B]
 
 
 def test_a_lease_outweighs_age_and_space():
-    found = [resident(A, 1, "1", leased=True), resident(B, 2, "2")]
-    assert snapshots_to_remove(found, SIZES, most_bytes=0, oldest=5) == [B]
+    residents = [resident(A, 1, "1", leased=True), resident(B, 2, "2")]
+    assert snapshots_to_remove(residents, SIZES, most_bytes=0, oldest=5) == [B]
 
 
 def used_ago(nvme: Path, snapshot: shards.TextSnapshot, days: float) -> None:
@@ -81,20 +81,20 @@ def pair(durable: Path, nvme: Path) -> tuple[shards.TextSnapshot, shards.TextSna
 
 def test_an_old_snapshot_is_removed_and_the_shards_that_a_new_one_shares_stay(pair, nvme):
     old, new = pair
-    stay = {shard.blake3 for shard in new.shards()}
-    gone = {shard.blake3 for shard in old.shards()} - stay
+    expected = {shard.blake3 for shard in new.shards()}
+    gone = {shard.blake3 for shard in old.shards()} - expected
     retained = retain(nvme, gigabytes=1, days=7)
     assert (retained.removed_snapshots, retained.removed_shards) == ((old.sha256,), len(gone))
-    assert {path.stem for path in (nvme / "shards").iterdir()} == stay
+    assert {path.stem for path in (nvme / "shards").iterdir()} == expected
     assert is_staged(new.sha256, nvme) and not is_staged(old.sha256, nvme)
     assert retained.kept_bytes == sum(path.stat().st_size for path in (nvme / "shards").iterdir())
 
 
 def test_a_dry_run_says_the_same_and_removes_nothing(pair, nvme):
     before = sorted(nvme.rglob("*"))
-    said = retain(nvme, gigabytes=0, days=7, dry_run=True)
+    outcome = retain(nvme, gigabytes=0, days=7, dry_run=True)
     assert sorted(nvme.rglob("*")) == before
-    assert retain(nvme, gigabytes=0, days=7) == said
+    assert retain(nvme, gigabytes=0, days=7) == outcome
     assert list((nvme / "shards").iterdir()) == []
 
 
@@ -193,9 +193,9 @@ def test_a_shard_that_a_snapshot_names_which_arrives_in_the_middle_of_a_removal_
     looked = retention._residents
 
     def residents(node: Path) -> list[Resident]:
-        found = looked(node)
+        resident_list = looked(node)
         path.write_bytes(manifest)
-        return found
+        return resident_list
 
     monkeypatch.setattr(retention, "_residents", residents)
     with leases.hold(nvme, arriving.sha256):

@@ -20,18 +20,18 @@ LENGTH = 4000
 
 def snapshot(durable: Path, count: int, begin: int) -> shards.TextSnapshot:
     """A snapshot of `count` shards, none of which another `begin` has."""
-    made = snapshot_of(durable, *(LENGTH + begin + number for number in range(count)))
-    made = dataclasses.replace(made, dataset=f"counting from {begin}")
-    shards.write_manifest(durable, made)
-    return made
+    text_snapshot = snapshot_of(durable, *(LENGTH + begin + number for number in range(count)))
+    text_snapshot = dataclasses.replace(text_snapshot, dataset=f"counting from {begin}")
+    shards.write_manifest(durable, text_snapshot)
+    return text_snapshot
 
 
 @pytest.fixture
 def old(durable: Path, small_disk: Path) -> shards.TextSnapshot:
     """A snapshot of two shards that is staged on the small disk, where a third one does not fit."""
-    made = snapshot(durable, 2, 0)
-    stage.stage(made.sha256, durable, small_disk)
-    return made
+    text_snapshot = snapshot(durable, 2, 0)
+    stage.stage(text_snapshot.sha256, durable, small_disk)
+    return text_snapshot
 
 
 def test_a_staging_that_finds_the_disk_full_removes_what_no_lease_holds(
@@ -52,23 +52,23 @@ def test_what_a_lease_holds_stays_and_the_staging_fails_with_the_file(
 
 
 def test_a_shard_that_a_window_holds_stays_when_its_snapshot_goes(old: shards.TextSnapshot, small_disk: Path) -> None:
-    held, other = old.shards()
-    lease = leases.ShardLease(small_disk, [held.blake3])
+    leased, other = old.shards()
+    lease = leases.ShardLease(small_disk, [leased.blake3])
     assert retention.make_room(small_disk, 60_000) == other.bytes
-    assert shards.shard_path(small_disk, held).exists()
+    assert shards.shard_path(small_disk, leased).exists()
     retention.retain(small_disk, gigabytes=0, days=0)
-    assert shards.shard_path(small_disk, held).exists()
+    assert shards.shard_path(small_disk, leased).exists()
     lease.release()
-    assert retention.evict(small_disk, [held.blake3]) == held.bytes
+    assert retention.evict(small_disk, [leased.blake3]) == leased.bytes
 
 
 def test_a_window_can_let_go_of_shards_while_the_disk_is_full(old: shards.TextSnapshot, small_disk: Path) -> None:
-    held, other = old.shards()
-    lease = leases.ShardLease(small_disk, [held.blake3, other.blake3])
+    leased, other = old.shards()
+    lease = leases.ShardLease(small_disk, [leased.blake3, other.blake3])
     with pytest.raises(OSError, match="No space left"):
         (small_disk / "filling").write_bytes(bytes(2**20))
-    lease.hold([held.blake3])
-    assert retention.evict(small_disk, [held.blake3, other.blake3]) == other.bytes
+    lease.hold([leased.blake3])
+    assert retention.evict(small_disk, [leased.blake3, other.blake3]) == other.bytes
 
 
 def test_the_room_for_a_snapshot_counts_what_is_free_its_own_shards_and_what_no_lease_holds(
@@ -87,14 +87,14 @@ def test_of_writers_that_find_the_disk_full_at_one_moment_each_gets_room(
     old: shards.TextSnapshot, durable: Path, small_disk: Path
 ) -> None:
     """The first one's removal makes room for both, so that the second one finds nothing left to remove."""
-    met = threading.Barrier(2, timeout=30)
+    barrier = threading.Barrier(2, timeout=30)
 
     def writer(name: str) -> Callable[[], None]:
         attempts = itertools.count()
 
         def write() -> None:
             if next(attempts) == 0:
-                met.wait()
+                barrier.wait()
                 raise OSError(errno.ENOSPC, "No space left on device")
             (small_disk / name).write_bytes(bytes(16_000))
 

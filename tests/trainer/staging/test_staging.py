@@ -69,11 +69,11 @@ def test_progress_shows_bytes_files_rate_and_time_left():
 
 
 def test_progress_is_printed_at_intervals_and_at_the_end():
-    said: list[int] = []
-    report = every(3600, lambda progress: said.append(progress.bytes))
+    byte_counts: list[int] = []
+    report = every(3600, lambda progress: byte_counts.append(progress.bytes))
     for count in range(11):
         report(CopyProgress(count, 10, count, 10, 1.0))
-    assert said == [10]
+    assert byte_counts == [10]
 
 
 @pytest.mark.parametrize("damage", DAMAGES[:4])
@@ -120,9 +120,9 @@ def test_after_a_reboot_every_shard_is_hashed_once_more_and_only_what_was_lost_i
 @pytest.mark.parametrize("torn", [b"", b"\n", b'{"shard": "ab', bytes(100)])
 def test_a_torn_line_in_the_journal_costs_one_more_hash(snapshot, durable, nvme, torn):
     stage(snapshot.sha256, durable, nvme)
-    notes = nvme / "verified" / f"{boot()}.journal"
-    lines = notes.read_bytes().splitlines(keepends=True)
-    notes.write_bytes(b"".join(lines[:-1]) + torn)
+    verification_journal = nvme / "verified" / f"{boot()}.journal"
+    lines = verification_journal.read_bytes().splitlines(keepends=True)
+    verification_journal.write_bytes(b"".join(lines[:-1]) + torn)
     assert not is_staged(snapshot.sha256, nvme)
     for _ in range(2):
         assert stage(snapshot.sha256, durable, nvme).copied_shards == 0
@@ -162,8 +162,8 @@ def test_only_a_digest_names_a_snapshot(durable, nvme, name):
 @pytest.mark.parametrize("field", ["shard", "tokenizer"])
 def test_a_manifest_whose_names_leave_their_folder_is_refused(snapshot, durable, nvme, field):
     value = json.loads(snapshot.manifest())
-    place, key = (value["tokenizer"], "sha256") if field == "tokenizer" else (value["splits"]["train"], "shards")
-    place[key] = "../../x" if field == "tokenizer" else [{**place[key][0], "blake3": "../../x"}]
+    record, key = (value["tokenizer"], "sha256") if field == "tokenizer" else (value["splits"]["train"], "shards")
+    record[key] = "../../x" if field == "tokenizer" else [{**record[key][0], "blake3": "../../x"}]
     data = atomic.canonical_json(value)
     (durable / "snapshots" / f"{digest.sha256(data)}.json").write_bytes(data)
     for read in (lambda sha256: shards.read_manifest(durable, sha256), lambda sha256: stage(sha256, durable, nvme)):

@@ -51,16 +51,16 @@ def test_a_part_has_the_numbers_that_the_whole_has_there(
 
 
 def test_numbers_differ_by_seed_name_and_position() -> None:
-    whole = values((300, 1500))
-    assert not np.array_equal(whole, values((300, 1500), name="b"))
-    assert not np.array_equal(whole, values((300, 1500), seed=1))
-    assert len(np.unique(whole)) > 0.9 * whole.size
+    numbers = values((300, 1500))
+    assert not np.array_equal(numbers, values((300, 1500), name="b"))
+    assert not np.array_equal(numbers, values((300, 1500), seed=1))
+    assert len(np.unique(numbers)) > 0.9 * numbers.size
 
 
 def test_numbers_have_the_distribution_of_their_rule() -> None:
-    normal, whole = values((300, 1500)), Part((0, 0), (300, 1500))
+    normal, part = values((300, 1500)), Part((0, 0), (300, 1500))
     assert normal.std() == pytest.approx(0.02, rel=0.01) and abs(normal.mean()) < 1e-4
-    even = drawing.values("a", (300, 1500), whole, Uniform(0.5), 0)
+    even = drawing.values("a", (300, 1500), part, Uniform(0.5), 0)
     assert even.std() == pytest.approx(1 / np.sqrt(12), rel=0.01) and -0.5 <= even.min() < even.max() <= 0.5
 
 

@@ -47,13 +47,13 @@ def source(tmp_path: Path) -> Path:
 
 def test_transformers_loads_the_model_and_the_tokenizer_of_an_export(source: Path, tmp_path: Path) -> None:
     export.export(source, tmp_path / "out")
-    ours, model = tokenizer.train(TEXTS, 300), AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    trained_tokenizer, model = tokenizer.train(TEXTS, 300), AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     loaded = AutoTokenizer.from_pretrained(tmp_path / "out")
-    encoding = tokenizer.encoding(ours)
+    encoding = tokenizer.encoding(trained_tokenizer)
     for text in [*TEXTS, tokenizer.PROBE]:
         assert loaded(text)["input_ids"] == encoding.encode_ordinary(text)
         assert loaded.decode(encoding.encode_ordinary(text)) == text
-    end = tokenizer.describe(ours).end_of_document
+    end = tokenizer.describe(trained_tokenizer).end_of_document
     assert (loaded.eos_token, loaded.eos_token_id) == (vocabulary.END_OF_DOCUMENT, end)
     assert model.config.eos_token_id == model.generation_config.eos_token_id == end
     assert model.config.bos_token_id is None and model.config.max_position_embeddings == 32
@@ -63,11 +63,11 @@ def test_transformers_computes_the_logits_of_a_trained_checkpoint(finished: Trai
     folder = finished.checkpoint_file(".").resolve()
     export.export(folder, tmp_path / "out", precision="fp32")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
-    ours = Decoder(DecoderShape(**settings()["model"]), Data(vocabulary=64, length=32)).eval()
-    ours.load_state_dict(contents.open_verified(folder, finished.commits()[-1].manifest).tensors("model"))
+    decoder = Decoder(DecoderShape(**settings()["model"]), Data(vocabulary=64, length=32)).eval()
+    decoder.load_state_dict(contents.open_verified(folder, finished.commits()[-1].manifest).tensors("model"))
     tokens = torch.randint(0, 64, (4, 32), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        assert (model(tokens).logits - ours(tokens)).abs().max() < 1e-5
+        assert (model(tokens).logits - decoder(tokens)).abs().max() < 1e-5
 
 
 def test_an_export_in_fp32_loads_back_bit_by_bit(source: Path, tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_an_export_is_in_bf16_in_files_of_the_asked_size_with_an_index(source: P
     export.export(source, tmp_path / "out", file_bytes=20_000)
     out, state = tmp_path / "out", state_of(source)
     index = json.loads((out / huggingface.INDEX).read_bytes())
-    assert index["metadata"]["total_size"] == sum(2 * each.numel() for each in state.values())
+    assert index["metadata"]["total_size"] == sum(2 * tensor.numel() for tensor in state.values())
     sizes = {name: (out / name).stat().st_size for name in huggingface.weight_files(out)}
     assert len(sizes) > 1 and max(sizes.values()) < 20_000 + 4_000, "the header comes on top"
     assert set(sizes) == {f"model-{n:05d}-of-{len(sizes):05d}.safetensors" for n in range(1, len(sizes) + 1)}
     model = AutoModelForCausalLM.from_pretrained(out)
-    assert {each.dtype for each in model.parameters()} == {torch.bfloat16}
-    assert all(torch.equal(load_weights(out)[name], each.bfloat16().float()) for name, each in state.items())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert all(torch.equal(load_weights(out)[name], tensor.bfloat16().float()) for name, tensor in state.items())
 
 
 def test_gpt2_is_exported_with_its_fused_matrices(tmp_path: Path) -> None:
@@ -106,11 +106,11 @@ def test_gpt2_is_exported_with_its_fused_matrices(tmp_path: Path) -> None:
     source = checkpoint(tmp_path, shape)
     export.export(source, tmp_path / "out", precision="fp32", file_bytes=10_000)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
-    ours = Decoder(DecoderShape(**shape), Data(vocabulary=model.config.vocab_size, length=32)).eval()
-    ours.load_state_dict(state_of(source))
+    decoder = Decoder(DecoderShape(**shape), Data(vocabulary=model.config.vocab_size, length=32)).eval()
+    decoder.load_state_dict(state_of(source))
     tokens = torch.randint(0, 64, (4, 32), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        assert (model(tokens).logits - ours(tokens)).abs().max() < 1e-5
+        assert (model(tokens).logits - decoder(tokens)).abs().max() < 1e-5
 
 
 def test_an_export_verifies_like_a_checkpoint(source: Path, tmp_path: Path) -> None:
@@ -159,21 +159,21 @@ def test_a_checkpoint_of_divided_weights_is_exported_whole(training: Training, t
     training.configure(layout={"shard": "full"})
     folder = training.completed(ranks=2).checkpoint_file(".").resolve()
     export.export(folder, tmp_path / "out", precision="fp32")
-    whole = state_of(folder)
+    state = state_of(folder)
     assert len(list(folder.glob("model-*.safetensors"))) == 2
-    assert all(torch.equal(tensor, whole[name]) for name, tensor in load_weights(tmp_path / "out").items())
+    assert all(torch.equal(tensor, state[name]) for name, tensor in load_weights(tmp_path / "out").items())
 
 
 @pytest.mark.slow
 def test_an_export_holds_a_few_tensors_and_not_the_model(tmp_path: Path) -> None:
     """90 MB of weights, of which the largest tensor has 4 MB."""
 
-    def made(folder: Path, layers: int, width: int) -> Path:
+    def checkpoint_of(folder: Path, layers: int, width: int) -> Path:
         shape = {"layers": layers, "width": width, "heads": 4, "kv_heads": 4, "hidden": 4 * width}
         return checkpoint(folder, shape)
 
-    small, large = made(tmp_path / "a", 1, 32), made(tmp_path / "b", 6, 512)
-    assert sum(each.numel() * 4 for each in state_of(large).values()) > 90e6
+    small, large = checkpoint_of(tmp_path / "a", 1, 32), checkpoint_of(tmp_path / "b", 6, 512)
+    assert sum(tensor.numel() * 4 for tensor in state_of(large).values()) > 90e6
     command = [sys.executable, "-m", "tests.trainer.export_process", str(small), str(large), str(tmp_path / "out")]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "100000"}
     done = subprocess.run(command, cwd=CODE, env=surroundings, capture_output=True, text=True)

@@ -44,7 +44,7 @@ LLAMA3_ROPE = {
 }
 GPT2: dict[str, Any] = {"vocab_size": VOCAB, "n_positions": LENGTH, "n_embd": 32, "n_layer": 2, "n_head": 4}
 SMALL: dict[str, Any] = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 48}
-THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
+REFERENCE_CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama 2": ("Llama", SIZES),
     "Llama 2, tied": ("Llama", {**SIZES, "tie_word_embeddings": True}),
     "Llama 3.1": ("Llama", {**SIZES, "rope_parameters": LLAMA3_ROPE}),
@@ -55,7 +55,7 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen 3": ("Qwen3", {**SIZES, "rms_norm_eps": 1e-6, "head_dim": 12}),
     "GPT-2": ("GPT2", GPT2),
 }
-OURS = {
+DECODER_SHAPES = {
     "Llama 2": DecoderShape(**SMALL),
     "Llama 2, one key head": DecoderShape(**{**SMALL, "kv_heads": 1}, rope_base=500_000.0),
     "Llama 3.1": DecoderShape(**SMALL, rope_scaling=RopeScaling(original_length=16)),
@@ -86,7 +86,7 @@ def noisy(model: nn.Module) -> Any:
     return model.eval()
 
 
-def theirs(folder: Path, kind: str = "Llama", task: str = "ForCausalLM", **config: Any) -> Any:
+def reference_model(folder: Path, kind: str = "Llama", task: str = "ForCausalLM", **config: Any) -> Any:
     """A model of `transformers`, made and saved by it."""
     named = "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}{task}"
     model = noisy(getattr(transformers, named)(getattr(transformers, f"{kind}Config")(**config or SIZES)))
@@ -97,10 +97,10 @@ def theirs(folder: Path, kind: str = "Llama", task: str = "ForCausalLM", **confi
 def imported(folder: Path, data: Data = DATA) -> Any:
     """Our model with the weights in `folder`."""
     settings = huggingface.read_settings(folder)
-    ours = models.build(settings.model, data)
+    model = models.build(settings.model, data)
     state = load_weights(folder)
-    ours.load_state_dict({name: state[name] for name in ours.state_dict()})
-    return ours.eval()
+    model.load_state_dict({name: state[name] for name in model.state_dict()})
+    return model.eval()
 
 
 def tokens() -> torch.Tensor:
@@ -112,37 +112,37 @@ def change(folder: Path, **changed: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
 
 
-@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("name", REFERENCE_CONFIGS)
 def test_our_decoder_computes_the_logits_of_a_model_of_transformers(tmp_path: Path, name: str) -> None:
-    kind, config = THEIRS[name]
-    expected = theirs(tmp_path, kind, **config)
+    kind, config = REFERENCE_CONFIGS[name]
+    expected = reference_model(tmp_path, kind, **config)
     with torch.no_grad():
         assert (expected(tokens()).logits - imported(tmp_path)(tokens())).abs().max() < CLOSE
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", DECODER_SHAPES)
 def test_transformers_computes_the_logits_of_our_decoder(tmp_path: Path, name: str) -> None:
     """The export itself is tested in test_export.py; here are the names, the settings and the arithmetic."""
-    shape = OURS[name]
-    ours = noisy(Decoder(shape, DATA))
+    shape = DECODER_SHAPES[name]
+    decoder = noisy(Decoder(shape, DATA))
     (tmp_path / huggingface.CONFIG).write_text(json.dumps(huggingface.config_of(shape, DATA, "float32", None)))
-    safetensors.torch.save_file(stored(ours), tmp_path / huggingface.WEIGHTS, metadata={"format": "pt"})
+    safetensors.torch.save_file(stored(decoder), tmp_path / huggingface.WEIGHTS, metadata={"format": "pt"})
     loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     with torch.no_grad():
-        assert (loaded(tokens()).logits - ours(tokens())).abs().max() < CLOSE
+        assert (loaded(tokens()).logits - decoder(tokens())).abs().max() < CLOSE
     assert huggingface.read_settings(tmp_path).model == shape
-    assert all(torch.equal(each, load_weights(tmp_path)[name]) for name, each in ours.state_dict().items())
+    assert all(torch.equal(tensor, load_weights(tmp_path)[name]) for name, tensor in decoder.state_dict().items())
 
 
 def stored(model: Decoder) -> dict[str, torch.Tensor]:
     """The tensors of a decoder as its family stores them."""
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     state = model.state_dict()
     for entry in entries_of(model.config):
         if entry.name in state:
-            whole = found.setdefault(entry.hf_name, torch.empty(entry.stored))
-            entry.read(whole).copy_(state[entry.name])
-    return found
+            stored_tensor = tensors.setdefault(entry.hf_name, torch.empty(entry.stored))
+            entry.read(stored_tensor).copy_(state[entry.name])
+    return tensors
 
 
 def entries_of(shape: DecoderShape, vocabulary: int = VOCAB) -> Any:
@@ -150,25 +150,27 @@ def entries_of(shape: DecoderShape, vocabulary: int = VOCAB) -> Any:
     return table.entries(Settings(table.config(shape, data)["model_type"], shape, data))
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", DECODER_SHAPES)
 def test_the_shapes_are_those_of_a_decoder(name: str) -> None:
     with torch.device("meta"):
-        state = Decoder(OURS[name], DATA).state_dict()
-    entries = [each for each in entries_of(OURS[name]) if each.name in state]
-    assert {entry.name: entry.shape for entry in entries} == {name: tuple(each.shape) for name, each in state.items()}
+        state = Decoder(DECODER_SHAPES[name], DATA).state_dict()
+    entries = [entry for entry in entries_of(DECODER_SHAPES[name]) if entry.name in state]
+    assert {entry.name: entry.shape for entry in entries} == {
+        name: tuple(tensor.shape) for name, tensor in state.items()
+    }
 
 
 @pytest.mark.parametrize("published", PRESETS.values(), ids=list(PRESETS))
 def test_a_preset_has_as_many_parameters_as_published(published: PublishedModel) -> None:
     with torch.device("meta"):
         model = Decoder(published.shape, Data(vocabulary=published.vocabulary, length=8))
-    assert sum(each.numel() for each in model.parameters()) == published.parameters
+    assert sum(parameter.numel() for parameter in model.parameters()) == published.parameters
 
 
 def test_a_tied_model_fits_a_recipe_with_two_matrices_and_not_the_reverse(tmp_path: Path) -> None:
     tokenizer = TokenizerRecord("0" * 64, VOCAB, VOCAB - 1)
-    theirs(tmp_path / "tied", **{**SIZES, "tie_word_embeddings": True})
-    theirs(tmp_path / "apart")
+    reference_model(tmp_path / "tied", **{**SIZES, "tie_word_embeddings": True})
+    reference_model(tmp_path / "apart")
     initial.check_fit("huggingface", tmp_path / "tied", DecoderShape(**SMALL), tokenizer)
     initial.check_fit("huggingface", tmp_path / "tied", DecoderShape(**SMALL, tied=True), tokenizer)
     with pytest.raises(ValueError, match=r"model.tied: found False, expected True"):
@@ -177,15 +179,15 @@ def test_a_tied_model_fits_a_recipe_with_two_matrices_and_not_the_reverse(tmp_pa
 
 def test_published_files_of_gpt2_load(tmp_path: Path) -> None:
     """They have no prefix and no head, but the causal mask of each block."""
-    theirs(tmp_path, "GPT2", **GPT2)
-    path, whole = tmp_path / huggingface.WEIGHTS, load_weights(tmp_path)
-    state = {name.removeprefix("transformer."): each for name, each in safetensors.torch.load_file(path).items()}
+    reference_model(tmp_path, "GPT2", **GPT2)
+    path, weights = tmp_path / huggingface.WEIGHTS, load_weights(tmp_path)
+    state = {name.removeprefix("transformer."): tensor for name, tensor in safetensors.torch.load_file(path).items()}
     safetensors.torch.save_file({**state, "h.0.attn.bias": torch.ones(1, 1, 4, 4)}, path)
-    assert all(torch.equal(each, whole[name]) for name, each in load_weights(tmp_path).items())
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in load_weights(tmp_path).items())
 
 
 def test_weights_in_several_files_and_in_bfloat16_load_in_fp32(tmp_path: Path) -> None:
-    llama = theirs(tmp_path / "whole").bfloat16()
+    llama = reference_model(tmp_path / "whole").bfloat16()
     llama.save_pretrained(tmp_path / "parts", max_shard_size="20KB")
     assert len(huggingface.weight_files(tmp_path / "parts")) > 1
     loaded = load_weights(tmp_path / "parts")
@@ -196,14 +198,14 @@ def test_weights_in_several_files_and_in_bfloat16_load_in_fp32(tmp_path: Path) -
 @pytest.mark.parametrize("kind", ["Llama", "GPT2"])
 def test_a_box_of_a_tensor_is_read_alone(tmp_path: Path, kind: str) -> None:
     """Also where it is a part of a fused tensor that is stored with inputs as rows."""
-    theirs(tmp_path, kind, **(GPT2 if kind == "GPT2" else SIZES))
+    reference_model(tmp_path, kind, **(GPT2 if kind == "GPT2" else SIZES))
     stored = huggingface.StoredWeights(tmp_path, huggingface.read_settings(tmp_path))
-    whole = stored.state()
+    state = stored.state()
     for entry in stored.entries:
         offsets = tuple(size // 2 for size in entry.shape)
         sizes = tuple(size - offset for size, offset in zip(entry.shape, offsets, strict=True))
         box = tuple(slice(offset, None) for offset in offsets)
-        assert torch.equal(stored.read(entry, offsets, sizes).float(), whole[entry.name][box]), entry.name
+        assert torch.equal(stored.read(entry, offsets, sizes).float(), state[entry.name][box]), entry.name
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ def test_a_box_of_a_tensor_is_read_alone(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_settings_that_our_decoder_lacks_are_refused_by_name(tmp_path: Path, changed: dict[str, Any], message: str):
-    theirs(tmp_path)
+    reference_model(tmp_path)
     change(tmp_path, **changed)
     with pytest.raises(ValueError, match=r"config\.json") as refused:
         huggingface.read_settings(tmp_path)
@@ -245,7 +247,7 @@ def test_a_folder_without_a_model_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_tensors_that_do_not_fit_are_all_named_with_numbers_and_remedy(tmp_path: Path) -> None:
-    theirs(tmp_path)
+    reference_model(tmp_path)
     change(tmp_path, intermediate_size=40)
     with pytest.raises(ValueError, match=r"6 tensors of another shape: .*set the sizes in config.json") as refused:
         load_weights(tmp_path)
@@ -254,7 +256,7 @@ def test_tensors_that_do_not_fit_are_all_named_with_numbers_and_remedy(tmp_path:
 
 
 def test_tensors_too_few_or_too_many_are_named_with_their_shape(tmp_path: Path) -> None:
-    theirs(tmp_path)
+    reference_model(tmp_path)
     change(tmp_path, num_hidden_layers=3)
     with pytest.raises(ValueError, match=r"9 tensors missing: .*, and 1 more: fetch all files again") as refused:
         load_weights(tmp_path)
@@ -262,19 +264,19 @@ def test_tensors_too_few_or_too_many_are_named_with_their_shape(tmp_path: Path) 
     change(tmp_path, num_hidden_layers=1)
     with pytest.raises(ValueError, match=r"9 tensors too many: .*or remove these from the files") as refused:
         load_weights(tmp_path)
-    found = "model.layers.1.mlp.down_proj.weight: found a tensor of [32, 48] that our model does not have"
-    assert found in str(refused.value)
+    problem = "model.layers.1.mlp.down_proj.weight: found a tensor of [32, 48] that our model does not have"
+    assert problem in str(refused.value)
 
 
 def test_a_missing_head_is_refused_unless_the_embeddings_are_tied(tmp_path: Path) -> None:
-    theirs(tmp_path, **{**SIZES, "tie_word_embeddings": True})
+    reference_model(tmp_path, **{**SIZES, "tie_word_embeddings": True})
     change(tmp_path, tie_word_embeddings=False)
     with pytest.raises(ValueError, match=r"lm_head.weight: found no such tensor, expected one of \[61, 32\]"):
         load_weights(tmp_path)
 
 
 def test_a_truncated_file_is_refused_by_name(tmp_path: Path) -> None:
-    theirs(tmp_path)
+    reference_model(tmp_path)
     weights = tmp_path / huggingface.WEIGHTS
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(ValueError, match=r"model.safetensors: expected a safetensors file"):
@@ -289,7 +291,7 @@ def test_an_index_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_old_files_with_rotary_frequencies_load(tmp_path: Path) -> None:
-    theirs(tmp_path)
+    reference_model(tmp_path)
     weights = tmp_path / huggingface.WEIGHTS
     state = safetensors.torch.load(weights.read_bytes())
     old = {**state, "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}

@@ -142,10 +142,10 @@ def test_the_loaded_weights_are_bit_by_bit_those_committed(layout: Layout, finis
     folder = checkpoint(finished) if layout == "checkpoint" else exported
     loaded = decoder()
     read_into(loaded, init(layout, folder), folder)
-    wanted = decoder()
+    expected = decoder()
     named = init("checkpoint", checkpoint(finished))
-    read_into(wanted, named, checkpoint(finished))
-    assert all(torch.equal(one, other) for one, other in zip(states(loaded), states(wanted), strict=True))
+    read_into(expected, named, checkpoint(finished))
+    assert all(torch.equal(one, other) for one, other in zip(states(loaded), states(expected), strict=True))
 
 
 def test_the_digest_of_a_checkpoint_is_the_one_on_record(finished: Training) -> None:

@@ -23,23 +23,23 @@ def peaks(folder: Path, layout: str, layers: int) -> dict[str, dict[str, float]]
     return {action: json.loads((folder / f"{action}.json").read_text()) for action in start.ACTIONS}
 
 
-def check(found: dict[str, dict[str, float]], gradients: float = 0.0) -> None:
-    for action, figures in found.items():
+def check(peaks_by_action: dict[str, dict[str, float]], gradients: float = 0.0) -> None:
+    for action, figures in peaks_by_action.items():
         assert figures["peak"] <= figures["share"] + gradients + 1.1 * figures["largest"] + SLACK, (action, figures)
-    assert found["restore"]["share"] == pytest.approx(3 * found["draw"]["share"], rel=0.01)
+    assert peaks_by_action["restore"]["share"] == pytest.approx(3 * peaks_by_action["draw"]["share"], rel=0.01)
 
 
 @pytest.mark.slow
 def test_two_ranks_hold_their_shares_and_one_parameter(tmp_path: Path) -> None:
     """A whole model would be 160 MB more than a share."""
-    found = peaks(tmp_path, "FSDP, 2 ranks", layers=16)
-    check(found)
-    assert found["draw"]["share"] > 2 * SLACK + found["draw"]["largest"]
+    peaks_by_action = peaks(tmp_path, "FSDP, 2 ranks", layers=16)
+    check(peaks_by_action)
+    assert peaks_by_action["draw"]["share"] > 2 * SLACK + peaks_by_action["draw"]["largest"]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("layout", [name for name in start.LAYOUTS if name != "FSDP, 2 ranks"])
 def test_ranks_of_every_layout_hold_their_shares_and_one_parameter(tmp_path: Path, layout: str) -> None:
-    found = peaks(tmp_path, layout, layers=16)
+    peaks_by_action = peaks(tmp_path, layout, layers=16)
     # DDP has memory for gradients from its construction on: as many bytes as the weights.
-    check(found, gradients=found["draw"]["share"] if layout.startswith("DDP") else 0.0)
+    check(peaks_by_action, gradients=peaks_by_action["draw"]["share"] if layout.startswith("DDP") else 0.0)

@@ -20,7 +20,7 @@ from tests.trainer.conftest import VOCAB, settings
 
 SEQUENCES, LENGTH = 7, 8
 ROWS = np.random.default_rng(1).integers(0, VOCAB, (SEQUENCES, LENGTH + 1)).astype(np.uint16)
-PLACES = np.arange(SEQUENCES, dtype=np.uint64)
+NUMBERS = np.arange(SEQUENCES, dtype=np.uint64)
 Gradients = dict[str, Tensor]
 
 
@@ -33,7 +33,7 @@ def gradients(shares: list[tuple[int, int]]) -> tuple[float, Gradients]:
     start, loss = 0, 0.0
     for samples, micro in shares:
         engine.config = replace(CONFIG, batch=replace(CONFIG.batch, micro=micro))
-        loss += engine.accumulate(ROWS[start : start + samples], PLACES[start : start + samples]).loss
+        loss += engine.accumulate(ROWS[start : start + samples], NUMBERS[start : start + samples]).loss
         start += samples
     assert start == SEQUENCES
     return loss, {name: p.grad for name, p in engine.model.named_parameters() if p.grad is not None}
@@ -73,9 +73,9 @@ def undivided() -> tuple[float, Gradients]:
 def test_any_division_of_a_batch_gives_the_same_loss_and_gradients(
     undivided: tuple[float, Gradients], shares: list[tuple[int, int]]
 ) -> None:
-    loss, found = gradients(shares)
+    loss, gradients_in_parts = gradients(shares)
     assert loss == pytest.approx(undivided[0], rel=1e-6)
-    torch.testing.assert_close(found, undivided[1], rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(gradients_in_parts, undivided[1], rtol=1e-4, atol=1e-7)
 
 
 def test_the_gradients_are_those_of_the_mean_over_all_targets(undivided: tuple[float, Gradients]) -> None:

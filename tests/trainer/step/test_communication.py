@@ -63,8 +63,8 @@ def wrapped(compression: str, rank: int = 2) -> tuple[DistributedDataParallel, P
 def averaged(world: World, compression: str) -> tuple[Gradients, Gradients]:
     """What three steps' last one gives, and the exact mean."""
     ddp, _ = wrapped(compression)
-    found = [gradients(world, ddp, step) for step in range(3)][-1]
-    return found, mean(world, gradients(world, network(), 2))
+    averaged_gradients = [gradients(world, ddp, step) for step in range(3)][-1]
+    return averaged_gradients, mean(world, gradients(world, network(), 2))
 
 
 def powersgd_steps(world: World) -> list[tuple[Gradients, Gradients, Gradients]]:
@@ -73,13 +73,13 @@ def powersgd_steps(world: World) -> list[tuple[Gradients, Gradients, Gradients]]
     assert compression is not None
     steps = []
     for step in range(4):
-        found = gradients(world, ddp, step)
+        averaged_gradients = gradients(world, ddp, step)
         errors = {
             name.removeprefix("error/"): value
             for name, value in compression.state().items()
             if name.startswith("error/")
         }
-        steps.append((found, mean(world, gradients(world, network(), step)), mean(world, errors)))
+        steps.append((averaged_gradients, mean(world, gradients(world, network(), step)), mean(world, errors)))
     return steps
 
 
@@ -92,7 +92,7 @@ def powersgd_continued(world: World) -> tuple[Gradients, Gradients]:
     successor, taken_over = wrapped("powersgd")
     assert taken_over is not None
     taken_over.load_state({name: value.clone() for name, value in compression.state().items()})
-    results = [[gradients(world, each, step) for step in (3, 4)][-1] for each in (ddp, successor)]
+    results = [[gradients(world, module, step) for step in (3, 4)][-1] for module in (ddp, successor)]
     return results[0], results[1]
 
 
@@ -101,15 +101,15 @@ def powersgd_beside_torchs(world: World) -> list[tuple[Tensor, Tensor]]:
     torch.manual_seed(6)
     layers = [DistributedDataParallel(nn.Linear(24, 40, bias=False)) for _ in range(2)]
     layers[1].load_state_dict(layers[0].state_dict())
-    theirs = PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
-    layers[1].register_comm_hook(theirs, powerSGD_hook)
+    reference = PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
+    layers[1].register_comm_hook(reference, powerSGD_hook)
     for step in (0, 1):
         gradients(world, layers[1], step)
-    ours = PowerSGD(layers[0].module, rank=2, seed=0)
+    compressor = PowerSGD(layers[0].module, rank=2, seed=0)
     torch.manual_seed(np.random.RandomState(0).randint(1_000_000_000))
-    ours.load_state({"error/weight": torch.zeros(40, 24), "factor/weight": torch.randn(1, 24, 2)[0]})
-    layers[0].register_comm_hook(None, ours.hook)
-    return [tuple(gradients(world, each, step)["weight"] for each in layers) for step in range(2, 6)]  # type: ignore[misc]
+    compressor.load_state({"error/weight": torch.zeros(40, 24), "factor/weight": torch.randn(1, 24, 2)[0]})
+    layers[0].register_comm_hook(None, compressor.hook)
+    return [tuple(gradients(world, layer, step)["weight"] for layer in layers) for step in range(2, 6)]  # type: ignore[misc]
 
 
 def sharded(world: World, kind: Any) -> Gradients:
@@ -128,26 +128,28 @@ def sharded(world: World, kind: Any) -> Gradients:
     engine = Engine(config, replace(world, mesh=Mesh(shards=world.size)), Data(vocabulary=64, length=16))
     rows = np.random.default_rng(world.rank).integers(0, 64, (2, 17)).astype(np.uint16)
     engine.accumulate(rows, np.arange(2, dtype=np.uint64) + 2 * world.rank)
-    found = {name: weight.grad for name, weight in engine.model.named_parameters()}
-    return {name: each.full_tensor() for name, each in found.items() if isinstance(each, DTensor)}
+    gradients_by_name = {name: weight.grad for name, weight in engine.model.named_parameters()}
+    return {
+        name: gradient.full_tensor() for name, gradient in gradients_by_name.items() if isinstance(gradient, DTensor)
+    }
 
 
 def buckets(world: World) -> list[list[list[torch.Size]]]:
     """The shapes of the parameters in each bucket, for each of three steps of a fresh process."""
-    model = nn.Sequential(*(nn.Linear(24 if each == 0 else 600, 600) for each in range(4)))
+    model = nn.Sequential(*(nn.Linear(24 if index == 0 else 600, 600) for index in range(4)))
     ddp = replicas.replicate(model, init_device_mesh("cpu", (1, world.size, 1, 1), mesh_dim_names=parallel.AXES))
     assert isinstance(ddp, DistributedDataParallel)
-    seen: list[list[list[torch.Size]]] = []
+    shapes: list[list[list[torch.Size]]] = []
 
     def note(group: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-        seen[-1].append([each.shape for each in bucket.parameters()])
+        shapes[-1].append([parameter.shape for parameter in bucket.parameters()])
         return allreduce_hook(group, bucket)
 
     ddp.register_comm_hook(None, note)
     for step in range(3):
-        seen.append([])
+        shapes.append([])
         gradients(world, ddp, step)
-    return seen
+    return shapes
 
 
 def checks(world: World) -> dict[str, Any]:
@@ -171,17 +173,17 @@ def ranks() -> list[dict[str, Any]]:
 def test_gradients_are_averaged_as_exactly_as_their_numbers_are_long(
     ranks: list[dict[str, Any]], kind: str, tolerance: float
 ) -> None:
-    for found, exact in (rank[kind] for rank in ranks):
+    for averages, exact in (rank[kind] for rank in ranks):
         for name, value in exact.items():
-            assert (found[name] - value).norm() <= tolerance * value.norm()
+            assert (averages[name] - value).norm() <= tolerance * value.norm()
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
 def test_gradients_that_are_sent_in_16_bits_have_16_bits(
     ranks: list[dict[str, Any]], kind: str, dtype: torch.dtype
 ) -> None:
-    found, exact = ranks[0][kind]
-    assert all(torch.equal(value, value.to(dtype).float()) for value in found.values())
+    averages, exact = ranks[0][kind]
+    assert all(torch.equal(value, value.to(dtype).float()) for value in averages.values())
     assert not all(torch.equal(value, value.to(dtype).float()) for value in exact.values())
 
 
@@ -195,22 +197,22 @@ def test_powersgd_gives_every_rank_the_same_matrices_of_low_rank(ranks: list[dic
 
 def test_powersgd_adds_what_it_leaves_out_to_the_next_gradient(ranks: list[dict[str, Any]]) -> None:
     before: Gradients = {}
-    for found, exact, errors in ranks[0]["powersgd"]:
+    for averages, exact, errors in ranks[0]["powersgd"]:
         assert set(errors) == {"0.weight", "2.weight"}
         for name, error in errors.items():
-            torch.testing.assert_close(found[name] + error, exact[name] + before.get(name, 0), rtol=1e-4, atol=1e-3)
+            torch.testing.assert_close(averages[name] + error, exact[name] + before.get(name, 0), rtol=1e-4, atol=1e-3)
         before = errors
 
 
 def test_powersgd_leaves_vectors_and_small_matrices_exact(ranks: list[dict[str, Any]]) -> None:
-    for found, exact, _ in ranks[0]["powersgd"]:
+    for averages, exact, _ in ranks[0]["powersgd"]:
         for name in ("0.bias", "2.bias", "4.weight", "4.bias"):
-            torch.testing.assert_close(found[name], exact[name])
+            torch.testing.assert_close(averages[name], exact[name])
 
 
 def test_powersgd_gives_the_numbers_of_pytorchs_hook(ranks: list[dict[str, Any]]) -> None:
-    for ours, theirs in ranks[0]["torch"]:
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+    for result, reference in ranks[0]["torch"]:
+        torch.testing.assert_close(result, reference, rtol=1e-3, atol=1e-3)
 
 
 def test_powersgd_continues_bit_for_bit_although_ddp_groups_its_buckets_anew(ranks: list[dict[str, Any]]) -> None:
@@ -226,11 +228,11 @@ def test_a_training_of_three_ranks_that_is_killed_ends_bit_for_bit_as_one_that_i
     """Of two numbers a sum has but one value; of three, it has one for each order."""
     settings = {"communication": {"compression": compression, "powersgd_rank": 2}}
     training.configure(**settings)
-    whole = another(**settings).completed(ranks=3)
+    undisturbed = another(**settings).completed(ranks=3)
     training.interrupted(12, ranks=3).completed(ranks=3)
     assert training.events("restored")
-    assert training.losses() == whole.losses()
-    assert training.tensors_by_name() == whole.tensors_by_name()
+    assert training.losses() == undisturbed.losses()
+    assert training.tensors_by_name() == undisturbed.tensors_by_name()
 
 
 @pytest.mark.parametrize("layout", [Layout(shard="full"), Layout(shard="hybrid"), Layout(tensor=2), Layout(pipeline=2)])
@@ -253,12 +255,12 @@ def test_the_type_in_which_gradients_are_summed_is_a_choice_in_every_layout(layo
 def test_fsdp_sums_gradients_in_the_chosen_type(ranks: list[dict[str, Any]], kind: str, dtype: torch.dtype) -> None:
     exact = ranks[0]["sharded none"]
     for rank in ranks:
-        found = rank[f"sharded {kind}"]
-        assert all(torch.equal(value, value.to(dtype).float()) for value in found.values())
-        assert all((found[name] - exact[name]).norm() <= 2**-6 * exact[name].norm() for name in exact)
+        averages = rank[f"sharded {kind}"]
+        assert all(torch.equal(value, value.to(dtype).float()) for value in averages.values())
+        assert all((averages[name] - exact[name]).norm() <= 2**-6 * exact[name].norm() for name in exact)
     assert not all(torch.equal(value, value.to(dtype).float()) for value in exact.values())
 
 
 def test_ddp_groups_its_buckets_in_the_first_step_as_in_all_later_ones(ranks: list[dict[str, Any]]) -> None:
     first, *later = ranks[0]["buckets"]
-    assert len(first) > 1 and all(each == first for each in later)
+    assert len(first) > 1 and all(bucket_shapes == first for bucket_shapes in later)

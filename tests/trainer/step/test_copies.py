@@ -27,9 +27,9 @@ def flipped_on(world: World, rank: int) -> str:
 
 
 def test_a_flipped_bit_is_found_on_every_rank_and_its_rank_named():
-    said = gang.run(3, flipped_on, 2)
-    assert len(set(said)) == 1
-    assert said[0].startswith("the weights of ranks 2 (node-2) differ after step 500")
+    messages = gang.run(3, flipped_on, 2)
+    assert len(set(messages)) == 1
+    assert messages[0].startswith("the weights of ranks 2 (node-2) differ after step 500")
 
 
 def test_copies_that_are_the_same_pass():

@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[Shape, Data]] = {"decoder": (DECODER, TOKENS), "vit": (VI
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepResult:
     """What a step without an update shows."""
 
     loss: float
@@ -58,7 +58,7 @@ def samples(kind: str) -> Rows:
     return random.integers(0, data.vocabulary, (3, data.length + 1)).astype(np.uint16)
 
 
-def step(model: Model, kind: str, precision: Any) -> Seen:
+def step(model: Model, kind: str, precision: Any) -> StepResult:
     """Forward and backward of one part."""
     cpu = torch.device("cpu")
     inputs, targets = model.prepare(samples(kind), np.arange(3, dtype=np.uint64), cpu)
@@ -67,15 +67,19 @@ def step(model: Model, kind: str, precision: Any) -> Seen:
     loss = model.loss(logits, targets)
     torch.autograd.backward(loss)
     tensor.complete_gradients(model)
-    gradients = {name: whole(each.grad) for name, each in model.named_parameters() if each.grad is not None}
-    return Seen(float(loss.detach()), int(model.correct(logits.detach(), targets)), gradients, tuple(logits.shape))
+    gradients = {
+        name: full_tensor(parameter.grad) for name, parameter in model.named_parameters() if parameter.grad is not None
+    }
+    return StepResult(
+        float(loss.detach()), int(model.correct(logits.detach(), targets)), gradients, tuple(logits.shape)
+    )
 
 
-def whole(part: Tensor) -> Tensor:
+def full_tensor(part: Tensor) -> Tensor:
     return part.full_tensor() if is_divided(part) else part
 
 
-def divided_step(world: World, kind: str, precision: Any) -> Seen:
+def divided_step(world: World, kind: str, precision: Any) -> StepResult:
     model = drawn(kind)
     product = eight_bits.product if precision == "fp8" else F.linear
     tensor.divide(model, init_device_mesh("cpu", (world.size,)), model.stream_length, product)
@@ -132,34 +136,34 @@ def ranks() -> list[dict[str, Any]]:
 def test_a_divided_model_has_the_loss_and_the_gradients_of_a_whole_one(ranks: Any, kind: str) -> None:
     """The vocabulary of the tied decoder is 65, and the ViT has 5 positions: two ranks divide neither evenly."""
     alone = step(drawn(kind), kind, "fp32")
-    for each in ranks:
-        found: Seen = each[kind]
-        assert found.loss == pytest.approx(alone.loss, rel=1e-5) and found.correct == alone.correct
-        assert found.gradients.keys() == alone.gradients.keys()
-        for name, gradient in found.gradients.items():
+    for rank in ranks:
+        result: StepResult = rank[kind]
+        assert result.loss == pytest.approx(alone.loss, rel=1e-5) and result.correct == alone.correct
+        assert result.gradients.keys() == alone.gradients.keys()
+        for name, gradient in result.gradients.items():
             torch.testing.assert_close(gradient, alone.gradients[name], rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_no_rank_has_the_logits_of_all_tokens(ranks: Any) -> None:
-    assert [each["decoder"].logits for each in ranks] == [(3, 32, 33), (3, 32, 32)]
+    assert [rank["decoder"].logits for rank in ranks] == [(3, 32, 33), (3, 32, 32)]
 
 
 def test_divided_matrices_multiply_in_8_bits_about_as_whole_ones_in_fp32(ranks: Any) -> None:
     alone = step(drawn("decoder"), "decoder", "fp32")
-    for each in ranks:
-        found: Seen = each["fp8"]
-        assert found.loss == pytest.approx(alone.loss, rel=0.01) and found.loss != pytest.approx(alone.loss, rel=1e-7)
-        for name, gradient in found.gradients.items():
+    for rank in ranks:
+        result: StepResult = rank["fp8"]
+        assert result.loss == pytest.approx(alone.loss, rel=0.01) and result.loss != pytest.approx(alone.loss, rel=1e-7)
+        for name, gradient in result.gradients.items():
             assert (gradient - alone.gradients[name]).norm() < 0.15 * alone.gradients[name].norm(), name
 
 
 def test_a_loss_over_divided_logits_is_the_cross_entropy_of_the_targets_that_count(ranks: Any) -> None:
     loss, correct, gradient = scored(Vocabulary(), *odd_logits())
-    for each in ranks:
-        assert each["scored"][0] == pytest.approx(loss, rel=1e-6) and each["scored"][1] == correct
-    torch.testing.assert_close(torch.cat([each["scored"][2] for each in ranks], -1), gradient)
+    for rank in ranks:
+        assert rank["scored"][0] == pytest.approx(loss, rel=1e-6) and rank["scored"][1] == correct
+    torch.testing.assert_close(torch.cat([rank["scored"][2] for rank in ranks], -1), gradient)
 
 
 def test_more_ranks_than_tokens_are_refused_with_the_numbers(ranks: Any) -> None:
-    said = "field layout.tensor: found 2, expected fewer: embedding.weight has 1 rows, one for a token"
-    assert [each["refused"] for each in ranks] == [said, said]
+    message = "field layout.tensor: found 2, expected fewer: embedding.weight has 1 rows, one for a token"
+    assert [rank["refused"] for rank in ranks] == [message, message]

@@ -36,7 +36,7 @@ class Events(list[tuple[str, dict[str, Any]]]):
 def make(tmp_path: Path):
     """An engine with parts of its configuration changed."""
 
-    def made(
+    def engine_with(
         events: Events | None = None, layout: Mapping[str, Any] = MappingProxyType({}), **changed: dict[str, Any]
     ) -> Engine:
         placement = {name: str(tmp_path / name) for name in ("store", "durable", "nvme")}
@@ -48,18 +48,18 @@ def make(tmp_path: Path):
             read, ALONE, Data(vocabulary=VOCABULARY, length=read.batch.length), Events() if events is None else events
         )
 
-    return made
+    return engine_with
 
 
 def train(engine: Engine, steps: int = 3) -> list[tuple[float, float]]:
     """The loss and the gradient norm of each step."""
-    seen = []
+    figures = []
     for step in range(steps):
-        places = np.arange(7 * step, 7 * step + 7, dtype=np.uint64)
-        sums = engine.accumulate(sequences(places, engine.config.batch.length), places)
-        seen.append((sums.loss, engine.clip()))
+        numbers = np.arange(7 * step, 7 * step + 7, dtype=np.uint64)
+        sums = engine.accumulate(sequences(numbers, engine.config.batch.length), numbers)
+        figures.append((sums.loss, engine.clip()))
         engine.update(0.01)
-    return seen
+    return figures
 
 
 def weights(engine: Engine) -> dict[str, torch.Tensor]:
@@ -109,16 +109,19 @@ def test_recomputation_changes_no_bit(make, activations: str) -> None:
 
 
 def test_selective_recomputation_repeats_cheap_operations_and_no_product(make) -> None:
-    calls = {each: backward_calls(make(layout={"activations": each})) for each in ("keep", "selective", "recompute")}
+    calls = {
+        activations: backward_calls(make(layout={"activations": activations}))
+        for activations in ("keep", "selective", "recompute")
+    }
     products, cheap = torch.ops.aten.mm.default, torch.ops.aten.silu.default
     assert calls["keep"][products] == calls["selective"][products] < calls["recompute"][products]
-    assert [calls[each][cheap] for each in ("keep", "selective", "recompute")] == [0, 2, 2]
+    assert [calls[activations][cheap] for activations in ("keep", "selective", "recompute")] == [0, 2, 2]
 
 
 def backward_calls(engine: Engine) -> Counter[Any]:
     """The operations of a backward pass through the two blocks."""
-    places = np.arange(2, dtype=np.uint64)
-    inputs, targets = engine.model.prepare(sequences(places, engine.config.batch.length), places, torch.device("cpu"))
+    numbers = np.arange(2, dtype=np.uint64)
+    inputs, targets = engine.model.prepare(sequences(numbers, engine.config.batch.length), numbers, torch.device("cpu"))
     loss = engine.model.loss(engine.model(inputs), targets)
     calls = Calls()
     with calls:
@@ -147,10 +150,12 @@ def test_a_prefix_without_parameters_is_refused_with_the_names_that_exist(make) 
 
 
 def test_given_weights_are_loaded(make) -> None:
-    given = {name: torch.randn_like(tensor) for name, tensor in weights(make()).items()}
+    given_weights = {name: torch.randn_like(tensor) for name, tensor in weights(make()).items()}
     engine = make()
-    engine.load_weights(lambda targets: [target.detach().copy_(given[name]) for name, target in targets.items()])
-    assert all(torch.equal(tensor, given[name]) for name, tensor in weights(engine).items())
+    engine.load_weights(
+        lambda targets: [target.detach().copy_(given_weights[name]) for name, target in targets.items()]
+    )
+    assert all(torch.equal(tensor, given_weights[name]) for name, tensor in weights(engine).items())
 
 
 def test_8_bits_are_refused_on_a_device_that_cannot_multiply_them(make) -> None:
@@ -165,6 +170,6 @@ def test_a_product_in_8_bits_and_its_gradients_are_near_those_in_fp32() -> None:
     upstream = torch.randn(2, 16, 48)
     exact = torch.autograd.grad(linear(x), (x, linear.weight, linear.bias), upstream)
     out = product(x, linear.weight) + linear.bias.bfloat16()
-    ours = torch.autograd.grad(out, (x, linear.weight, linear.bias), upstream.to(out.dtype))
-    for found, expected in zip((out, *ours), (linear(x), *exact), strict=True):
-        assert (found.float() - expected).norm() < 0.1 * expected.norm()
+    gradients = torch.autograd.grad(out, (x, linear.weight, linear.bias), upstream.to(out.dtype))
+    for value, expected in zip((out, *gradients), (linear(x), *exact), strict=True):
+        assert (value.float() - expected).norm() < 0.1 * expected.norm()

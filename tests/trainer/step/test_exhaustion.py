@@ -57,38 +57,38 @@ def train(
     return ended.returncode, [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
 
 
-def losses(said: list[dict[str, Any]], rank: int = 0) -> list[float]:
-    return [each["loss"] for each in said if "loss" in each and each["rank"] == rank]
+def losses(events: list[dict[str, Any]], rank: int = 0) -> list[float]:
+    return [event["loss"] for event in events if "loss" in event and event["rank"] == rank]
 
 
 @pytest.fixture(scope="module")
 def roomy(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The losses of a process that has all the memory that it asks for."""
-    code, said, errors = train(configured(tmp_path_factory.mktemp("roomy"), {}, micro=8, sequences=64), 4096)
+    code, events, errors = train(configured(tmp_path_factory.mktemp("roomy"), {}, micro=8, sequences=64), 4096)
     assert code == 0, errors
-    return losses(said)
+    return losses(events)
 
 
 @pytest.mark.slow
 def test_one_process_halves_the_micro_batch_until_it_fits_and_keeps_the_global_batch(
     tmp_path: Path, roomy: list[float]
 ) -> None:
-    code, said, errors = train(configured(tmp_path, {}), mebibytes=120)
+    code, events, errors = train(configured(tmp_path, {}), mebibytes=120)
     assert code == 0, errors
-    shrunk = [each for each in said if each.get("event") == "out_of_memory"]
-    assert shrunk and [each["micro"] for each in shrunk] == [64 // 2**times for times in range(len(shrunk))]
+    shrunk = [event for event in events if event.get("event") == "out_of_memory"]
+    assert shrunk and [event["micro"] for event in shrunk] == [64 // 2**times for times in range(len(shrunk))]
     assert "can't allocate memory" in shrunk[0]["reason"]
-    [probed] = [each for each in said if each.get("event") == "probed"]
+    [probed] = [event for event in events if event.get("event") == "probed"]
     assert (probed["asked"], probed["micro"]) == (64, shrunk[-1]["retried_with"]), "it was found before the first step"
-    assert losses(said) == pytest.approx(roomy, rel=1e-6)
+    assert losses(events) == pytest.approx(roomy, rel=1e-6)
 
 
 @pytest.mark.slow
 def test_without_memory_for_one_sample_the_training_ends_with_advice(tmp_path: Path) -> None:
-    code, said, errors = train(configured(tmp_path, {}, length=8192, micro=2, sequences=2), mebibytes=8)
+    code, events, errors = train(configured(tmp_path, {}, length=8192, micro=2, sequences=2), mebibytes=8)
     assert code == 1, errors
-    assert said[-1]["ended"].startswith("out of memory with a micro-batch of 1: divide the model (layout.shard")
-    assert said[-1]["kind"] == causes.OUT_OF_MEMORY
+    assert events[-1]["ended"].startswith("out of memory with a micro-batch of 1: divide the model (layout.shard")
+    assert events[-1]["kind"] == causes.OUT_OF_MEMORY
 
 
 @pytest.mark.slow
@@ -102,11 +102,11 @@ def test_ranks_go_on_together_in_the_same_start_when_one_of_them_runs_out_of_mem
 ) -> None:
     """The others are in the middle of an exchange with it."""
     path = configured(tmp_path, layout, micro=micro)
-    code, said, errors = train(path, mebibytes, ranks=2, limited="1")
+    code, events, errors = train(path, mebibytes, ranks=2, limited="1")
     assert code == 0, errors
-    shrunk = [each for each in said if each.get("event") == "out_of_memory" and each["rank"] == 0]
-    assert shrunk and all(each["reason"].startswith("rank 1: ") for each in shrunk)
-    assert losses(said, 0) == losses(said, 1) == pytest.approx(roomy, rel=1e-5)
+    shrunk = [event for event in events if event.get("event") == "out_of_memory" and event["rank"] == 0]
+    assert shrunk and all(event["reason"].startswith("rank 1: ") for event in shrunk)
+    assert losses(events, 0) == losses(events, 1) == pytest.approx(roomy, rel=1e-5)
     assert json.loads((tmp_path / "store" / "micro.json").read_bytes())["micro"] == shrunk[-1]["retried_with"]
 
 
@@ -114,20 +114,20 @@ def test_ranks_go_on_together_in_the_same_start_when_one_of_them_runs_out_of_mem
 def test_a_later_step_is_done_again_from_the_weights_and_the_optimiser_in_memory(
     tmp_path: Path, roomy: list[float]
 ) -> None:
-    code, said, errors = train(
+    code, events, errors = train(
         configured(tmp_path, {"shard": "full"}), mebibytes=60, ranks=2, limited="0", steps=3, limit_at=1
     )
     assert code == 0, errors
-    assert any(each.get("event") == "out_of_memory" for each in said)
-    assert losses(said)[:2] == pytest.approx(roomy, rel=1e-5)
+    assert any(event.get("event") == "out_of_memory" for event in events)
+    assert losses(events)[:2] == pytest.approx(roomy, rel=1e-5)
 
 
 @pytest.mark.nightly
 def test_no_rank_is_left_waiting_when_not_even_one_sample_fits(tmp_path: Path) -> None:
     path = configured(tmp_path, {"shard": "full"}, length=16384, micro=2, sequences=4)
-    code, said, _ = train(path, mebibytes=50, ranks=2, limited="1")
+    code, events, _ = train(path, mebibytes=50, ranks=2, limited="1")
     assert code == 1
-    assert any("out of memory with a micro-batch of 1" in each.get("ended", "") for each in said)
+    assert any("out of memory with a micro-batch of 1" in event.get("ended", "") for event in events)
 
 
 @pytest.mark.slow
@@ -135,9 +135,9 @@ def test_gradients_by_powersgd_begin_again_with_the_half(tmp_path: Path) -> None
     """Their errors change in the middle of a step, so that a step cannot be done again."""
     communication = {"compression": "powersgd", "powersgd_rank": 2}
     path = configured(tmp_path, {}, communication=communication)
-    code, said, _ = train(path, mebibytes=60, ranks=2, limited="1")
+    code, events, _ = train(path, mebibytes=60, ranks=2, limited="1")
     assert code == 1
-    [ended] = [each for each in said if "ended" in each]
+    [ended] = [event for event in events if "ended" in event]
     assert ended["ended"] == "out of memory with a micro-batch of 32: the next start takes 16"
     assert ended["kind"] == causes.ANSWERED
     assert exhaustion.noted_micro_batch(resolved.load(path), ranks=2) == 16

@@ -16,7 +16,7 @@ from slipway.trainer.config.sections import Checkpoint, Communication, Validatio
 from slipway.trainer.node.world import World
 from slipway.trainer.step.local_updates import LocalUpdates
 from tests.trainer import gang
-from tests.trainer.conftest import STEPS, Training, said, wait
+from tests.trainer.conftest import STEPS, Training, line_with, wait
 
 DILOCO: dict[str, Any] = {"local_steps": 5, "outer_learning_rate": 0.7, "outer_momentum": 0.9}
 ALONE = World(0, 1, 0, torch.device("cpu"))
@@ -47,7 +47,9 @@ def local(world: World, inner: str = "sgd", **settings: Any) -> tuple[nn.Module,
     return model, optimiser, LocalUpdates(model, optimiser, Communication(**settings), world, last_step=100)
 
 
-def moved(start: Weights, momentum: Weights, ends: list[Weights], rate: float, share: float) -> tuple[Weights, Weights]:
+def synchronised(
+    start: Weights, momentum: Weights, ends: list[Weights], rate: float, share: float
+) -> tuple[Weights, Weights]:
     """Weights and momentum after a meeting as the DiLoCo paper has it (algorithm 1), for what is trained."""
     after = {}
     for name in start:
@@ -64,16 +66,16 @@ def trained(model: nn.Module) -> Weights:
 def meetings(world: World) -> list[tuple[bool, Weights, Weights]]:
     """Seven steps that meet at every third and are checked at each: whether they met, found, expected then."""
     model, optimiser, updates = local(world, **{**DILOCO, "local_steps": 3})
-    start, seen = trained(model), []
+    start, synchronisations = trained(model), []
     momentum: Weights = {}
     for step in range(1, 8):
         train(world, model, optimiser, step)
         ends = world.all_gather(trained(model))
-        met = updates.synchronise_if_due(step)
-        if met:
-            start, momentum = moved(start, momentum, ends, 0.7, 0.9)
-        seen.append((met, trained(model), start if met else ends[world.rank]))
-    return seen
+        is_synchronised = updates.synchronise_if_due(step)
+        if is_synchronised:
+            start, momentum = synchronised(start, momentum, ends, 0.7, 0.9)
+        synchronisations.append((is_synchronised, trained(model), start if is_synchronised else ends[world.rank]))
+    return synchronisations
 
 
 def beside_ddp(world: World) -> tuple[Weights, Weights]:
@@ -127,9 +129,9 @@ def ranks() -> list[dict[str, Any]]:
 
 
 def test_ranks_differ_between_synchronisations_and_agree_bit_for_bit_after_one(ranks: list[dict[str, Any]]) -> None:
-    (first, second), (met, met_too) = ([rank[when] for rank in ranks] for when in ("apart", "met"))
+    (first, second), (agreeing, met_too) = ([rank[when] for rank in ranks] for when in ("apart", "met"))
     assert all(not torch.equal(first[name], second[name]) for name in first if value_moves(name))
-    torch.testing.assert_close(met, met_too, rtol=0, atol=0)
+    torch.testing.assert_close(agreeing, met_too, rtol=0, atol=0)
 
 
 def test_local_sgd_averages_weights_and_running_statistics(ranks: list[dict[str, Any]]) -> None:
@@ -146,19 +148,27 @@ def test_ranks_synchronise_every_local_steps_and_diloco_moves_them_as_its_paper_
     ranks: list[dict[str, Any]],
 ) -> None:
     for rank in ranks:
-        assert [met for met, _, _ in rank["meetings"]] == [False, False, True, False, False, True, False]
-        for _, found, expected in rank["meetings"]:
-            torch.testing.assert_close(found, expected)
+        assert [is_synchronised for is_synchronised, _, _ in rank["meetings"]] == [
+            False,
+            False,
+            True,
+            False,
+            False,
+            True,
+            False,
+        ]
+        for _, result_weights, expected in rank["meetings"]:
+            torch.testing.assert_close(result_weights, expected)
 
 
 def test_local_sgd_that_synchronises_at_every_step_is_data_parallel_sgd(ranks: list[dict[str, Any]]) -> None:
-    for found, expected in (rank["ddp"] for rank in ranks):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    for result_weights, expected in (rank["ddp"] for rank in ranks):
+        torch.testing.assert_close(result_weights, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_state_of_a_rank_continues_bit_for_bit(ranks: list[dict[str, Any]]) -> None:
-    for found, expected in (rank["continued"] for rank in ranks):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    for result_weights, expected in (rank["continued"] for rank in ranks):
+        torch.testing.assert_close(result_weights, expected, rtol=0, atol=0)
 
 
 def test_a_rank_alone_takes_the_outer_steps_too() -> None:
@@ -184,13 +194,13 @@ def test_the_ranks_synchronise_after_the_last_step_whatever_its_number() -> None
 
 
 def test_checkpoints_and_validations_between_synchronisations_are_refused_with_the_number() -> None:
-    for section, given in (
+    for section, sections in (
         ("checkpoint", (Checkpoint(every=12), Validation(every=16))),
         ("validation", (Checkpoint(every=16), Validation(every=12))),
     ):
         message = re.escape("expected a multiple of communication.local_steps (8)")
         with pytest.raises(Invalid, match=message) as raised:
-            coherence.check(Communication(local_steps=8), Layout(), *given)
+            coherence.check(Communication(local_steps=8), Layout(), *sections)
         assert raised.value.field == f"{section}.every"
 
 
@@ -250,7 +260,7 @@ def test_a_training_that_is_asked_to_stop_goes_on_to_the_next_synchronisation(tr
         run={"steps": 100_000},
     )
     process = training.start()
-    said(process, "step 1/")
+    line_with(process, "step 1/")
     process.send_signal(signal.SIGTERM)
     ended = wait(process)
     assert ended.code == 0, ended.err

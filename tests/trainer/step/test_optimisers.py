@@ -47,9 +47,9 @@ def take_steps(model: nn.Module, optimiser: Optimizer | list[Optimizer], count: 
         for parameter in model.parameters():
             drawn = torch.randn(parameter.shape, generator=random)
             parameter.grad = drawn if parameter.requires_grad else None
-        for each in optimiser if isinstance(optimiser, list) else [optimiser]:
-            each.step()
-            each.zero_grad()
+        for one_optimiser in optimiser if isinstance(optimiser, list) else [optimiser]:
+            one_optimiser.step()
+            one_optimiser.zero_grad()
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
@@ -81,10 +81,10 @@ def test_a_recipe_may_name_every_optimiser_of_the_table_and_no_other() -> None:
 
 @EVERY_KIND
 def test_the_updates_are_those_of_torchs_own_optimiser(kind: str) -> None:
-    ours, theirs = decoder(), decoder()
-    found = take_steps(ours, optimisers.build(ours, settings(kind)), 5)
-    expected = take_steps(theirs, torchs_own(theirs, kind), 5)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    model, reference = decoder(), decoder()
+    updated = take_steps(model, optimisers.build(model, settings(kind)), 5)
+    expected = take_steps(reference, torchs_own(reference, kind), 5)
+    torch.testing.assert_close(updated, expected, rtol=1e-5, atol=1e-6)
 
 
 @EVERY_KIND
@@ -130,9 +130,9 @@ def test_state_restored_by_parameter_continues_bit_for_bit(kind: str) -> None:
     take_steps(model, optimiser, 3)
     other = copy.deepcopy(model)
     successor = optimisers.build(other, settings(kind))
-    theirs = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     for name, parameter in other.named_parameters():
-        successor.state[parameter] = copy.deepcopy(optimiser.state[theirs[name]])
+        successor.state[parameter] = copy.deepcopy(optimiser.state[parameters[name]])
     continued = take_steps(other, successor, 2, seed=3)
     assert_equal(continued, take_steps(model, optimiser, 2, seed=3))
 
@@ -152,19 +152,19 @@ def test_state_restored_by_pytorchs_distributed_state_dict_continues_bit_for_bit
 def test_sgd_trains_kernels_of_several_dimensions() -> None:
     torch.manual_seed(1)
     layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2))
-    theirs = copy.deepcopy(layers)
-    expected = torch.optim.SGD(decaying_apart(theirs.parameters()), lr=0.01, weight_decay=0.3, momentum=0.7)
-    torch.testing.assert_close(take_steps(layers, sgd(layers, settings("sgd")), 3), take_steps(theirs, expected, 3))
+    reference = copy.deepcopy(layers)
+    expected = torch.optim.SGD(decaying_apart(reference.parameters()), lr=0.01, weight_decay=0.3, momentum=0.7)
+    torch.testing.assert_close(take_steps(layers, sgd(layers, settings("sgd")), 3), take_steps(reference, expected, 3))
 
 
 def test_muon_has_the_matrices_of_the_blocks_and_adamw_embeddings_head_and_norms() -> None:
     model = decoder()
     optimiser = optimisers.build(model, settings("muon"))
     take_steps(model, optimiser, 1)
-    kept = {name: set(optimiser.state[parameter]) for name, parameter in model.named_parameters()}
-    by_muon = {name for name, keys in kept.items() if keys == {"momentum_buffer"}}
+    state_keys = {name: set(optimiser.state[parameter]) for name, parameter in model.named_parameters()}
+    by_muon = {name for name, keys in state_keys.items() if keys == {"momentum_buffer"}}
     assert by_muon == {name for name, p in model.named_parameters() if name.startswith("blocks.") and p.dim() == 2}
-    assert all(kept[name] == {"step", "exp_avg", "exp_avg_sq"} for name in kept.keys() - by_muon)
+    assert all(state_keys[name] == {"step", "exp_avg", "exp_avg_sq"} for name in state_keys.keys() - by_muon)
 
 
 @pytest.mark.parametrize("shape", [(24, 40), (40, 24), (24, 24)])
@@ -202,19 +202,19 @@ def shared_steps(world: World) -> tuple[Weights, int, Weights, list[bool], int]:
     with Calls() as of_copies:
         weights = take_steps(model, optimisers.build(model, settings("muon"), dist.group.WORLD), 3)
     with Calls() as of_rows:
-        found, divided = sharded_steps(world, "muon")
-    return weights, of_copies.of[PRODUCT], found, divided, of_rows.of[PRODUCT]
+        sharded_weights, divided = sharded_steps(world, "muon")
+    return weights, of_copies.of[PRODUCT], sharded_weights, divided, of_rows.of[PRODUCT]
 
 
 @pytest.mark.slow
 def test_three_ranks_divide_the_products_and_take_the_steps_of_one_rank_bit_for_bit() -> None:
-    whole = decoder()
+    one_rank_model = decoder()
     with Calls() as alone:
-        expected = take_steps(whole, optimisers.build(whole, settings("muon")), 3)
+        expected = take_steps(one_rank_model, optimisers.build(one_rank_model, settings("muon")), 3)
     ranks = gang.run(3, shared_steps)
-    for weights, _, found, divided, _ in ranks:
+    for weights, _, sharded_weights, divided, _ in ranks:
         assert_equal(weights, expected)
-        assert_equal(found, expected)
+        assert_equal(sharded_weights, expected)
         assert divided and all(divided)
     assert sum(rank[1] for rank in ranks) == sum(rank[4] for rank in ranks) == alone.of[PRODUCT]
     assert all(rank[1] < alone.of[PRODUCT] / 2 and rank[4] < alone.of[PRODUCT] / 2 for rank in ranks)
@@ -230,5 +230,5 @@ def test_every_rank_gets_about_as_much_to_compute() -> None:
     assert owners(shapes[:2], 4) == [1, 0], "a rank without a matrix computes none"
 
 
-def assert_equal(found: Weights, expected: Weights) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+def assert_equal(weights: Weights, expected: Weights) -> None:
+    torch.testing.assert_close(weights, expected, rtol=0, atol=0)

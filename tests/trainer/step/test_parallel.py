@@ -157,13 +157,17 @@ class Worlds:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen: dict[str, dict[str, Any]] = {}
+        self._results: dict[str, dict[str, Any]] = {}
 
     def of(self, name: str, again: bool = False) -> dict[str, Any]:
         """In the case's own layout."""
-        alike = [each for each in CASES if CASES[each].ranks == CASES[name].ranks and _mark(each) == _mark(name)]
-        cases = {each: CASES[each] for each in alike}
-        return self._among({**cases, **{f"{each} again": case for each, case in cases.items()}}, name, again)
+        alike = [
+            case_name
+            for case_name in CASES
+            if CASES[case_name].ranks == CASES[name].ranks and _mark(case_name) == _mark(name)
+        ]
+        cases = {case_name: CASES[case_name] for case_name in alike}
+        return self._among({**cases, **{f"{case_name} again": case for case_name, case in cases.items()}}, name, again)
 
     def alone(self, name: str) -> dict[str, Any]:
         """By one process."""
@@ -171,7 +175,9 @@ class Worlds:
 
     def _alone(self, name: str, module: str) -> dict[str, Any]:
         alike = [
-            case for each, case in CASES.items() if _mark(each) == _mark(name) and (module == RANK or _is_fp32(case))
+            case
+            for case_name, case in CASES.items()
+            if _mark(case_name) == _mark(name) and (module == RANK or _is_fp32(case))
         ]
         kinds = {_kind(case): case for case in alike}
         named = {kind: f"kind {number}" for number, kind in enumerate(kinds)}
@@ -181,17 +187,17 @@ class Worlds:
     def rounding(self, name: str) -> float:
         """How far fp32 may be off: `ROUNDING`, or what this training makes of the rounding of one process."""
         one, exact = self.alone(name), self._alone(name, "tests.trainer.double_process")
-        ours, unrounded = (each["losses"] + each["norms"] for each in (one, exact))
-        furthest: float = max(abs(a - b) for a, b in zip(ours, unrounded, strict=True))
+        rounded, unrounded = (results["losses"] + results["norms"] for results in (one, exact))
+        furthest: float = max(abs(a - b) for a, b in zip(rounded, unrounded, strict=True))
         return max(ROUNDING, TIMES * furthest)
 
     def _among(self, cases: Mapping[str, Case], name: str, again: bool = False, module: str = RANK) -> dict[str, Any]:
         world = repr((module, cases))
-        if world not in self._seen:
-            self._seen[world] = run(self._folder / str(len(self._seen)), cases, module)
-        seen: dict[str, Any] = self._seen[world][f"{name} again" if again else name]
-        assert "failed" not in seen, seen["failed"]
-        return seen
+        if world not in self._results:
+            self._results[world] = run(self._folder / str(len(self._results)), cases, module)
+        results: dict[str, Any] = self._results[world][f"{name} again" if again else name]
+        assert "failed" not in results, results["failed"]
+        return results
 
 
 def _kind(case: Case) -> str:
@@ -236,14 +242,14 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
 @pytest.mark.parametrize("name", ROWS)
 def test_losses_and_gradient_norms_are_those_of_one_process(worlds: Worlds, name: str) -> None:
     case = CASES[name]
-    ours, alone = worlds.of(name), worlds.alone(name)
+    results, alone = worlds.of(name), worlds.alone(name)
     tolerance = worlds.rounding(name) if _is_fp32(case) else NARROW
-    assert len(ours["losses"]) == STEPS
-    assert ours["losses"] == pytest.approx(alone["losses"], abs=tolerance)
+    assert len(results["losses"]) == STEPS
+    assert results["losses"] == pytest.approx(alone["losses"], abs=tolerance)
     # In 16 bits the norm of one process is up to 3 % away from its own norm in fp32 where the gradient is steep.
-    assert ours["norms"] == pytest.approx(alone["norms"], abs=tolerance, rel=tolerance if _is_fp32(case) else 0.1)
-    assert ours["validation"] == pytest.approx(alone["validation"], abs=tolerance)
-    assert ours["losses"][-1] < ours["losses"][0] - 0.1
+    assert results["norms"] == pytest.approx(alone["norms"], abs=tolerance, rel=tolerance if _is_fp32(case) else 0.1)
+    assert results["validation"] == pytest.approx(alone["validation"], abs=tolerance)
+    assert results["losses"][-1] < results["losses"][0] - 0.1
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -262,11 +268,11 @@ def test_a_second_run_has_the_same_bits(worlds: Worlds, name: str) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_parameters_have_the_names_of_the_whole_model(worlds: Worlds, name: str) -> None:
     case = CASES[name]
-    (whole,) = worlds.alone(name)["names"]
-    ours = worlds.of(name)["names"]
-    assert sorted(set().union(*ours)) == whole
-    held = sum(map(len, ours))
-    assert held == len(whole) * case.ranks // case.layout.get("pipeline", 1)
+    (all_names,) = worlds.alone(name)["names"]
+    names_by_rank = worlds.of(name)["names"]
+    assert sorted(set().union(*names_by_rank)) == all_names
+    n_names = sum(map(len, names_by_rank))
+    assert n_names == len(all_names) * case.ranks // case.layout.get("pipeline", 1)
 
 
 @pytest.mark.parametrize(
@@ -274,5 +280,5 @@ def test_parameters_have_the_names_of_the_whole_model(worlds: Worlds, name: str)
 )  # fmt: skip
 def test_a_rank_holds_no_more_than_its_part(worlds: Worlds, name: str, share: float) -> None:
     """The norms are whole on each rank of a tensor-parallel group."""
-    (whole,) = worlds.alone(name)["held"]
-    assert max(worlds.of(name)["held"]) <= math.ceil(whole * share) + 32
+    (n_elements,) = worlds.alone(name)["held"]
+    assert max(worlds.of(name)["held"]) <= math.ceil(n_elements * share) + 32

@@ -23,19 +23,19 @@ def two_ranks() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("each", "parts"), [(2, 2), (2, 8), (3, 4), (4, 6)])
+@pytest.mark.parametrize(("stages_per_rank", "parts"), [(2, 2), (2, 8), (3, 4), (4, 6)])
 def test_a_rank_keeps_as_many_micro_batches_as_the_order_of_pytorch_says(
-    two_ranks: None, each: int, parts: int
+    two_ranks: None, stages_per_rank: int, parts: int
 ) -> None:
     from torch.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
 
-    layout = Layout(pipeline=2, schedule="interleaved", stages_per_rank=each)
+    layout = Layout(pipeline=2, schedule="interleaved", stages_per_rank=stages_per_rank)
     stages: list[Any] = [
-        PipelineStage(nn.Identity(), number, 2 * each, torch.device("cpu"), torch.empty(1), torch.empty(1))
-        for number in stages_of(0, 2, each)
+        PipelineStage(nn.Identity(), number, 2 * stages_per_rank, torch.device("cpu"), torch.empty(1), torch.empty(1))
+        for number in stages_of(0, 2, stages_per_rank)
     ]
     order = ScheduleInterleaved1F1B(stages, parts, loss_fn=torch.sum).pipeline_order
     for rank, actions in order.items():
         done = [str(action) for action in actions if action is not None]
-        kept = itertools.accumulate(1 if "F" in action else -1 for action in done)
-        assert max(kept) == in_flight(layout, rank, parts)
+        in_flight_counts = itertools.accumulate(1 if "F" in action else -1 for action in done)
+        assert max(in_flight_counts) == in_flight(layout, rank, parts)

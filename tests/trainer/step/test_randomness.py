@@ -39,13 +39,15 @@ def whole_weights_after(world: World, config: resolved.Config, mesh: Mesh, first
     engine = Engine(config, world, Data(vocabulary=layout_process.VOCABULARY, length=config.batch.length))
     torch.rand(first), np.random.random(first), [random.random() for _ in range(first)]
     for step in range(STEPS):
-        mine = rank_slice(config.batch.sequences, world.data_rank, world.data_size)
-        places = (step * config.batch.sequences + np.arange(mine.start, mine.stop)).astype(np.uint64)
-        engine.accumulate(layout_process.sequences(places, config.batch.length), places)
+        span = rank_slice(config.batch.sequences, world.data_rank, world.data_size)
+        numbers = (step * config.batch.sequences + np.arange(span.start, span.stop)).astype(np.uint64)
+        engine.accumulate(layout_process.sequences(numbers, config.batch.length), numbers)
         engine.clip()
         engine.update(config.optimiser.learning_rate)
     engine.check_copies(STEPS)
-    return torch.cat([each.detach().flatten() for each in engine.model.parameters() if not is_divided(each)])
+    return torch.cat(
+        [parameter.detach().flatten() for parameter in engine.model.parameters() if not is_divided(parameter)]
+    )
 
 
 def test_ranks_that_share_matrices_drop_the_same_activations(tmp_path: Path):
@@ -55,12 +57,12 @@ def test_ranks_that_share_matrices_drop_the_same_activations(tmp_path: Path):
 
 def dropped(world: World, config: resolved.Config, mesh: Mesh) -> torch.Tensor:
     """The activations that this rank dropped in the forward pass of a step: [batch, positions, features]."""
-    seen: list[torch.Tensor] = []
+    masks: list[torch.Tensor] = []
     engine = Engine(config, replace(world, mesh=mesh), Data(vocabulary=layout_process.VOCABULARY, length=32))
-    engine.model.blocks[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].detach() == 0))
-    places = np.arange(2, dtype=np.uint64)
-    engine.accumulate(layout_process.sequences(places, 32), places, 2)
-    return seen[0]
+    engine.model.blocks[0].register_forward_pre_hook(lambda _, arguments: masks.append(arguments[0].detach() == 0))
+    numbers = np.arange(2, dtype=np.uint64)
+    engine.accumulate(layout_process.sequences(numbers, 32), numbers, 2)
+    return masks[0]
 
 
 def test_ranks_that_share_a_sequence_drop_their_own_parts_of_it_each_in_a_pattern_of_its_own(tmp_path: Path):
@@ -82,6 +84,6 @@ def drawn(sample: int, stage: int) -> tuple[float, float, float]:
 
 
 def test_shares_stages_and_steps_draw_numbers_of_their_own_from_every_generator():
-    seen = [drawn(sample, stage) for sample in (0, 4, 8) for stage in (0, 1)]
-    assert all(len(set(numbers)) == len(seen) for numbers in zip(*seen, strict=True))
+    draws = [drawn(sample, stage) for sample in (0, 4, 8) for stage in (0, 1)]
+    assert all(len(set(numbers)) == len(draws) for numbers in zip(*draws, strict=True))
     assert drawn(4, 1) == drawn(4, 1)

@@ -23,13 +23,16 @@ def after_change(step: int, before: int, after: int, **settings: Any) -> str:
 
 
 def test_another_number_of_steps_moves_a_rate_that_falls_over_all_steps() -> None:
-    said = after_change(10, 21, 41, schedule="linear")
-    assert said == "the learning rate is 1.625 at step 11, and not 1.25; it comes to 0.5 at step 41, and not at step 21"
+    sentence = after_change(10, 21, 41, schedule="linear")
+    assert (
+        sentence
+        == "the learning rate is 1.625 at step 11, and not 1.25; it comes to 0.5 at step 41, and not at step 21"
+    )
 
 
 def test_before_the_decay_of_wsd_another_number_of_steps_moves_only_its_end() -> None:
-    said = after_change(10, 40, 80, schedule="wsd")
-    assert said == (
+    sentence = after_change(10, 40, 80, schedule="wsd")
+    assert sentence == (
         "the learning rate is 2 at step 11, as it would have been; it comes to 0.5 at step 80, and not at step 40"
     )
 

@@ -31,12 +31,12 @@ def config(folder: Path, model: dict[str, Any], **layout: Any) -> resolved.Confi
 
 def stream(world: World, config: resolved.Config, mesh: Mesh) -> torch.Tensor:
     """The input of the first block in a step over two sequences, the same ones on every rank."""
-    seen: list[torch.Tensor] = []
+    inputs: list[torch.Tensor] = []
     engine = Engine(config, replace(world, mesh=mesh), Data(vocabulary=layout_process.VOCABULARY, length=LENGTH))
-    engine.model.blocks[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].detach()))
-    places = np.arange(2, dtype=np.uint64)
-    engine.accumulate(layout_process.sequences(places, LENGTH), places, 2 * engine.world.data_size)
-    return seen[0]
+    engine.model.blocks[0].register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0].detach()))
+    numbers = np.arange(2, dtype=np.uint64)
+    engine.accumulate(layout_process.sequences(numbers, LENGTH), numbers, 2 * engine.world.data_size)
+    return inputs[0]
 
 
 @pytest.mark.slow
@@ -47,5 +47,5 @@ def test_the_residual_stream_begins_with_the_bits_that_it_has_on_one_rank(
     alone = stream(World(0, 1, 0, torch.device("cpu")), config(tmp_path, model), Mesh())
     ranks = gang.run(2, stream, config(tmp_path, model, shard="full"), Mesh(shards=2))
     assert alone.dtype == torch.float32
-    for each in ranks:
-        assert each.dtype == torch.float32 and torch.equal(each, alone)
+    for rank_stream in ranks:
+        assert rank_stream.dtype == torch.float32 and torch.equal(rank_stream, alone)

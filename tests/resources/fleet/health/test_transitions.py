@@ -22,10 +22,14 @@ def evidence(id: str, weight: Weight = Weight.MACHINE, fault: str = "hung", at: 
 
 
 def suspected(
-    record: NodeRecord, *found: Evidence, around: Surroundings = ALONE, rules: HealthRules = RULES, now: float = NOW
+    record: NodeRecord,
+    *observed_evidence: Evidence,
+    around: Surroundings = ALONE,
+    rules: HealthRules = RULES,
+    now: float = NOW,
 ) -> NodeRecord:
     """The record after this was seen; the same one where nothing follows."""
-    return transitions.suspected(record, found, around, rules, BY, now) or record
+    return transitions.suspected(record, observed_evidence, around, rules, BY, now) or record
 
 
 def quarantined() -> NodeRecord:

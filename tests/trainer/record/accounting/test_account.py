@@ -37,13 +37,15 @@ def end(incarnation: int, outcome: str, at: float, by: str = "watch", **fields: 
     return Exit(incarnation, outcome, "a test", 0, by, at, **fields)
 
 
-def run(begin: float, first: int, last: int, each: float = 1.0, restored: bool = False, ends: bool = False) -> Events:
+def run(
+    begin: float, first: int, last: int, seconds_per_step: float = 1.0, restored: bool = False, ends: bool = False
+) -> Events:
     """A generation: its process begins at `begin`, each start phase takes 2 s, then steps."""
     events = [phase("starting", begin + 2, since=begin), phase("staging", begin + 4), phase("restoring", begin + 6)]
     if restored:
         events.append({"event": "restored", "t": begin + 8, "step": first - 1})
     events.append(phase("training", begin + 8))
-    events += [step(number, begin + 8 + each * (number - first + 1)) for number in range(first, last + 1)]
+    events += [step(number, begin + 8 + seconds_per_step * (number - first + 1)) for number in range(first, last + 1)]
     if ends:
         t = events[-1]["t"]
         events += [phase("committing", t), phase("ending", t + 3), {"event": "ended", "t": t + 4}]
@@ -108,16 +110,18 @@ def test_the_figures_follow_their_definitions() -> None:
 
 
 def test_the_window_counts_the_end_alone() -> None:
-    whole = account(KILLED_ONCE, now=1000)
-    assert effective_time(whole, window_seconds=14).ettr_window == pytest.approx(10 / 14, abs=0.1)
-    assert sum(spent_since(whole, 60).values()) == pytest.approx(12)
+    time_account = account(KILLED_ONCE, now=1000)
+    assert effective_time(time_account, window_seconds=14).ettr_window == pytest.approx(10 / 14, abs=0.1)
+    assert sum(spent_since(time_account, 60).values()) == pytest.approx(12)
 
 
 def test_mfu_counts_lost_time_as_nothing() -> None:
     events = [phase("starting", 10, since=10), phase("training", 10)]
     events += [step(number, 10 + number, mfu=0.5, seconds=1.0) for number in range(1, 11)]
-    whole = account(TrainingHistory(claims=[claim(1, 5)], exits={}, generations={Token(1): fold(events)}), now=30)
-    figures = effective_time(whole)
+    time_account = account(
+        TrainingHistory(claims=[claim(1, 5)], exits={}, generations={Token(1): fold(events)}), now=30
+    )
+    figures = effective_time(time_account)
     assert figures.mfu_of_steps == pytest.approx(0.5)
     assert figures.mfu == pytest.approx(0.25)
 
@@ -126,8 +130,10 @@ def test_the_parts_of_a_step_have_buckets_of_their_own_and_are_lost_with_it() ->
     events = [phase("training", 0), step(1, 10, data_seconds=2.0, communication_seconds=3.0)]
     assert fold(events).stretches[-1].seconds == {buckets.STEPS: 5, buckets.DATA: 2, buckets.COMMUNICATION: 3}
     events += [{"event": "restored", "t": 11, "step": 0}]
-    whole = account(TrainingHistory(claims=[claim(1, 0)], exits={}, generations={Token(1): fold(events)}), now=12)
-    assert whole.seconds == pytest.approx({buckets.REPEATED: 11, buckets.STEPS: 1})
+    time_account = account(
+        TrainingHistory(claims=[claim(1, 0)], exits={}, generations={Token(1): fold(events)}), now=12
+    )
+    assert time_account.seconds == pytest.approx({buckets.REPEATED: 11, buckets.STEPS: 1})
 
 
 def test_parts_of_earlier_steps_never_make_a_step_longer_than_it_was() -> None:
@@ -136,7 +142,7 @@ def test_parts_of_earlier_steps_never_make_a_step_longer_than_it_was() -> None:
 
 
 def test_a_generation_that_the_supervisor_restarts_has_its_parts() -> None:
-    whole = account(
+    time_account = account(
         TrainingHistory(
             wishes=[Wish(True, 0, 0)],
             claims=[claim(1, 0), claim(1, 25, generation=1)],
@@ -153,32 +159,32 @@ def test_a_generation_that_the_supervisor_restarts_has_its_parts() -> None:
         ),
         now=1000,
     )
-    assert whole.seconds[buckets.UNDETECTED] == pytest.approx(1, abs=0.01)
-    assert whole.seconds[buckets.RESTART] == pytest.approx(3)
-    assert buckets.REPEATED not in whole.seconds, "no step was lost"
-    (paid,) = whole.interruptions
+    assert time_account.seconds[buckets.UNDETECTED] == pytest.approx(1, abs=0.01)
+    assert time_account.seconds[buckets.RESTART] == pytest.approx(3)
+    assert buckets.REPEATED not in time_account.seconds, "no step was lost"
+    (paid,) = time_account.interruptions
     assert (paid.kind, paid.nodes) == (causes.MACHINE, ("node-2",))
     assert paid.seconds == pytest.approx(4 + 8, abs=0.01)
 
 
 def test_an_outage_of_the_control_plane_is_named_by_its_missing_ticks() -> None:
-    whole = account(TrainingHistory(**{**vars(KILLED_ONCE), "away": [(31, 37)]}), now=1000)
-    assert whole.seconds[buckets.AWAY] == pytest.approx(6)
-    assert whole.seconds[buckets.RESTART] == pytest.approx(6)
-    assert whole.notes == ("the control plane did not tick for 6 s",)
+    time_account = account(TrainingHistory(**{**vars(KILLED_ONCE), "away": [(31, 37)]}), now=1000)
+    assert time_account.seconds[buckets.AWAY] == pytest.approx(6)
+    assert time_account.seconds[buckets.RESTART] == pytest.approx(6)
+    assert time_account.notes == ("the control plane did not tick for 6 s",)
 
 
 def test_an_outage_is_also_known_by_a_job_whose_end_was_seen_late() -> None:
     late = {**vars(KILLED_ONCE), "claims": [claim(1, 5), claim(2, 1000)], "submitted": {1: 6, 2: 1001}}
     late["exits"] = {1: end(1, "failed", 930)}
     late["generations"] = {Token(1): KILLED_ONCE.generations[Token(1)], Token(2): fold(run(1002, 6, 20))}
-    whole = account(TrainingHistory(**late), now=1030)
-    assert whole.seconds[buckets.AWAY] == pytest.approx(930 - 30 - 60)
-    assert "had ended 900 s before anybody saw it" in whole.notes[0]
+    time_account = account(TrainingHistory(**late), now=1030)
+    assert time_account.seconds[buckets.AWAY] == pytest.approx(930 - 30 - 60)
+    assert "had ended 900 s before anybody saw it" in time_account.notes[0]
 
 
 def test_the_time_in_which_a_person_had_stopped_it_is_not_the_machines_fault() -> None:
-    whole = account(
+    time_account = account(
         TrainingHistory(
             wishes=[Wish(True, 0, 0), Wish(False, 20, 1), Wish(True, 100, 1)],
             claims=[claim(1, 1), claim(2, 101)],
@@ -188,18 +194,18 @@ def test_the_time_in_which_a_person_had_stopped_it_is_not_the_machines_fault() -
         ),
         now=1000,
     )
-    assert whole.seconds[buckets.STOPPED] == pytest.approx(100 - 24)
-    assert whole.interruptions == ()
-    assert effective_time(whole).ettr_meta == pytest.approx((20 + 6) / (124 - 76))
+    assert time_account.seconds[buckets.STOPPED] == pytest.approx(100 - 24)
+    assert time_account.interruptions == ()
+    assert effective_time(time_account).ettr_meta == pytest.approx((20 + 6) / (124 - 76))
 
 
 def test_a_node_whose_clock_is_an_hour_ahead_changes_no_duration() -> None:
     shifted = fold(run(3610, 1, 10))
-    whole = account(TrainingHistory(**{**vars(KILLED_ONCE), "generations": {
+    time_account = account(TrainingHistory(**{**vars(KILLED_ONCE), "generations": {
         Token(1): shifted, Token(2): KILLED_ONCE.generations[Token(2)]}}), now=1000)  # fmt: skip
-    assert whole.seconds[buckets.STEPS] == pytest.approx(20)
-    assert whole.seconds[buckets.REPEATED] == pytest.approx(5)
-    assert whole.wall == pytest.approx(72)
+    assert time_account.seconds[buckets.STEPS] == pytest.approx(20)
+    assert time_account.seconds[buckets.REPEATED] == pytest.approx(5)
+    assert time_account.wall == pytest.approx(72)
 
 
 def test_a_running_training_is_accounted_for_until_now() -> None:
@@ -218,19 +224,21 @@ def test_a_training_that_was_never_wanted_has_no_account() -> None:
 
 
 def test_a_million_steps_make_a_bounded_fold_that_loses_no_second() -> None:
-    kept = fold([phase("training", 0.0)])
-    kept.add(step(number, float(number), data_seconds=0.25) for number in range(1, 100_001))
-    assert len(kept.stretches) <= MOST_STRETCHES + 1
-    assert sum(sum(each.seconds.values()) for each in kept.stretches) == pytest.approx(100_000)
-    assert [each.first for each in kept.stretches[1:]] == [each.last + 1 for each in kept.stretches[:-1]]
+    ledger_fold = fold([phase("training", 0.0)])
+    ledger_fold.add(step(number, float(number), data_seconds=0.25) for number in range(1, 100_001))
+    assert len(ledger_fold.stretches) <= MOST_STRETCHES + 1
+    assert sum(sum(stretch.seconds.values()) for stretch in ledger_fold.stretches) == pytest.approx(100_000)
+    assert [stretch.first for stretch in ledger_fold.stretches[1:]] == [
+        stretch.last + 1 for stretch in ledger_fold.stretches[:-1]
+    ]
 
 
 def test_a_ledger_of_an_earlier_version_without_phases_is_accounted_for_too() -> None:
     events = [{"event": "segment", "t": 1}, {"event": "staging", "t": 3}, {"event": "started", "t": 6}]
     events += [{"event": "restored", "t": 10, "step": 4}, step(5, 12, data_seconds=0.5), step(6, 14)]
     spent: dict[str, float] = {}
-    for each in fold(events).stretches:
-        for bucket, seconds in each.seconds.items():
+    for stretch in fold(events).stretches:
+        for bucket, seconds in stretch.seconds.items():
             spent[bucket] = spent.get(bucket, 0.0) + seconds
     assert spent == {
         buckets.STAGING: 2, buckets.BUILDING: 3, buckets.RESTORING: 4, buckets.STEPS: 3.5, buckets.DATA: 0.5,
@@ -281,16 +289,16 @@ def histories(draw: st.DrawFn) -> tuple[TrainingHistory, float]:
 @given(histories())
 def test_the_buckets_sum_to_the_wall_clock_without_gap_or_overlap(drawn: tuple[TrainingHistory, float]) -> None:
     history, now = drawn
-    whole = account(history, now)
-    assert whole.begin == 0 and whole.end == pytest.approx(now)
-    assert sum(whole.seconds.values()) == pytest.approx(now, rel=1e-6, abs=1e-6)
-    assert all(spent >= -1e-9 for each in whole.stretches for spent in each.seconds.values())
-    for one, next in itertools.pairwise(whole.stretches):
+    time_account = account(history, now)
+    assert time_account.begin == 0 and time_account.end == pytest.approx(now)
+    assert sum(time_account.seconds.values()) == pytest.approx(now, rel=1e-6, abs=1e-6)
+    assert all(spent >= -1e-9 for stretch in time_account.stretches for spent in stretch.seconds.values())
+    for one, next in itertools.pairwise(time_account.stretches):
         assert one.end == pytest.approx(next.begin)
-    for each in whole.stretches:
-        assert sum(each.seconds.values()) == pytest.approx(each.end - each.begin, rel=1e-6, abs=1e-6)
-    lost = sum(each.seconds for each in whole.interruptions)
-    assert lost <= whole.wall - sum(whole.seconds.get(name, 0.0) for name in buckets.PRODUCTIVE) + 1e-6
+    for stretch in time_account.stretches:
+        assert sum(stretch.seconds.values()) == pytest.approx(stretch.end - stretch.begin, rel=1e-6, abs=1e-6)
+    lost = sum(interruption.seconds for interruption in time_account.interruptions)
+    assert lost <= time_account.wall - sum(time_account.seconds.get(name, 0.0) for name in buckets.PRODUCTIVE) + 1e-6
 
 
 KILLED_WHILE_IT_STARTED = TrainingHistory(
@@ -310,10 +318,10 @@ KILLED_WHILE_IT_STARTED = TrainingHistory(
 
 
 def test_a_start_that_fails_before_its_first_process_was_queued_until_then_and_not_undetected() -> None:
-    whole = account(KILLED_WHILE_IT_STARTED, now=1000)
-    assert whole.seconds[buckets.UNDETECTED] == pytest.approx(38 - 28), "until the first one was noticed"
-    assert whole.seconds[buckets.QUEUE] == pytest.approx(4 + (88 - 42) + 4)
-    hung, killed = whole.interruptions
+    time_account = account(KILLED_WHILE_IT_STARTED, now=1000)
+    assert time_account.seconds[buckets.UNDETECTED] == pytest.approx(38 - 28), "until the first one was noticed"
+    assert time_account.seconds[buckets.QUEUE] == pytest.approx(4 + (88 - 42) + 4)
+    hung, killed = time_account.interruptions
     assert buckets.UNDETECTED not in killed.lost
     assert hung.lost[buckets.QUEUE] == pytest.approx(88 - 42)
 

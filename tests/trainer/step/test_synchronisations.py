@@ -43,11 +43,11 @@ class Reads(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
         if (name := getattr(function, "__name__", "")) in READS:
-            self.seen[name] += 1
+            self.counts[name] += 1
         with torch._C.DisableTorchFunction():
             return function(*arguments, **(options or {}))
 
@@ -55,7 +55,7 @@ class Reads(TorchFunctionMode):
 @pytest.fixture
 def trainer(tmp_path: Path):
     """A trainer that has done its first step, with three micro-batches a step."""
-    made: list[Trainer] = []
+    trainers: list[Trainer] = []
 
     def prepared(precision: Precision) -> Trainer:
         shape, batch = (
@@ -66,14 +66,14 @@ def trainer(tmp_path: Path):
         store, token = Path(config.placement.store), fence.Token(1)
         fence.claim(store, token, nodes=("local",), cause="test", by="test")
         trainer = Trainer(config, World(0, 1, 0, torch.device("cpu")), token, RankRecorder(store, token, 0))
-        made.append(trainer)
+        trainers.append(trainer)
         trainer.restore()
         trainer.train_step(False)
         return trainer
 
     yield prepared
-    for each in made:
-        each.close()
+    for started_trainer in trainers:
+        started_trainer.close()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
@@ -81,7 +81,7 @@ def test_a_step_waits_for_its_device_once(trainer, precision: Precision):
     ready = trainer(precision)
     with Reads() as reads, Calls() as calls:
         ready.train_step(False)
-    assert reads.seen == {"tolist": 1}
+    assert reads.counts == {"tolist": 1}
     assert calls.of[SCALAR] == 0
 
 
@@ -89,5 +89,5 @@ def test_every_way_to_read_a_tensor_is_counted():
     value = torch.ones(2)
     with Reads() as reads, Calls() as calls:
         float(value[0]), value[0].item(), bool(value[0] > 0), value.tolist(), int(value[1]), value.cpu(), value.numpy()
-    assert reads.seen == dict.fromkeys(("__float__", "item", "__bool__", "tolist", "__int__", "cpu", "numpy"), 1)
+    assert reads.counts == dict.fromkeys(("__float__", "item", "__bool__", "tolist", "__int__", "cpu", "numpy"), 1)
     assert calls.of[SCALAR] == 4

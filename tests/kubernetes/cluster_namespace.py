@@ -17,7 +17,7 @@ ENDS = ("Complete", "Completed", "Succeeded", "Failed")
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class ClusterNamespace:
     """A namespace of a cluster, read through the official client; objects are JSON documents."""
 
     api: client.ApiClient
@@ -33,15 +33,15 @@ class Place:
         return client.BatchV1Api(self.api)
 
     def json(self, answer: Any) -> Object:
-        found: Object = self.api.sanitize_for_serialization(answer)
-        return found
+        document: Object = self.api.sanitize_for_serialization(answer)
+        return document
 
     def config_map(self, name: str, **metadata: object) -> Object:
         body = {"metadata": {"name": name, **metadata}, "data": {"key": "value"}}
         return self.json(self.core.create_namespaced_config_map(self.namespace, body))
 
     def config_maps(self) -> set[str]:
-        return {each.metadata.name for each in self.core.list_namespaced_config_map(self.namespace).items}
+        return {config_map.metadata.name for config_map in self.core.list_namespaced_config_map(self.namespace).items}
 
     def job(self, script: str, name: str = "job", **spec: Any) -> Object:
         return self.json(self.batch.create_namespaced_job(self.namespace, self.job_body(script, name, **spec)))
@@ -62,17 +62,19 @@ class Place:
     def read_pod(self, name: str = "pod") -> Object:
         return self.json(self.core.read_namespaced_pod(name, self.namespace))
 
-    def pods(self, **wanted: str) -> list[Object]:
-        return list(self.json(self.core.list_namespaced_pod(self.namespace, **wanted))["items"])
+    def pods(self, **filters: str) -> list[Object]:
+        return list(self.json(self.core.list_namespaced_pod(self.namespace, **filters))["items"])
 
     def custom(self, plural: str, body: Object) -> Object:
         group, version = GROUPS[plural]
-        whole = {"apiVersion": f"{group}/{version}", **body}
+        body_with_version = {"apiVersion": f"{group}/{version}", **body}
         api = client.CustomObjectsApi(self.api)
         if f"{group}/{version}" not in self._versions():
             pytest.skip(f"the cluster has no {plural}.{group}")
-        made: Object = api.create_namespaced_custom_object(group, version, self.namespace, plural, whole)
-        return made
+        document: Object = api.create_namespaced_custom_object(
+            group, version, self.namespace, plural, body_with_version
+        )
+        return document
 
     def _versions(self) -> set[str]:
         groups = client.ApisApi(self.api).get_api_versions().groups
@@ -82,29 +84,31 @@ class Place:
         if plural == "jobs":
             return self.json(self.batch.read_namespaced_job(name, self.namespace))
         custom = client.CustomObjectsApi(self.api)
-        found: Object = custom.get_namespaced_custom_object(*GROUPS[plural], self.namespace, plural, name)
-        return found
+        document: Object = custom.get_namespaced_custom_object(*GROUPS[plural], self.namespace, plural, name)
+        return document
 
     def ended(self, plural: str = "jobs", name: str = "job") -> Object:
         def over() -> Object | None:
-            found = self.read(plural, name)
-            return found if any(holds(found, each) for each in ENDS) else None
+            document = self.read(plural, name)
+            return document if any(holds(document, end) for end in ENDS) else None
 
-        found = until(over, f"the end of {plural} {name}")
-        assert found
-        return found
+        document = until(over, f"the end of {plural} {name}")
+        assert document
+        return document
 
-    def log(self, pod: Object, **wanted: int) -> str:
+    def log(self, pod: Object, **options: int) -> str:
         """The raw bytes: the client would return the text of their representation."""
         name = pod["metadata"]["name"]
-        answer = self.core.read_namespaced_pod_log(name, self.namespace, _preload_content=False, **wanted)
+        answer = self.core.read_namespaced_pod_log(name, self.namespace, _preload_content=False, **options)
         return str(answer.data.decode())
 
 
 def condition(object: Object, type: str) -> Object:
     """Empty where there is no such condition."""
-    found = [each for each in object.get("status", {}).get("conditions") or () if each["type"] == type]
-    return found[0] if found else {}
+    conditions = [
+        candidate for candidate in object.get("status", {}).get("conditions") or () if candidate["type"] == type
+    ]
+    return conditions[0] if conditions else {}
 
 
 def holds(object: Object, type: str) -> bool:
@@ -112,16 +116,16 @@ def holds(object: Object, type: str) -> bool:
 
 
 def condition_of(object: Object, type: str) -> tuple[str, str, str]:
-    found = condition(object, type)
-    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+    status_condition = condition(object, type)
+    return status_condition.get("status", ""), status_condition.get("reason", ""), status_condition.get("message", "")
 
 
 def refusal(call: Callable[..., object], *arguments: object, **named: object) -> Object:
     """The document with which the API server refuses."""
     with pytest.raises(client.ApiException) as refused:
         call(*arguments, **named)
-    found: Object = json.loads(refused.value.body)
-    return found
+    document: Object = json.loads(refused.value.body)
+    return document
 
 
 def holding(object: Object, type: str) -> Object:

@@ -25,8 +25,8 @@ def read_state(data: bytes) -> None:
 
 def read_note(data: bytes) -> None:
     note = data.decode(errors="replace")
-    held = {"metadata": {"name": "c", "annotations": {cluster.APPLIED: note}}, "spec": {}}
-    change = cluster.change_of(held, {"metadata": {"name": "c"}, "spec": SPEC})
+    applied = {"metadata": {"name": "c", "annotations": {cluster.APPLIED: note}}, "spec": {}}
+    change = cluster.change_of(applied, {"metadata": {"name": "c"}, "spec": SPEC})
     assert not change or change["metadata"]["annotations"][cluster.APPLIED]
 
 

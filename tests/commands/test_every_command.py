@@ -14,7 +14,7 @@ TYPED = {turn.printed for turn in (*WALK, *AT_ONCE) if turn.printed}
 
 def test_every_command_of_a_page_is_typed_or_called_by_a_test_or_left_out_with_a_reason():
     rest = PRINTED - TYPED - LEFT_OUT.keys()
-    assert sorted(each for each in rest if not _is_called(each)) == [], "put it into tests/commands/walk.py"
+    assert sorted(command for command in rest if not _is_called(command)) == [], "put it into tests/commands/walk.py"
     assert all(LEFT_OUT.values())
 
 
@@ -42,5 +42,5 @@ def _is_called(command: str) -> bool:
     """Whether a test calls the verb, with each of the options."""
     if "slipway" not in command.split():
         return False
-    words = call(command)
-    return verb_of(words) in _called() and options_of(words) <= _called()[verb_of(words)]
+    arguments = call(command)
+    return verb_of(arguments) in _called() and options_of(arguments) <= _called()[verb_of(arguments)]

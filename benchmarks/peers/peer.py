@@ -64,8 +64,10 @@ class PeerAnswer:
     @property
     def line(self) -> dict[str, Any]:
         """As a line of the benchmark has it."""
-        found = {"answered": self.answered}
-        return {**found, "clicks": self.clicks, "seconds": self.seconds, "page": self.page} if self.answered else found
+        answer = {"answered": self.answered}
+        return (
+            {**answer, "clicks": self.clicks, "seconds": self.seconds, "page": self.page} if self.answered else answer
+        )
 
 
 @dataclass
@@ -74,22 +76,24 @@ class Peer:
 
     name: str
     pages: Sequence[PeerPage]
-    words: Mapping[str, str] = field(default_factory=dict)
+    substitutions: Mapping[str, str] = field(default_factory=dict)
     """What stands in the questions for what only this home has, such as the number of the best trial."""
-    shown: list[ShownPage] = field(default_factory=list)
+    shown_pages: list[ShownPage] = field(default_factory=list)
 
     def look(self, window: Window) -> None:
         """Open every page."""
-        self.shown = [_shown(window, page) for page in self.pages]
+        self.shown_pages = [_settled_page(window, page) for page in self.pages]
 
-    def asked(self, window: Window, question: Mapping[str, Any]) -> PeerAnswer:
+    def answer(self, window: Window, question: Mapping[str, Any]) -> PeerAnswer:
         """Whether a page answers the question, and what it takes."""
         able = [
-            each for each in self.shown if question["about"] in each.page.about and self._is_answered(question, each)
+            candidate
+            for candidate in self.shown_pages
+            if question["about"] in candidate.page.about and self._is_answered(question, candidate)
         ]
         if not able:
             return PeerAnswer(False)
-        page = min(able, key=lambda each: each.page.clicks).page
+        page = min(able, key=lambda candidate: candidate.page.clicks).page
         begun = time.perf_counter()
         try:
             _open(window, page)
@@ -98,11 +102,11 @@ class Peer:
             return PeerAnswer(False)
         return PeerAnswer(True, page.clicks, round(time.perf_counter() - begun, 3), page.name)
 
-    def _is_answered(self, question: Mapping[str, Any], shown: ShownPage) -> bool:
+    def _is_answered(self, question: Mapping[str, Any], page: ShownPage) -> bool:
         pattern = str(question["answer"])
-        for name, value in self.words.items():
+        for name, value in self.substitutions.items():
             pattern = pattern.replace(f"<{name}>", value)
-        return re.search(pattern, shown.text, re.IGNORECASE) is not None and ("seen" not in question or shown.plots > 0)
+        return re.search(pattern, page.text, re.IGNORECASE) is not None and ("seen" not in question or page.plots > 0)
 
 
 def answers(url: str) -> bool:
@@ -114,7 +118,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def _shown(window: Window, page: PeerPage) -> ShownPage:
+def _settled_page(window: Window, page: PeerPage) -> ShownPage:
     _open(window, page)
     deadline, text = time.monotonic() + SETTLED_SECONDS, ""
     while time.monotonic() < deadline:
@@ -132,8 +136,8 @@ def _open(window: Window, page: PeerPage) -> None:
     if page.greeting:
         with contextlib.suppress(Error):
             window.page.locator(page.greeting).first.click(timeout=GREETING_SECONDS * 1000)
-    for each in page.press:
-        window.page.locator(each).first.click(timeout=ANSWER_SECONDS * 1000)
+    for selector in page.press:
+        window.page.locator(selector).first.click(timeout=ANSWER_SECONDS * 1000)
     if page.typed:
         window.page.locator("input[placeholder*=ilter]").first.fill(page.typed, timeout=ANSWER_SECONDS * 1000)
 

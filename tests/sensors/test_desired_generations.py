@@ -14,7 +14,7 @@ from tests.sensors.platform import BY, Platform
 
 def stopped(platform: Platform) -> TrainingStore:
     """A training that was stopped, with every duty open."""
-    store = platform.wanted(cause="another")
+    store = platform.start_training(cause="another")
     store.claim(1, ("node-0",), "a test", BY)
     store.want("stop", BY, "a test")
     store.record_exit(1, "stopped", "asked to stop", BY)
@@ -25,13 +25,13 @@ def stopped(platform: Platform) -> TrainingStore:
 
 def meanwhile(act: Callable[[], object], call: Callable[..., Any]) -> Callable[..., Any]:
     """The call, during which something else happens once."""
-    left = [act]
+    pending_acts = [act]
 
     def slow(*arguments: Any, **named: Any) -> Any:
-        found = call(*arguments, **named)
-        if left:
-            left.pop()()
-        return found
+        result = call(*arguments, **named)
+        if pending_acts:
+            pending_acts.pop()()
+        return result
 
     return slow
 
@@ -67,6 +67,9 @@ def test_an_incarnation_that_was_superseded_without_its_exit_gets_one_and_is_sho
     for _ in range(2):
         platform.apply("job_watch")
     assert files.numbered(store.folder, files.EXITS, 1).exists()
-    shown = [{name: each.value for name, each in seen.metadata.items()} for seen in platform.observations(store.id)]
-    [incident] = [each for each in shown if "cause" in each]
+    observed = [
+        {name: value.value for name, value in observation.metadata.items()}
+        for observation in platform.observations(store.id)
+    ]
+    [incident] = [metadata for metadata in observed if "cause" in metadata]
     assert (incident["incarnation"], incident["cause"]) == (1, "node node-0 is lost: the power is gone")

@@ -9,7 +9,7 @@ from slipway.resources.launchers.protocol import Launcher
 from tests.conftest import until
 
 
-class Notes:
+class RankRecords:
     """All notes of a job that were ever read, each rank's in order."""
 
     def __init__(self, launcher: Launcher, name: str = "job-1") -> None:
@@ -30,11 +30,11 @@ class Notes:
     def until(self, key: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait for `count` notes with `key`."""
 
-        def found() -> list[dict[str, Any]]:
+        def matching_records() -> list[dict[str, Any]]:
             with_key = [note for note in self.read() if key in note]
             return with_key if len(with_key) >= count else []
 
-        return until(found, f"{count} notes with {key!r}")
+        return until(matching_records, f"{count} notes with {key!r}")
 
 
 def _is_note(line: str) -> bool:
@@ -43,5 +43,5 @@ def _is_note(line: str) -> bool:
 
 
 @pytest.fixture
-def notes(launcher: Launcher) -> Notes:
-    return Notes(launcher)
+def rank_records(launcher: Launcher) -> RankRecords:
+    return RankRecords(launcher)
