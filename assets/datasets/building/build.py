@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
+from slipway.assets.datasets.building import heap
 from slipway.assets.datasets.building.build_log import BuildLog, quiet
 from slipway.assets.datasets.building.scratch_dir import scratch_dir
 from slipway.assets.datasets.building.step_cache import Record, StepCache
@@ -57,8 +58,8 @@ class Build:
 
 @contextlib.contextmanager
 def begin_build(recipe: DatasetRecipe, kind: "DocumentKind", durable: Path, log: BuildLog) -> Iterator[Build]:
-    """A build of the dataset; waits for another one of it."""
-    with scratch_dir(durable, recipe.name) as scratch:
+    """A build of the dataset; waits for another one of it. What it has freed is the system's again afterwards."""
+    with heap.trimmed(), scratch_dir(durable, recipe.name) as scratch:
         yield Build(recipe, kind, durable, scratch, log)
 
 

@@ -28,8 +28,8 @@ PAIRS_AT_ONCE = 16_384
 """Candidate pairs that are verified at once: 15 MB of signatures."""
 PLACES_AT_ONCE = 1 << 16
 """Rows whose cluster is looked up at once."""
-PAIRS_IN_MEMORY = 1 << 20
-"""Pairs that wait in memory: 16 MiB, and three times that while they are written."""
+PAIRS_IN_MEMORY = 1 << 19
+"""Pairs that wait in memory: 8 MiB, and three times that while they are written."""
 PARTS = 256
 """Files: a pair is in the one of the first byte of its band. Of 16 million documents each has 16 MB."""
 

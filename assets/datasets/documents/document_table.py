@@ -7,24 +7,23 @@ are compared here, each with all others. duckdb does it in bounded memory and sp
 import contextlib
 import errno
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slipway.assets.datasets.building import workers
+from slipway.assets.datasets.building import heap, workers
 from slipway.assets.datasets.building.build import Build
 from slipway.assets.datasets.building.build_log import logged_query
 from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.documents import held_out, quarantine, takedowns
 from slipway.assets.datasets.documents.extracts import Extracts, segments
-from slipway.resources import warehouse
+from slipway.resources import sql, warehouse
 from slipway.trainer.base import atomic, verify
 
 SPLITS = ("train", "validation")
@@ -58,6 +57,12 @@ EQUAL = """
     ) copies
     WHERE copies.row = live.row AND copies.copy > 1
 """
+PART = """
+    CREATE OR REPLACE TEMP VIEW part AS
+    SELECT *, file_row_number AS row FROM read_parquet({table}, file_row_number = true)
+    WHERE file_row_number >= {begin} AND file_row_number < {end}
+"""
+"""duckdb reads only the row groups of these rows."""
 TABLE = """
     SELECT {columns} FROM (SELECT * REPLACE (CASE WHEN removed IS NULL THEN split END AS split) FROM live)
     WHERE row >= $begin AND row < $end ORDER BY row
@@ -105,9 +110,13 @@ def write(build: Build, extracts: Extracts) -> DocumentTable:
 
 @contextlib.contextmanager
 def connect(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A duckdb with bounded memory that spills to the scratch folder. Raises OSError when the disk there is full."""
+    """A duckdb with bounded memory that spills to the scratch folder. Raises OSError when the disk there is full.
+
+    Each step has a connection of its own and closes it before other work begins: a connection keeps up to 100 MB of
+    what its queries took, and returns it to the system when it is closed.
+    """
     spill = scratch / "spill"
-    with warehouse.connect(spill, MEMORY, min(THREADS, workers.available())) as connection:
+    with heap.trimmed(), warehouse.connect(spill, MEMORY, min(THREADS, workers.available())) as connection:
         connection.execute("SET TimeZone = 'UTC'")  # of dates without one, on every machine
         try:
             yield connection
@@ -128,18 +137,22 @@ def held_out_below(validation: float) -> str:
     return f"{min(ceil(validation * 2**52), 2**52 - 1):013x}"
 
 
-def parts(table: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of a table in their order, half a million at a time, with the place of each as `row`.
+def parts(connection: duckdb.DuckDBPyConnection, table: Path) -> Iterator[int]:
+    """Let the view `part` of a connection be the rows of a table in their order, half a million at a time, with the
+    place of each as `row`; gives the number of each part.
 
     For joins with as many rows again: duckdb holds one side of a join in memory, and fails where that is too large for
-    it, as it is for some ten million documents.
+    it, as it is for some ten million documents. duckdb itself reads the rows from the file: half a million rows in
+    Arrow's memory take 60 to 90 MB that no limit of duckdb bounds.
     """
-    begin, file = 0, pq.ParquetFile(table)
-    for first in range(0, file.num_row_groups, GROUPS_AT_ONCE):
-        groups = range(first, min(first + GROUPS_AT_ONCE, file.num_row_groups))
-        part = file.read_row_groups(groups, columns=list(columns), use_threads=False)
-        yield part.append_column("row", pa.array(np.arange(begin, begin + part.num_rows)))
-        begin += part.num_rows
+    metadata = pq.read_metadata(table)
+    group_rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    begin = 0
+    for number, first in enumerate(range(0, len(group_rows), GROUPS_AT_ONCE)):
+        end = begin + sum(group_rows[first : first + GROUPS_AT_ONCE])
+        connection.execute(PART.format(table=sql.literal(str(table)), begin=begin, end=end))
+        yield number
+        begin = end
 
 
 def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:

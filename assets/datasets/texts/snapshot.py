@@ -56,10 +56,10 @@ def write(build: Build, plan: TextPlan, index: Path, parent: shards.TextSnapshot
     """
     table = document_table.path(build.durable, plan.table.blake3)
     located = tokens.in_parent(build, parent)
-    with document_table.connect(build.scratch) as connection:
-        located = tokens.encode_missing(build, connection, located, table, index, plan.tokenizer.sha256)
-        packing_all, splits = BuildPhase(build.log, "packing", plan.table.kept, "documents"), {}
-        for split in SPLITS:
+    located = tokens.encode_missing(build, located, table, index, plan.tokenizer.sha256)
+    packing_all, splits = BuildPhase(build.log, "packing", plan.table.kept, "documents"), {}
+    for split in SPLITS:
+        with document_table.connect(build.scratch) as connection:
             rows = _ordered(connection, table, split, located)
             splits[split] = _pack(build, rows, located, plan, packing_all)
     snapshot = shards.TextSnapshot(
@@ -80,10 +80,8 @@ def _ordered(
 ) -> Iterator[pa.RecordBatch]:
     """Where the tokens of a split's documents are, in the order of the table."""
     values = {"split": split, "located": [str(document) for document in located.documents]}
-    for part in document_table.parts(table, ["blake3", "bytes", "split"]):
-        connection.register("part", part)
+    for _ in document_table.parts(connection, table):
         yield from connection.sql(ORDERED, params=values).to_arrow_reader(tokens.ROWS_AT_ONCE)
-        connection.unregister("part")
 
 
 def _pack(

@@ -11,15 +11,19 @@ the order of their hashes, which is a random one.
 
 import itertools
 import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from math import log2
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
+from slipway.assets.datasets.building import heap
 from slipway.assets.datasets.building.build import Build
+from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.documents import document_table
 from slipway.assets.datasets.documents.extracts import segment_path
 from slipway.assets.datasets.texts import encoders, segments, sentence_pieces
@@ -31,7 +35,7 @@ from slipway.trainer.data.shards import TokenizerRecord
 
 VERSION = "1"
 """The version of this code, raised when the same texts would give another tokenizer."""
-ROWS_AT_ONCE = 65_536
+ROWS_AT_ONCE = 8192
 COMPARED_MEGABYTES = 2.0
 """Of the corpus, on which an existing tokenizer is compared with what the library itself does."""
 
@@ -119,8 +123,10 @@ def affordable_megabytes(megabytes: float, between: Between, splitting: pre_toke
     if megabytes <= 2 * MEASURED_MEGABYTES:
         return megabytes
     known = set[int]()
-    one = _cost_of_pieces(between(0.0, MEASURED_MEGABYTES), known, splitting)
-    two = one + _cost_of_pieces(between(MEASURED_MEGABYTES, 2 * MEASURED_MEGABYTES), known, splitting)
+    with heap.trimmed():  # the pieces of some megabytes, which nothing needs any more
+        one = _cost_of_pieces(between(0.0, MEASURED_MEGABYTES), known, splitting)
+        two = one + _cost_of_pieces(between(MEASURED_MEGABYTES, 2 * MEASURED_MEGABYTES), known, splitting)
+        known.clear()
     growth = log2(two / one) if one else 0.0
     if not growth or one * (megabytes / MEASURED_MEGABYTES) ** growth <= PIECES_MEMORY:
         return megabytes
@@ -192,11 +198,21 @@ def _fault(encoder: TextEncoding, exact: encoders.Exact, text: str) -> str:
 
 def sample(build: Build, table: Path, index: Path, megabytes: float, after: float = 0.0) -> Iterator[str]:
     """Texts of the train split, at most `megabytes` of them: those whose hashes have the lowest ends, in no order;
-    without those that are in a sample of `after` megabytes."""
+    without those that are in a sample of `after` megabytes.
+
+    Which ones they are is in a file of the scratch folder, so that duckdb's memory is free again when the first text
+    comes and the trainer's memory begins to grow.
+    """
     values = {"table": str(table), "index": str(index), "after": after * 1e6, "bytes": megabytes * 1e6}
+    chosen = build.scratch / f"sample-{uuid.uuid4().hex}.parquet"
     with document_table.connect(build.scratch) as connection:
-        chosen = connection.sql(SAMPLE, params=values).to_arrow_reader(ROWS_AT_ONCE)
-        rows = (row for batch in chosen for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        reader = connection.sql(SAMPLE, params=values).to_arrow_reader(ROWS_AT_ONCE)
+        with writing(chosen), pq.ParquetWriter(chosen, reader.schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+    with pq.ParquetFile(chosen) as file:
+        batches = file.iter_batches(ROWS_AT_ONCE)
+        rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
         for segment, segment_rows in itertools.groupby(rows, key=lambda row: row[0]):
             text_places = (TextPlace(*row) for _, *row in segment_rows)
             yield from (text for _, text in segments.texts(segment_path(build.durable, segment), text_places))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -112,24 +111,16 @@ def _rows(hashes: pa.ChunkedArray, file: int, starts: npt.NDArray[Any], counts: 
     return pa.table(dict(zip(LOCATED.names, columns, strict=True)), schema=LOCATED)
 
 
-def encode_missing(
-    build: Build,
-    connection: duckdb.DuckDBPyConnection,
-    located: Located,
-    table: Path,
-    index: Path,
-    tokenizer_sha256: str,
-) -> Located:
+def encode_missing(build: Build, located: Located, table: Path, index: Path, tokenizer_sha256: str) -> Located:
     """Encode the kept documents of `table` that are not located yet."""
     values = {"index": str(index), "located": [str(document) for document in located.documents]}
     sizes, missing = dict[str, int](), dict[str, list[Path]]()
-    for number, part in enumerate(document_table.parts(table, ["name", "number", "blake3", "bytes", "removed"])):
-        connection.register("part", part)
-        rows = connection.sql(MISSING, params=values).to_arrow_reader(ROWS_AT_ONCE)
-        for segment, size, path in _write_missing(rows, build.scratch, number):
-            sizes[segment] = sizes.get(segment, 0) + size
-            missing.setdefault(segment, []).append(path)
-        connection.unregister("part")
+    with document_table.connect(build.scratch) as connection:
+        for number in document_table.parts(connection, table):
+            rows = connection.sql(MISSING, params=values).to_arrow_reader(ROWS_AT_ONCE)
+            for segment, size, path in _write_missing(rows, build.scratch, number):
+                sizes[segment] = sizes.get(segment, 0) + size
+                missing.setdefault(segment, []).append(path)
     first = len(located.files)
     durable, scratch = build.durable, build.scratch
     tasks = [
